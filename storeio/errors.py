@@ -1,0 +1,36 @@
+"""Errors for misuse and for what cannot be read; damage is a finding, never an error.
+
+Each is also a built-in kind, so that callers may catch what they know.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class LayoutError(StoreError, ValueError):
+    """Bytes handed to a decoder do not have the length that its layout needs."""
+
+
+class NotAStoreError(StoreError, FileNotFoundError):
+    """The path is no store directory: it does not exist or holds nothing of a store."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UnreadableError(StoreError, OSError):
+    """A file or directory of the store could not be listed or read."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UsageError(StoreError, ValueError):
+    """The caller asked for something that makes no sense: unknown setting, bad value."""
+
+
+class AuditError(StoreError, AssertionError):
+    """The audit contradicts itself, e.g. byte classes do not add up; its result is void."""

@@ -1,0 +1,95 @@
+"""Message properties, tags codes and Java's string hash.
+
+Properties are one string: name, 0x01, value, 0x02, and so on, in no canonical order; an
+encoder keeps the original bytes.
+
+Source: ``MessageDecoder.string2messageProperties``, ``MessageExtBrokerInner.tagsString2tagsCode``
+and ``java.lang.String``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+NAME_VALUE: Final = "\x01"
+PROPERTY: Final = "\x02"
+TAGS: Final = "TAGS"
+KEYS: Final = "KEYS"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+DELAY: Final = "DELAY"
+INNER_NUM: Final = "INNER_NUM"
+INNER_BASE: Final = "INNER_BASE"
+MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+PROPERTY_CRC: Final = "__CRC32#"
+PROPERTY_CRC_BYTES: Final = 20
+
+# Java takes an encoded surrogate as one malformed sequence where Unicode sees two or three.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf](?:[\x80-\xbf])?")
+
+
+def java_decode(raw: bytes) -> str:
+    """Return the string that Java's ``new String(raw, UTF_8)`` gives, malformed bytes as U+FFFD."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        parts = _SURROGATE.split(raw)
+        return "\ufffd".join(part.decode("utf-8", errors="replace") for part in parts)
+
+
+def java_hash(text: str) -> int:
+    """Return ``String.hashCode()``: 31-polynomial over UTF-16 units, signed 32 bits."""
+    value = 0
+    raw = text.encode("utf-16-be", errors="surrogatepass")
+    for i in range(0, len(raw), 2):
+        value = (31 * value + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def key_hash(text: str) -> int:
+    """Return the index's key hash: the absolute Java hash, 0 for the one that has none."""
+    value = abs(java_hash(text))
+    return 0 if value == 2**31 else value
+
+
+def parse(raw: bytes) -> dict[str, str]:
+    """Return the properties as the broker reads them; a later duplicate wins, odd parts vanish."""
+    text = java_decode(raw)
+    found: dict[str, str] = {}
+    index = 0
+    while index < len(text):
+        end = text.find(PROPERTY, index)
+        if end < 0:
+            end = len(text)
+        split = text.find(NAME_VALUE, index)
+        if index < split < end - 1:
+            found[text[index:split]] = text[split + 1 : end]
+        index = end + 1
+    return found
+
+
+def java_split(text: str, separator: str) -> list[str]:
+    """Return ``text.split(separator)`` as Java does it: trailing empty parts dropped."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return [] if parts == [""] and separator in text else parts
+
+
+def java_int(text: str) -> int | None:
+    """Return ``Integer.parseInt(text)``, None where it would throw."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits or not all(c.isdecimal() for c in digits):
+        return None
+    value = int(text)
+    return value if -(2**31) <= value < 2**31 else None
+
+
+def java_long(text: str) -> int | None:
+    """Return ``Long.parseLong(text)``, None where it would throw."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits or not all(c.isdecimal() for c in digits):
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None

@@ -1,0 +1,162 @@
+"""Compiled records: the queue, the marks and the table row of one that a broker accepts."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio import crc
+from storeio.compiled import compiled
+from storeio.format import commitlog as log
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.kernels import tags as t
+from storeio.kernels.text import BAD_NUMBER, java_hash, java_number
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+SCHEDULE_BYTES = np.frombuffer(log.SCHEDULE_TOPIC.encode(), dtype=np.uint8)
+
+
+@compiled("boolean(readonly(uint8[::1]), int64, int64)")
+def is_schedule_topic(data: Bytes, start: int, count: int) -> bool:
+    """Tell whether ``count`` bytes at ``start`` are the topic of delayed messages."""
+    if count != len(SCHEDULE_BYTES):
+        return False
+    for k in range(count):
+        if data[start + k] != SCHEDULE_BYTES[k]:
+            return False
+    return True
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def queue_of(data: Bytes, origin: int, head: Numbers, queues: Numbers, slots: Numbers, state: Numbers) -> int:
+    """Return the number of the record's (topic, queue id) in this split, -1 where ``queues`` has no room.
+
+    ``slots`` is an open hash table over ``queues``, a power of two long and at least twice as large.
+    """
+    start = head[h.TOPIC_AT] - origin
+    count = head[h.TOPIC_BYTES]
+    value = head[h.QUEUE_ID] & 0xFFFFFFFF
+    for k in range(count):
+        value = (value * 31 + np.int64(data[start + k])) & w.HASH_MASK
+    mask = len(slots) - 1
+    slot = (value ^ (value >> 29)) & mask
+    while slots[slot] > 0:
+        q = slots[slot] - 1
+        if queues[w.Q_HASH, q] == value and queues[w.Q_QUEUE_ID, q] == head[h.QUEUE_ID]:
+            other = queues[w.Q_TOPIC_AT, q] - origin
+            same = queues[w.Q_TOPIC_BYTES, q] == count
+            for k in range(count):
+                same = same and data[other + k] == data[start + k]
+            if same:
+                return q
+        slot = (slot + 1) & mask
+    q = state[w.S_QUEUES]
+    if q >= queues.shape[1]:
+        return np.int64(-1)
+    queues[w.Q_TOPIC_AT, q], queues[w.Q_TOPIC_BYTES, q] = head[h.TOPIC_AT], count
+    queues[w.Q_QUEUE_ID, q], queues[w.Q_HASH, q] = head[h.QUEUE_ID], value
+    queues[w.Q_SEED, q] = (java_hash(data, start, start + count, 0) * 31 + 35) & 0xFFFFFFFF
+    queues[w.Q_SCHEDULED, q] = 1 if is_schedule_topic(data, start, count) else 0
+    slots[slot] = q + 1
+    state[w.S_QUEUES] = q + 1
+    return q
+
+
+@compiled("int64(int64[::1], int64, int64)")
+def marks_of(head: Numbers, base: int, position: int) -> int:
+    """Return the marks that the head alone gives."""
+    marks = np.int64(0)
+    if head[h.PHYSICAL_OFFSET] != base + position:
+        marks |= w.MARK_PHYSICAL
+    if head[h.QUEUE_ID] < 0:
+        marks |= w.MARK_QUEUE_ID
+    if head[h.QUEUE_OFFSET] < 0:
+        marks |= w.MARK_QUEUE_OFFSET
+    if head[h.SYS_FLAG] & ~np.int64(log.SYS_KNOWN):
+        marks |= w.MARK_SYS_FLAG
+    if (head[h.BORN_PORT] | head[h.STORE_PORT]) & ~np.int64(0xFFFF):
+        marks |= w.MARK_HOST
+    if head[h.BODY_BYTES] < 0 or head[h.PROPERTIES_BYTES] < 0:
+        marks |= w.MARK_LENGTH
+    if head[h.BODY_BYTES] <= 0 and head[h.BODY_CRC] != 0:
+        marks |= w.MARK_CRC_OF_NOTHING
+    if head[h.RECONSUME] < 0:
+        marks |= w.MARK_RECONSUME
+    if head[h.PREPARED] < 0:
+        marks |= w.MARK_PREPARED
+    if head[h.STORE_MS] <= 0:
+        marks |= w.MARK_TIME
+    elif head[h.BORN_MS] <= 0 or abs(head[h.STORE_MS] - head[h.BORN_MS]) > w.BORN_APART_MS:
+        marks |= w.MARK_BORN
+    return marks
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1], int64[::1])")
+def marks_of_properties(
+    data: Bytes, origin: int, position: int, crc_address: int, crc_kind: int, head: Numbers, places: Numbers
+) -> int:
+    """Return the marks that the properties give, the property CRC checked where there is one."""
+    marks = np.int64(0)
+    if places[2 * t.MULTI_DISPATCH + 1] > 0 and places[2 * t.MULTI_QUEUE_OFFSET + 1] > 0:
+        marks |= w.MARK_MULTI
+    if places[2 * t.INNER_NUM + 1] > 0 and places[2 * t.INNER_BASE + 1] > 0:
+        marks |= w.MARK_INNER_BATCH
+    if places[2 * t.ODD + 1] > 0:
+        marks |= w.MARK_ODD_PROPERTY
+    end = position + head[h.SIZE] - origin
+    # Even where it is glued to another value, the last 20 bytes are the broker's property CRC.
+    if head[h.PROPERTIES_BYTES] >= 20 and data[end - 20] == 95 and data[end - 12] == 1 and data[end - 1] == 2:
+        if t.property_of(data, end - 20, end - 12) == t.PROPERTY_CRC:
+            marks |= w.MARK_HAS_PROPERTY_CRC
+            found = crc.body_crc(crc_address, crc_kind, data, position - origin, end - 20)
+            if not t.same_property_crc(data, end - 11, end - 1, np.int64(found) & log.CRC_MASK):
+                marks |= w.MARK_PROPERTY_CRC
+    return marks
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), int64, int64[::1], int64[::1], boolean, readonly(int64[::1]), int64[::1])"
+)
+def derive(
+    data: Bytes, origin: int, head: Numbers, places: Numbers, scheduled: bool, delays_ms: Numbers, derived: Numbers
+) -> int:
+    """Return OK with tags code, batch base and batch size in ``derived``, or WHY_PROPERTY.
+
+    Fills ``places``. A number that Java cannot parse ends the log for every broker.
+    """
+    start = head[h.PROPERTIES_AT] - origin
+    t.find_properties(data, start, start + max(head[h.PROPERTIES_BYTES], 0), places)
+    derived[0] = t.tags_code_of(data, places, scheduled, head[h.STORE_MS], delays_ms)
+    derived[1] = head[h.QUEUE_OFFSET]
+    derived[2] = 1
+    if places[2 * t.INNER_NUM + 1] > 0 and places[2 * t.INNER_BASE + 1] > 0:
+        derived[1] = java_number(data, places[2 * t.INNER_BASE], places[2 * t.INNER_BASE + 1], t.LONG_LIMIT)
+        derived[2] = java_number(data, places[2 * t.INNER_NUM], places[2 * t.INNER_NUM + 1], t.INT_LIMIT)
+    if derived[0] == BAD_NUMBER or derived[1] == BAD_NUMBER or derived[2] == BAD_NUMBER:
+        return np.int64(h.WHY_PROPERTY)
+    return np.int64(h.OK)
+
+
+@compiled("void(int64[:, ::1], int64, int64, int64[::1], int64, int64, int64[::1])")
+def put_record(
+    records: Numbers, n: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
+) -> None:
+    """Write row ``n`` of the record table; the caller knows that it is there."""
+    records[w.R_POSITION, n] = position
+    records[w.R_SIZE, n] = head[h.SIZE]
+    records[w.R_QUEUE, n] = queue
+    records[w.R_QUEUE_OFFSET, n] = head[h.QUEUE_OFFSET]
+    records[w.R_TAGS_CODE, n] = derived[0]
+    records[w.R_STORE_MS, n] = head[h.STORE_MS]
+    records[w.R_SYS_FLAG, n] = head[h.SYS_FLAG]
+    records[w.R_MARKS, n] = marks
+    records[w.R_PHYSICAL, n] = head[h.PHYSICAL_OFFSET]
+    records[w.R_BODY_BYTES, n] = head[h.BODY_BYTES]
+    records[w.R_PROPERTIES_AT, n] = head[h.PROPERTIES_AT]
+    records[w.R_PROPERTIES_BYTES, n] = head[h.PROPERTIES_BYTES]
+    records[w.R_BATCH_BASE, n] = derived[1]
+    records[w.R_BATCH_SIZE, n] = derived[2]
+    records[w.R_BORN_MS, n] = head[h.BORN_MS]

@@ -1,0 +1,127 @@
+"""Compiled text: big-endian numbers, Java's string hash over UTF-8 bytes, Java's integers.
+
+Source: ``java.lang.String.hashCode``, the JDK's UTF-8 decoder, ``Integer.parseInt``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.compiled import compiled
+
+Bytes = npt.NDArray[np.uint8]
+
+BAD_NUMBER = -(2**62)  # no int32 and no int64 of a record is this small but one that is damaged
+
+
+@compiled("int64(readonly(uint8[::1]), int64)")
+def int32_at(data: Bytes, i: int) -> int:
+    """Return the signed big-endian 32-bit number at ``i``; the caller knows that it fits."""
+    value = np.int64(data[i]) << 24 | np.int64(data[i + 1]) << 16 | np.int64(data[i + 2]) << 8 | np.int64(data[i + 3])
+    return (value ^ 0x80000000) - 0x80000000
+
+
+@compiled("int64(readonly(uint8[::1]), int64)")
+def int64_at(data: Bytes, i: int) -> int:
+    """Return the signed big-endian 64-bit number at ``i``; the caller knows that it fits."""
+    low = np.int64(int32_at(data, i + 4)) & np.int64(0xFFFFFFFF)
+    return np.int64(int32_at(data, i)) << 32 | low
+
+
+@compiled("int64(int64, int64)")
+def hash_step(value: int, unit: int) -> int:
+    """Return the Java hash after one more UTF-16 unit, unsigned 32 bits."""
+    return (value * 31 + unit) & 0xFFFFFFFF
+
+
+@compiled("int64(int64)")
+def as_int32(value: int) -> int:
+    """Return the low 32 bits as a signed number."""
+    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@compiled("int64(int64)")
+def absolute_hash(value: int) -> int:
+    """Return the index's key hash of a Java hash: its absolute value, 0 for the smallest."""
+    signed = as_int32(value)
+    if signed == -0x80000000:
+        return np.int64(0)
+    return -signed if signed < 0 else signed
+
+
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64, int64)")
+def decode_char(data: Bytes, i: int, stop: int) -> tuple[int, int]:
+    """Return the code point at ``i`` and the bytes it takes; U+FFFD for what Java calls malformed."""
+    b0 = np.int64(data[i])
+    if b0 < 0x80:
+        return b0, np.int64(1)
+    if b0 < 0xC2 or b0 > 0xF4 or i + 1 >= stop:
+        return np.int64(0xFFFD), np.int64(1)
+    b1 = np.int64(data[i + 1])
+    low = np.int64(0x80)
+    high = np.int64(0xBF)
+    if b0 == 0xE0:
+        low = np.int64(0xA0)
+    elif b0 == 0xF0:
+        low = np.int64(0x90)
+    elif b0 == 0xF4:
+        high = np.int64(0x8F)
+    if b1 < low or b1 > high:
+        return np.int64(0xFFFD), np.int64(1)
+    if b0 < 0xE0:
+        return (b0 & 0x1F) << 6 | (b1 & 0x3F), np.int64(2)
+    if i + 2 >= stop or data[i + 2] & 0xC0 != 0x80:
+        return np.int64(0xFFFD), np.int64(2)
+    code = (b0 & 0x0F) << 12 | (b1 & 0x3F) << 6 | (np.int64(data[i + 2]) & 0x3F)
+    if b0 < 0xF0:
+        # Java counts an encoded surrogate, two bytes or three, as one malformed sequence.
+        return (np.int64(0xFFFD) if 0xD800 <= code < 0xE000 else code), np.int64(3)
+    if i + 3 >= stop or data[i + 3] & 0xC0 != 0x80:
+        return np.int64(0xFFFD), np.int64(3)
+    return (code << 6 | (np.int64(data[i + 3]) & 0x3F)) & 0x1FFFFF, np.int64(4)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64)")
+def java_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
+    """Return the Java hash of UTF-8 bytes ``[start, stop)``, going on from ``seed``, unsigned 32 bits."""
+    value = seed & 0xFFFFFFFF
+    i = start
+    while i < stop:
+        b = np.int64(data[i])
+        if b < 0x80:
+            value = (value * 31 + b) & 0xFFFFFFFF
+            i += 1
+            continue
+        code, width = decode_char(data, i, stop)
+        i += width
+        if code >= 0x10000:
+            value = hash_step(value, 0xD800 + ((code - 0x10000) >> 10))
+            code = 0xDC00 + (code & 0x3FF)
+        value = hash_step(value, code)
+    return value
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64)")
+def java_number(data: Bytes, start: int, stop: int, limit: int) -> int:
+    """Return the number that Java parses from ``[start, stop)``, ``BAD_NUMBER`` where it throws.
+
+    ``limit`` is the largest magnitude of a positive value, 2**31 - 1 for an int; ASCII digits only.
+    """
+    i = start
+    negative = False
+    if i < stop and (data[i] == 43 or data[i] == 45):
+        negative = data[i] == 45
+        i += 1
+    if i >= stop or stop - i > 40:
+        return np.int64(BAD_NUMBER)
+    value = np.int64(0)
+    while i < stop:
+        digit = np.int64(data[i]) - 48
+        if digit < 0 or digit > 9:
+            return np.int64(BAD_NUMBER)
+        value = value * 10 + digit
+        if value > limit + (1 if negative else 0):
+            return np.int64(BAD_NUMBER)
+        i += 1
+    return -value if negative else value

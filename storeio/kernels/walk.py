@@ -1,0 +1,317 @@
+"""The walk over one split of a segment: records, index keys, queues and byte classes.
+
+The only loop whose next step depends on the one before. Its state is a position, a mode and the
+store times just before, so a split that begins in the middle can be stitched to the one before
+it: equal states give equal results.
+
+Source: ``CommitLog.recoverNormally`` for the chain; the search behind damage is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.compiled import compiled
+from storeio.format import commitlog as log
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.kernels import tags as t
+from storeio.kernels.records import derive, is_schedule_topic, marks_of, marks_of_properties, put_record, queue_of
+from storeio.kernels.search import boundary, extent, first_nonzero, next_magic
+from storeio.kernels.spans import add_gap, add_span, undo_spans
+from storeio.kernels.text import int32_at
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+# Places in the array that says where the window lies and how to check it, all int64.
+(V_ORIGIN, V_BASE, V_FILE_SIZE, V_STOP, V_CRC_ADDRESS, V_CRC_KIND) = range(6)
+VIEW_PLACES: Final = 6
+
+
+@compiled("int64(int64[::1])")
+def reference_time(state: Numbers) -> int:
+    """Return a store time that a newer record does not fall below, UNKNOWN without any before.
+
+    The smaller of the last two, so that one damaged time in the far future judges nobody.
+    """
+    if state[w.S_TIME_2] == w.UNKNOWN:
+        return state[w.S_TIME_1]
+    return min(state[w.S_TIME_1], state[w.S_TIME_2])
+
+
+@compiled("int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64[::1], readonly(int64[::1]), int64[::1])")
+def check_whole(data: Bytes, view: Numbers, position: int, head: Numbers, delays_ms: Numbers, work: Numbers) -> int:
+    """Return OK for a record that brokers accept, properties included; NEED, or why it is none.
+
+    ``work`` receives the places of properties and then what ``derive`` derives.
+    """
+    why = h.check_record(
+        data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head
+    )
+    if why != h.OK:
+        return why
+    scheduled = is_schedule_topic(data, head[h.TOPIC_AT] - view[V_ORIGIN], head[h.TOPIC_BYTES])
+    return derive(data, view[V_ORIGIN], head, work[: t.PLACES], scheduled, delays_ms, work[t.PLACES :])
+
+
+@compiled("int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64[::1])")
+def class_of_misplaced(data: Bytes, view: Numbers, position: int, head: Numbers) -> int:
+    """Return RECORD for one record in the chain whose offset field is wrong, STALE for moved ones, or NEED.
+
+    A single wrong field is followed by a record in its place; a moved file or a reused tail is not.
+    """
+    after = position + head[h.SIZE]
+    found = boundary(data, view[V_ORIGIN], view[V_BASE], view[V_FILE_SIZE], after)
+    if found == h.NEED or found == 0:
+        return np.int64(h.NEED if found == h.NEED else w.STALE)
+    last = found == 1 or int32_at(data, after + 4 - view[V_ORIGIN]) == log.MAGIC_BLANK
+    shift = head[h.PHYSICAL_OFFSET] - (view[V_BASE] + position)
+    if last and shift % view[V_FILE_SIZE] == 0:
+        return np.int64(w.STALE)
+    return np.int64(w.RECORD)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], int64[::1], int64[:, ::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+)
+def take_record(
+    data: Bytes, view: Numbers, state: Numbers, head: Numbers, work: Numbers, records: Numbers, keys: Numbers,
+    spans: Numbers, queues: Numbers, slots: Numbers,
+) -> int:  # fmt: skip
+    """Append the checked record at the state's position to all tables; DONE, or which one is full.
+
+    Nothing of it is kept where one is full, so that the caller can make room and come again.
+    """
+    n = state[w.S_RECORDS]
+    position = state[w.S_POSITION]
+    if n >= records.shape[1]:
+        return np.int64(w.FULL_RECORDS)
+    queue = queue_of(data, view[V_ORIGIN], head, queues, slots, state)
+    if queue < 0:
+        return np.int64(w.FULL_QUEUES)
+    marks = marks_of(head, view[V_BASE], position)
+    marks |= marks_of_properties(
+        data, view[V_ORIGIN], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[: t.PLACES]
+    )
+    if queues[w.Q_SCHEDULED, queue] and work[2 * t.DELAY + 1] > 0:
+        marks |= w.MARK_SCHEDULED
+    after = state[w.S_KEYS]
+    if head[h.SYS_FLAG] & log.SYS_TRANSACTION != log.SYS_ROLLBACK:
+        after = t.add_keys(data, work[: t.PLACES], queues[w.Q_SEED, queue], n, after, keys)
+        if after < 0:
+            return np.int64(w.FULL_KEYS)
+    if not add_span(spans, state, position, position + head[h.SIZE], w.RECORD, h.OK):
+        return np.int64(w.FULL_SPANS)
+    put_record(records, n, position, head, queue, marks, work[t.PLACES :])
+    state[w.S_RECORDS] = n + 1
+    state[w.S_KEYS] = after
+    state[w.S_TIME_2] = state[w.S_TIME_1]
+    state[w.S_TIME_1] = head[h.STORE_MS]
+    state[w.S_POSITION] = position + head[h.SIZE]
+    state[w.S_MODE] = w.CHAIN
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64, int64[::1], readonly(int64[::1]), int64[::1],"
+    " int64[::1])"
+)
+def find_start(
+    data: Bytes, view: Numbers, position: int, limit: int, head: Numbers, delays_ms: Numbers, work: Numbers,
+    found: Numbers,
+) -> int:  # fmt: skip
+    """Return DONE with the next start in ``[position, limit)`` in ``found``, or NEED_BYTES.
+
+    ``found[0]`` is the position, ``limit`` if there is none; ``found[1]`` the class of what starts
+    there: RECORD, BLANK or STALE. A true record of another place is stale; nothing else counts.
+    """
+    file_size = view[V_FILE_SIZE]
+    origin = view[V_ORIGIN]
+    stop = min(limit + 7, file_size)
+    if h.lacks(data, origin, file_size, position, stop - position):
+        return np.int64(w.NEED_BYTES)
+    at = position
+    while at < limit:
+        magic_at = next_magic(data, at + 4 - origin, stop - origin) + origin
+        if magic_at >= stop or magic_at - 4 >= limit:
+            break
+        at = magic_at - 4
+        if int32_at(data, magic_at - origin) == log.MAGIC_BLANK:
+            if int32_at(data, at - origin) == file_size - at:
+                found[0], found[1] = at, w.BLANK
+                return np.int64(w.DONE)
+        else:
+            why = check_whole(data, view, at, head, delays_ms, work)
+            if why == h.NEED:
+                return np.int64(w.NEED_BYTES)
+            if why == h.OK:
+                found[0] = at
+                found[1] = w.RECORD if head[h.PHYSICAL_OFFSET] == view[V_BASE] + at else w.STALE
+                return np.int64(w.DONE)
+        at += 1
+    found[0], found[1] = limit, w.ZERO
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64, int64[::1], readonly(int64[::1]),"
+    " int64[::1], int64[:, ::1])"
+)
+def search(
+    data: Bytes, view: Numbers, state: Numbers, why: int, head: Numbers, delays_ms: Numbers, work: Numbers,
+    spans: Numbers,
+) -> int:  # fmt: skip
+    """Move the state to the next start or to the split's end; the bytes between become a gap."""
+    position = state[w.S_POSITION]
+    limit = min(view[V_STOP], view[V_FILE_SIZE])
+    first = position if why == w.WHY_SEARCHED else position + 1
+    found = np.zeros(2, dtype=np.int64)
+    answer = find_start(data, view, min(first, limit), limit, head, delays_ms, work, found)
+    if answer != w.DONE:
+        return answer
+    before = state[w.S_SPANS]
+    old_stop = spans[w.SPAN_STOP, max(before - 1, 0)]
+    if not add_gap(data, view[V_ORIGIN], spans, state, position, found[0], why):
+        return np.int64(w.FULL_SPANS)
+    state[w.S_POSITION] = found[0]
+    state[w.S_MODE] = w.SEARCH if found[0] >= limit else w.RESUMED
+    if found[1] == w.STALE:
+        if not add_span(spans, state, found[0], found[0] + head[h.SIZE], w.STALE, w.WHY_MISPLACED):
+            state[w.S_POSITION] = position
+            undo_spans(spans, state, before, old_stop)
+            return np.int64(w.FULL_SPANS)
+        state[w.S_POSITION] = found[0] + head[h.SIZE]
+        state[w.S_MODE] = w.SEARCH
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], readonly(int64[::1]), int64[::1],"
+    " int64[:, ::1])"
+)
+def take_blank(
+    data: Bytes, view: Numbers, state: Numbers, head: Numbers, delays_ms: Numbers, work: Numbers, spans: Numbers
+) -> int:
+    """Pass the blank magic at the state's position: to the segment's end, or on to newer records behind it."""
+    position = state[w.S_POSITION]
+    file_size = view[V_FILE_SIZE]
+    i = position - view[V_ORIGIN]
+    if h.lacks(data, view[V_ORIGIN], file_size, position, file_size - position):
+        return np.int64(w.NEED_BYTES)
+    end = file_size - view[V_ORIGIN]
+    clean = first_nonzero(data, i + log.BLANK_HEAD_BYTES, end) == end
+    true_size = int32_at(data, i) == file_size - position
+    why = h.OK if true_size else w.WHY_BLANK_SIZE
+    if not clean:
+        if not true_size:
+            return search(data, view, state, w.WHY_BLANK_SIZE, head, delays_ms, work, spans)
+        found = np.zeros(2, dtype=np.int64)
+        answer = find_start(data, view, position + 8, file_size, head, delays_ms, work, found)
+        if answer != w.DONE:
+            return answer
+        why = w.WHY_BLANK_DIRTY
+        if found[1] == w.RECORD:
+            reference = reference_time(state)
+            state[w.S_ASKED] = state[w.S_ASKED] | (reference == w.UNKNOWN)
+            if reference != w.UNKNOWN and head[h.STORE_MS] >= reference:
+                return search(data, view, state, w.WHY_BLANK_EARLY, head, delays_ms, work, spans)
+    if not add_span(spans, state, position, file_size, w.BLANK, why):
+        return np.int64(w.FULL_SPANS)
+    state[w.S_POSITION] = file_size
+    state[w.S_MODE] = w.CHAIN
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], int64[::1], int64[:, ::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+)
+def take_good(
+    data: Bytes, view: Numbers, state: Numbers, head: Numbers, work: Numbers, records: Numbers, keys: Numbers,
+    spans: Numbers, queues: Numbers, slots: Numbers,
+) -> int:  # fmt: skip
+    """Append an intact record as a record or as stale bytes, as its place and time tell."""
+    position = state[w.S_POSITION]
+    kind = np.int64(w.RECORD)
+    why = np.int64(w.WHY_MISPLACED)
+    if head[h.PHYSICAL_OFFSET] != view[V_BASE] + position:
+        kind = class_of_misplaced(data, view, position, head)
+        if kind == h.NEED:
+            return np.int64(w.NEED_BYTES)
+    elif state[w.S_MODE] == w.RESUMED:
+        reference = reference_time(state)
+        state[w.S_ASKED] = state[w.S_ASKED] | (reference == w.UNKNOWN)
+        if reference != w.UNKNOWN and head[h.STORE_MS] < reference:
+            kind = np.int64(w.STALE)
+            why = np.int64(w.WHY_OLDER)
+    if kind == w.RECORD:
+        return take_record(data, view, state, head, work, records, keys, spans, queues, slots)
+    if not add_span(spans, state, position, position + head[h.SIZE], w.STALE, why):
+        return np.int64(w.FULL_SPANS)
+    state[w.S_POSITION] = position + head[h.SIZE]
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64, int64[::1], readonly(int64[::1]),"
+    " int64[::1], int64[:, ::1])"
+)
+def take_bad(
+    data: Bytes, view: Numbers, state: Numbers, why: int, head: Numbers, delays_ms: Numbers, work: Numbers,
+    spans: Numbers,
+) -> int:  # fmt: skip
+    """Pass a bad record: to its end where that is proven, else by searching."""
+    position = state[w.S_POSITION]
+    end = np.int64(0)
+    if head[h.SIZE] != 0 or head[h.MAGIC] != 0:
+        end = extent(data, view[V_ORIGIN], view[V_BASE], view[V_FILE_SIZE], position, head)
+    if end == h.NEED:
+        return np.int64(w.NEED_BYTES)
+    if end == 0:
+        return search(data, view, state, why, head, delays_ms, work, spans)
+    if not add_span(spans, state, position, end, w.TORN, why):
+        return np.int64(w.FULL_SPANS)
+    state[w.S_POSITION] = end
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], readonly(int64[::1]), int64[:, ::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+)
+def walk(
+    data: Bytes, view: Numbers, state: Numbers, delays_ms: Numbers, records: Numbers, keys: Numbers, spans: Numbers,
+    queues: Numbers, slots: Numbers,
+) -> int:  # fmt: skip
+    """Fill the tables with what starts before the split's stop; DONE, NEED_BYTES or which table is full.
+
+    Whatever the answer, ``state`` and the tables are consistent, and calling again goes on.
+    """
+    head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
+    work = np.zeros(t.PLACES + 3, dtype=np.int64)
+    file_size = view[V_FILE_SIZE]
+    while state[w.S_POSITION] < view[V_STOP] and state[w.S_POSITION] < file_size:
+        position = state[w.S_POSITION]
+        answer = np.int64(w.DONE)
+        if state[w.S_MODE] == w.SEARCH or file_size - position < log.BLANK_HEAD_BYTES:
+            answer = search(data, view, state, w.WHY_SEARCHED, head, delays_ms, work, spans)
+        elif h.lacks(data, view[V_ORIGIN], file_size, position, log.BLANK_HEAD_BYTES):
+            answer = np.int64(w.NEED_BYTES)
+        elif int32_at(data, position + log.MAGIC_AT - view[V_ORIGIN]) == log.MAGIC_BLANK:
+            answer = take_blank(data, view, state, head, delays_ms, work, spans)
+        else:
+            why = check_whole(data, view, position, head, delays_ms, work)
+            if why == h.NEED:
+                return np.int64(w.NEED_BYTES)
+            if why == h.OK:
+                answer = take_good(data, view, state, head, work, records, keys, spans, queues, slots)
+            else:
+                answer = take_bad(data, view, state, why, head, delays_ms, work, spans)
+        if answer != w.DONE:
+            return answer
+    return np.int64(w.DONE)

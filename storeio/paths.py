@@ -1,0 +1,104 @@
+"""Names inside a store directory: which file is what, and where it begins. No IO.
+
+Source: ``StorePathConfigHelper``, ``UtilAll.offset2FileName`` and ``MappedFileQueue`` of RocketMQ.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+COMMITLOG: Final = "commitlog"
+CONSUMEQUEUE: Final = "consumequeue"
+BATCHQUEUE: Final = "batchconsumequeue"
+QUEUE_EXT: Final = "consumequeue_ext"
+INDEX: Final = "index"
+CHECKPOINT: Final = "checkpoint"
+LOCK: Final = "lock"
+ABORT: Final = "abort"
+CONFIG: Final = "config"
+OTHER: Final = "other"
+
+KINDS: Final = (
+    COMMITLOG,
+    CONSUMEQUEUE,
+    BATCHQUEUE,
+    QUEUE_EXT,
+    INDEX,
+    CHECKPOINT,
+    LOCK,
+    ABORT,
+    CONFIG,
+    OTHER,
+)
+QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
+NAME_DIGITS: Final = 20
+MAX_LONG: Final = 2**63 - 1
+# Spec 3.5: what TopicValidator accepts, plus what brokers themselves store ($ since 5.5.0, + since 5.x).
+LEGAL_TOPIC: Final = re.compile(r"^[%|a-zA-Z0-9_$+-]{1,255}$")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """One entry of a store directory.
+
+    ``base_offset`` is the number in the name (bytes, of the log or of the queue), None where the
+    name is not a number. ``topic`` and ``queue_id`` are set below the queue directories.
+    """
+
+    path: str
+    kind: str
+    size: int
+    base_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    is_dir: bool = False
+
+
+def file_name(base_offset: int) -> str:
+    """Return the 20-digit name of the file that begins at ``base_offset`` bytes."""
+    return f"{base_offset:0{NAME_DIGITS}d}"
+
+
+def parse_number(name: str) -> int | None:
+    """Return the number that ``Long.parseLong`` reads from a name, None where it would throw."""
+    digits = name[1:] if name[:1] in "+-" else name
+    if not digits or not all(c.isdecimal() for c in digits):
+        return None
+    number = int(name)
+    return number if -MAX_LONG - 1 <= number <= MAX_LONG else None
+
+
+def is_legal_topic(topic: str) -> bool:
+    """Tell whether a topic read from damaged bytes may become part of a path."""
+    return bool(LEGAL_TOPIC.match(topic))
+
+
+def queue_directory(kind: str, topic: str, queue_id: int) -> str:
+    """Return the directory of a queue, relative to the store root."""
+    return f"{kind}/{topic}/{queue_id}"
+
+
+def describe(path: str, size: int, *, is_dir: bool = False) -> StoreFile:
+    """Return what an entry is, told from its path relative to the store root alone."""
+    parts = path.split("/")
+    top = parts[0]
+    if len(parts) == 1:
+        kind = top if top in (CHECKPOINT, LOCK, ABORT) and not is_dir else OTHER
+        return StoreFile(path, kind, size, is_dir=is_dir)
+    if top in (COMMITLOG, INDEX):
+        base = parse_number(parts[1]) if len(parts) == 2 else None
+        return StoreFile(path, top, size, base, is_dir=is_dir)
+    if top in QUEUE_KINDS:
+        return _describe_queue_entry(path, parts, size, is_dir)
+    return StoreFile(path, CONFIG if top == CONFIG else OTHER, size, is_dir=is_dir)
+
+
+def _describe_queue_entry(path: str, parts: list[str], size: int, is_dir: bool) -> StoreFile:
+    """Return what lies below a queue directory; anything but topic/queue id/number keeps no base."""
+    if len(parts) == 4 and (queue_id := parse_number(parts[2])) is not None:
+        return StoreFile(path, parts[0], size, parse_number(parts[3]), parts[1], queue_id, is_dir)
+    topic = parts[1] if len(parts) > 1 else None
+    queue_id = parse_number(parts[2]) if len(parts) == 3 else None
+    return StoreFile(path, parts[0], size, None, topic, queue_id, is_dir)

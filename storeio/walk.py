@@ -1,0 +1,171 @@
+"""One split's bytes -> its records, index keys, queues and spans, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio import crc
+from storeio.kernels import tables as w
+from storeio.kernels import walk as kernel
+from storeio.splits import Split, WalkState
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Read = Callable[[int, int], Bytes]
+"""``read(start, stop)``: exactly these bytes of the segment, ``0 <= start <= stop <= file_size``."""
+
+LOOK_AHEAD_BYTES: Final = 1 << 20  # what a split may read past its stop before it asks for more
+DEFAULT_DELAYS_MS: Final = tuple(
+    1000 * s
+    for s in (0, 1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)  # messageDelayLevel; level 0 is no delay
+
+
+@dataclass(slots=True)
+class Walked:
+    """What a split holds. Record and key arrays have one column a record or key; see ``kernels.tables``.
+
+    ``queues`` are the (topic bytes, queue id) that ``records[R_QUEUE]`` numbers. ``window`` and
+    ``origin`` are the bytes that were walked, for who wants to look at bodies or properties.
+    """
+
+    split: Split
+    begin: WalkState
+    end: WalkState
+    asked: bool
+    records: Numbers
+    keys: Numbers
+    spans: Numbers
+    queues: list[tuple[bytes, int]]
+    window: Bytes
+    origin: int
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return int(self.records.shape[1])
+
+    def skipped_until(self) -> int | None:
+        """Return where the first thing that is not skipped bytes starts, None if there is none."""
+        kinds = self.spans[w.SPAN_CLASS]
+        first = np.flatnonzero((kinds != w.ZERO) & (kinds != w.GARBAGE))
+        return int(self.spans[w.SPAN_START, first[0]]) if len(first) else None
+
+    def field(self, position: int, length: int) -> bytes:
+        """Return bytes of the segment that the window holds."""
+        start = position - self.origin
+        return self.window[start : start + length].tobytes()
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Room for the walk's results; grows by doubling what is full."""
+
+    records: Numbers
+    keys: Numbers
+    spans: Numbers
+    queues: Numbers
+    slots: Numbers
+
+    @classmethod
+    def for_bytes(cls, count: int) -> _Tables:
+        """Return tables for a split of ``count`` bytes with records of usual size."""
+        rows = max(count // 400, 16)
+        return cls(
+            np.empty((w.RECORD_ROWS, rows), np.int64),
+            np.empty((3, 2 * rows), np.int64),
+            np.empty((4, 64), np.int64),
+            np.empty((6, 64), np.int64),
+            np.zeros(256, np.int64),
+        )
+
+    def grow(self, answer: int) -> None:
+        """Double the table that is full."""
+        if answer == w.FULL_RECORDS:
+            self.records = _doubled(self.records)
+        elif answer == w.FULL_KEYS:
+            self.keys = _doubled(self.keys)
+        elif answer == w.FULL_SPANS:
+            self.spans = _doubled(self.spans)
+        else:
+            self.queues = _doubled(self.queues)
+            self.slots = np.zeros(4 * self.queues.shape[1], np.int64)
+            self._rehash(self.queues.shape[1] // 2)
+
+    def _rehash(self, count: int) -> None:
+        mask = len(self.slots) - 1
+        for q in range(count):
+            value = int(self.queues[w.Q_HASH, q])
+            slot = (value ^ (value >> 29)) & mask
+            while self.slots[slot]:
+                slot = (slot + 1) & mask
+            self.slots[slot] = q + 1
+
+
+def _doubled(table: Numbers) -> Numbers:
+    grown = np.empty((table.shape[0], 2 * table.shape[1]), np.int64)
+    grown[:, : table.shape[1]] = table
+    return grown
+
+
+def walk_split(
+    read: Read,
+    split: Split,
+    begin: WalkState | None = None,
+    *,
+    delays_ms: Numbers | None = None,
+    engine: tuple[int, int] | None = None,
+) -> Walked:
+    """Return all that starts in the split, from ``begin`` or from a guess.
+
+    ``read`` is asked for the split and a little more, and again for twice as much where a record
+    or the search needs it; never for more than the segment.
+    """
+    state = begin or split.first_state()
+    origin = min(state.position, split.stop)
+    stop = min(split.stop + LOOK_AHEAD_BYTES, split.file_size)
+    window = read(origin, max(stop, origin))
+    address, kind = engine or (crc.ADDRESS, crc.KIND)
+    view = np.array([origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
+    numbers = np.zeros(w.STATE_PLACES, np.int64)
+    numbers[:4] = state.position, state.mode, state.time_1_ms, state.time_2_ms
+    delays = np.array(DEFAULT_DELAYS_MS, np.int64) if delays_ms is None else delays_ms
+    tables = _Tables.for_bytes(max(split.stop - origin, 0))
+    while True:
+        answer = kernel.walk(
+            window, view, numbers, delays, tables.records, tables.keys, tables.spans, tables.queues, tables.slots
+        )
+        if answer == w.DONE:
+            return _walked(split, state, numbers, tables, window, origin)
+        if answer == w.NEED_BYTES:
+            window = read(origin, min(origin + 2 * len(window) + 4096, split.file_size))
+        else:
+            tables.grow(int(answer))
+
+
+def _walked(
+    split: Split, begin: WalkState, numbers: Numbers, tables: _Tables, window: Bytes, origin: int
+) -> Walked:
+    end = WalkState(*(int(n) for n in numbers[:4]))
+    count = int(numbers[w.S_QUEUES])
+    places = tables.queues[:, :count].T.tolist()
+    queues = [
+        (window[row[w.Q_TOPIC_AT] - origin :][: row[w.Q_TOPIC_BYTES]].tobytes(), row[w.Q_QUEUE_ID]) for row in places
+    ]
+    return Walked(
+        split,
+        begin,
+        end,
+        bool(numbers[w.S_ASKED]),
+        tables.records[:, : int(numbers[w.S_RECORDS])],
+        tables.keys[:, : int(numbers[w.S_KEYS])],
+        tables.spans[:, : int(numbers[w.S_SPANS])].copy(),
+        queues,
+        window,
+        origin,
+    )
