@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import inspect
 import os
 import pickle
@@ -24,8 +25,9 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
-from stat import S_ISDIR, S_ISVTX
+from stat import S_ISVTX
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -43,16 +45,15 @@ except ImportError:  # not a POSIX system: no locks, no owners of files, hence n
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAGIC = b"storeio-kernel-1"  # first bytes of an entry; then the SHA-256 of the rest, then the pickle
-KEEP_SECONDS = 28 * 86400  # an entry that no process loaded for so long belongs to an old version
-TOUCH_SECONDS = 86400  # a used entry's time is refreshed at most this often
-LOCK_SECONDS = 300.0  # a compiler that holds its lock longer has hung: stop waiting for it
-POLL_SECONDS = 0.01
+KEEP_SECONDS = 14 * 86400  # an entry that no process loaded for so long belongs to an old version
+LOCK_TRIES = 30_000  # 10 ms apart; a compiler that holds its lock longer has hung: stop waiting for it
 # Numba's settings that change machine code and that its description of the CPU leaves out.
 CODEGEN = "BOUNDSCHECK OPT LOOP_VECTORIZE SLP_VECTORIZE ENABLE_AVX USING_SVML DEBUGINFO_DEFAULT LLVM_REFPRUNE_FLAGS"
-
 NOTATION = {**vars(types), "readonly": lambda array: array.copy(readonly=True)}
 OURS = re.compile(r"-[0-9a-f]{40}\.(bin|lock|[0-9a-f]{32}\.tmp)$")  # names of files in the cache
 config: Any = numba.config  # its attributes are set at run time
+REBUILD: Any = compiler.CompileResult._rebuild  # these two because numba has no types
+DUMP: Any = serialize.dumps
 COUNTS = {"loaded": 0, "compiled": 0}  # signatures, in this process
 
 
@@ -66,7 +67,6 @@ def compiled(signatures: str | Sequence[str], **options: Any) -> Callable[[F], F
 
     With ``NUMBA_DISABLE_JIT=1`` the function stays as it is.
     """
-    listed = [signatures] if isinstance(signatures, str) else list(signatures)
 
     def decorate(function: F) -> F:
         if config.DISABLE_JIT:
@@ -74,19 +74,14 @@ def compiled(signatures: str | Sequence[str], **options: Any) -> Callable[[F], F
         dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
         dispatcher._cache = cache = KernelCache(dispatcher.py_func, options)
         with typeinfer.register_dispatcher(dispatcher):  # lets a function call itself
-            for text in listed:
-                signature = parse_signature(text)
+            for text in [signatures] if isinstance(signatures, str) else signatures:
+                signature = eval(text, {}, NOTATION)  # the text is a literal in our own source
                 with cache.one_compiler(signature, dispatcher.targetctx):
                     dispatcher.compile(signature)
             dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return, unused-ignore]
 
     return decorate
-
-
-def parse_signature(text: str) -> Any:
-    """Return numba's signature object for a text in numba's notation, extended by ``readonly(array)``."""
-    return eval(text, {}, NOTATION)  # the text is a literal in our own source
 
 
 class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
@@ -100,33 +95,29 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
 
     def _entry(self, signature: Any, target: Any) -> Path | None:
         """File that holds this signature's machine code, None without a cache."""
-        directory = cache_directory()
-        if directory is None or self.content is None:
-            return None
         name = digest([environment(target), self.content, self._options, str(signature).encode()]).hex()
-        return directory / f"{self._name}-{name[:40]}.bin"
+        directory = cache_directory()
+        return directory and directory / f"{self._name}-{name[:40]}.bin"
 
     @contextlib.contextmanager
     def one_compiler(self, signature: Any, target: Any) -> Iterator[None]:
         """Hold the entry's lock while the body compiles; without it when the entry is there already."""
         entry = self._entry(signature, target)
-        self._payload = None if entry is None else read_entry(entry)
-        if entry is None or self._payload is not None:
+        if entry is None:
             yield
             return
-        with locked(entry.with_suffix(".lock")):
-            self._payload = read_entry(entry)  # another process may have finished it while we waited
+        self._payload = read_entry(entry)
+        with contextlib.nullcontext() if self._payload else locked(entry.with_suffix(".lock")):
+            self._payload = self._payload or read_entry(entry)  # while we waited, another process may have finished
             yield
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Numba's compile result for a signature, None where it has to be compiled."""
-        payload, self._payload = self._payload, None
-        if payload is None:
+        if self._payload is None:
             return None
         target_context.refresh()
-        rebuild: Any = compiler.CompileResult._rebuild
         try:
-            result = rebuild(target_context, *pickle.loads(payload))
+            result = REBUILD(target_context, *pickle.loads(self._payload))
         except Exception:  # whatever is wrong with an entry, compiling it again replaces it
             return None
         COUNTS["loaded"] += 1
@@ -138,9 +129,8 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
         entry = self._entry(sig, data.target_context)
         if entry is None or data.lifted or data.library.has_dynamic_globals:
             return
-        dumps: Any = serialize.dumps
         with contextlib.suppress(OSError, pickle.PicklingError):  # a full disk costs the next start, not this one
-            write_entry(entry, dumps(data._reduce()))
+            write_entry(entry, DUMP(data._reduce()))
             remove_stale(entry.parent)
 
 
@@ -156,72 +146,65 @@ def environment(target: Any) -> bytes:
     return repr((versions, settings, target.codegen().magic_tuple())).encode()
 
 
-def function_content(function: FunctionType) -> bytes | None:
-    """Digest of all source and constants that a function's machine code is made of, None where a source is unknown."""
-    own = module_source(function.__module__)
-    if own is None:  # a notebook's cell, a test module
-        with contextlib.suppress(OSError, TypeError):
-            own = inspect.getsource(function).encode()
-    used = {name: value_content(value) for name, value in values_used(function)}
-    if own is None or None in used.values():
-        return None
+def function_content(function: FunctionType) -> bytes:
+    """Digest of everything a function's machine code is made of: sources, byte code, constants, callees.
+
+    The source alone would not do: a file may change between its import and our reading it. Nor would the byte code:
+    numba's extensions are reached through its registries, not by name.
+    """
     place = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
+    used = sorted((name, value_content(value)) for name, value in values_used(function))
     package = package_source(function.__globals__.get("__package__") or "")
-    return digest([repr((place, sorted(used.items()))).encode(), own, module_source(__name__) or b"", package])
+    sources = (module_source(function.__module__), module_source(__name__), package)
+    return digest([repr((place, code_parts(function.__code__), used)).encode(), *sources])
+
+
+def code_parts(code: CodeType) -> tuple[Any, ...]:
+    """Byte code, names and constants of a code object and of those nested in it, without paths and line numbers."""
+    constants = (code_parts(value) if isinstance(value, CodeType) else value for value in code.co_consts)
+    return code.co_code, code.co_varnames, code.co_names, *constants
+
+
+def code_names(code: CodeType) -> set[str]:
+    """Names of globals and attributes in a code object and in those nested in it."""
+    return set(code.co_names).union(*(code_names(value) for value in code.co_consts if isinstance(value, CodeType)))
 
 
 def values_used(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Names and values of the globals, module attributes and closure cells a function uses: numba freezes them."""
-    names = set(code_names(function.__code__))
-    found = {name: function.__globals__[name] for name in names if name in function.__globals__}
-    found.update(inspect.getclosurevars(function).nonlocals)
-    for name, value in found.items():
-        if not isinstance(value, ModuleType):
+    """Names and values of the globals, attributes and closure cells a function uses: numba freezes them."""
+    names = sorted(code_names(function.__code__))
+    waiting = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    waiting += inspect.getclosurevars(function).nonlocals.items()
+    seen: list[Any] = [numba, np]  # their versions are in the key
+    for name, value in waiting:  # grows on the way
+        if not isinstance(value, (ModuleType, type)):
             yield name, value
-        elif value.__name__.partition(".")[0] not in ("numba", "numpy"):  # their versions are in the key
-            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner))
+        elif not any(value is known for known in seen):
+            seen.append(value)
+            waiting += [(f"{name}.{inner}", getattr(value, inner)) for inner in names if hasattr(value, inner)]
 
 
-def code_names(code: CodeType) -> Iterator[str]:
-    """Names of globals and attributes in a code object and in those nested in it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from code_names(constant)
-
-
-def value_content(value: Any) -> bytes | None:
-    """Bytes that change when a frozen value does, None if a compiled callee's own content is unknown."""
+def value_content(value: Any) -> bytes:
+    """Bytes that change when a frozen value or the content of a function called does."""
     if isinstance(value, (np.ndarray, np.generic)):
         return digest([repr((value.dtype.descr, value.shape)).encode(), value.tobytes()])
-    cache = getattr(value, "_cache", None)
-    if isinstance(cache, KernelCache):
+    if isinstance(cache := getattr(value, "_cache", None), KernelCache):
         return cache.content
     function = getattr(value, "py_func", getattr(value, "_defn", value))  # numba's dispatchers, numba's intrinsics
     if isinstance(function, FunctionType):
-        return module_source(function.__module__) or b""
-    if isinstance(value, (bool, int, float, complex, str, bytes, tuple, np.dtype)):
+        return digest([module_source(function.__module__), repr(code_parts(function.__code__)).encode()])
+    if isinstance(value, (bool, int, float, complex, str, bytes, tuple, Enum, np.dtype)):
         return repr(value).encode()
     return b""  # types, None, builtins
 
 
-def source_digest(spec: Any) -> bytes | None:
-    """Digest of a module's source, through its loader because it may lie in a zip; None if there is none."""
-    with contextlib.suppress(AttributeError, ImportError, OSError):
-        source = spec.loader.get_source(spec.name)
-        return None if source is None else digest([source.encode()])
-    return None
-
-
-_sources: dict[str, tuple[Any, bytes | None]] = {}  # imported module -> its spec, which a reload replaces, and digest
-
-
-def module_source(name: str) -> bytes | None:
-    """Digest of an imported module's source, None if there is none."""
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    if name not in _sources or _sources[name][0] is not spec:
-        _sources[name] = spec, source_digest(spec)
-    return _sources[name][1]
+@functools.cache
+def module_source(name: str) -> bytes:
+    """Digest of a module's source, through its loader because it may lie in a zip; empty if there is none."""
+    with contextlib.suppress(AttributeError, ImportError, OSError, SyntaxError, ValueError):
+        loader: Any = getattr(importlib.util.find_spec(name), "loader", None)
+        return digest([(loader.get_source(name) or "").encode()])
+    return b""
 
 
 @functools.cache
@@ -229,9 +212,8 @@ def package_source(name: str) -> bytes:
     """Digest of all modules of a sub-package, imported or not; of none for a top-level package."""
     if "." not in name:  # its other modules are no kernels
         return b""
-    found = [(info.name, info.module_finder) for info in pkgutil.iter_modules(sys.modules[name].__path__, f"{name}.")]
-    specs = [finder.find_spec(module, None) for module, finder in sorted(found)]  # type: ignore[call-arg, unused-ignore]
-    return digest([repr((spec.name, source_digest(spec))).encode() for spec in specs if spec])
+    modules = sorted(info.name for info in pkgutil.iter_modules(sys.modules[name].__path__, f"{name}."))
+    return digest([module.encode() + module_source(module) for module in [name, *modules]])
 
 
 @functools.cache
@@ -242,7 +224,7 @@ def cache_directory() -> Path | None:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if is_private(path) and os.access(path, os.W_OK | os.X_OK):
                 return path.resolve()
-        if str(path) == os.environ.get("STOREIO_CACHE_DIR"):
+        if path == Path(os.environ.get("STOREIO_CACHE_DIR", "")):
             warnings.warn(f"STOREIO_CACHE_DIR {path} is not used: others can write it or we cannot", stacklevel=2)
     return None
 
@@ -259,12 +241,11 @@ def candidate_directories() -> Iterator[Path]:
 
 def is_private(path: Path) -> bool:
     """Tell whether only we, root aside, can write a directory's entries or put another directory in its place."""
-    owners = (os.geteuid(), 0)
-    target = path.resolve()
+    owners, target = (os.geteuid(), 0), path.resolve()
     for place in (target, *target.parents):
         info = place.lstat()
         replaceable = info.st_mode & 0o022 and (place == target or not info.st_mode & S_ISVTX)
-        if not S_ISDIR(info.st_mode) or replaceable or info.st_uid not in owners:
+        if replaceable or info.st_uid not in owners:
             return False
     # In a sticky directory anyone may leave a link to a directory of ours that is no cache.
     return target.stat().st_uid == os.geteuid() and path.lstat().st_uid in owners
@@ -277,7 +258,7 @@ def read_entry(path: Path) -> bytes | None:
         start = len(MAGIC) + hashlib.sha256().digest_size
         if data[:start] != MAGIC + hashlib.sha256(data[start:]).digest():
             return None
-        if time.time() - path.stat().st_mtime > TOUCH_SECONDS:
+        if time.time() - path.stat().st_mtime > KEEP_SECONDS / 14:
             os.utime(path)  # remove_stale goes by this time
     except OSError:
         return None
@@ -294,6 +275,7 @@ def write_entry(path: Path, payload: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+@functools.cache  # once in a process will do
 def remove_stale(directory: Path) -> None:
     """Remove entries, locks and torn temporary files that no process used for long."""
     for path in directory.iterdir():
@@ -308,11 +290,10 @@ def locked(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             file = stack.enter_context(path.open("ab"))  # closing it unlocks
-            deadline = time.monotonic() + LOCK_SECONDS
-            while time.monotonic() < deadline:
+            for _ in range(LOCK_TRIES):
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    time.sleep(POLL_SECONDS)
+                    time.sleep(0.01)
         yield

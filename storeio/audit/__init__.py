@@ -1,0 +1,25 @@
+"""The audit of a store: the same tasks on threads of one node and on Spark.
+
+``prepare`` lists and cuts, ``run_file_task`` looks at whole small files, ``audit_split`` at one stretch
+of the log with all that it implies, ``conclude`` joins what they say. ``check`` does it all here.
+"""
+
+from storeio.audit.conclude import conclude
+from storeio.audit.node import Progress, check
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
+from storeio.audit.split import SplitReport, audit_split
+
+__all__ = [
+    "AuditPlan",
+    "FileReport",
+    "FileTask",
+    "Progress",
+    "SplitReport",
+    "audit_split",
+    "check",
+    "conclude",
+    "file_tasks",
+    "prepare",
+    "run_file_task",
+    "with_files",
+]

@@ -1,0 +1,73 @@
+"""Every byte of every audited file in exactly one class; the sums are checked here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from storeio.audit.plan import AuditPlan
+from storeio.audit.queues import QueueVerdicts
+from storeio.check.segments import LogView
+from storeio.errors import AuditError, UnreadableError
+from storeio.format import checkpoint
+from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, LOCK, QUEUE_EXT, StoreFile
+from storeio.results import FileResult
+
+_AUDITED = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT, INDEX, CHECKPOINT, ABORT, LOCK)
+
+
+def byte_results(plan: AuditPlan, view: LogView, verdicts: QueueVerdicts) -> list[FileResult]:
+    """Return every audited file with its bytes by class, files that are missing included.
+
+    Raises:
+        AuditError: The classes of a file do not add up to its size.
+    """
+    known: dict[str, dict[str, int]] = {**view.classes, **verdicts.classes}
+    failed = {report.file.path for report in plan.file_reports if report.failed}
+    for report in plan.file_reports:
+        if report.classes:
+            known[report.file.path] = dict(report.classes)
+    results = []
+    for file in plan.listing.files:
+        if file.is_dir or file.kind not in _AUDITED:
+            continue
+        classes = known.pop(file.path, None)
+        if classes is None or file.path in failed:
+            classes = _of_small(plan, file) if file.path not in failed else {"missing": file.size}
+        results.append(_checked(plan, file, classes, file.path in failed))
+    for path, classes in known.items():
+        if classes.get("missing"):
+            results.append(FileResult(path, path.split("/")[0], 0, classes))
+    return sorted(results, key=lambda result: result.path)
+
+
+def _checked(plan: AuditPlan, file: StoreFile, classes: dict[str, int], failed: bool) -> FileResult:
+    """Return the result of a file after adding up.
+
+    A queue file may end in a part of a unit, and a segment may be longer than the others: such a
+    rest is nobody's and counts as garbage.
+    """
+    classes = {name: count for name, count in classes.items() if count}
+    total = sum(count for name, count in classes.items() if name != "missing")
+    rest = file.size - total
+    extra = max(file.size - plan.config.commitlog_file_bytes, 0) if file.kind == COMMITLOG else 0
+    allowed = 46 if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.base_offset is not None else extra
+    if 0 < rest <= allowed:
+        classes["garbage"] = classes.get("garbage", 0) + rest
+    elif rest and not failed:
+        raise AuditError(f"{file.path}: {file.size} bytes, but its classes add up to {total}: {classes}")
+    return FileResult(file.path, file.kind, file.size, classes, file.topic, file.queue_id)
+
+
+def _of_small(plan: AuditPlan, file: StoreFile) -> dict[str, int]:
+    """Return the classes of files that are no logs, queues or indexes; what is unknown is garbage."""
+    if file.kind in (ABORT, LOCK):
+        return {"record": file.size}
+    if file.kind != CHECKPOINT:
+        return {"garbage": file.size}
+    try:
+        data = plan.read(file.path, 0, min(file.size, checkpoint.FILE_BYTES))
+    except UnreadableError:
+        return {"garbage": file.size}
+    fields = min(checkpoint.CHECKPOINT_BYTES, file.size)
+    dirty = int(np.count_nonzero(data[fields:])) + max(file.size - checkpoint.FILE_BYTES, 0)
+    return {"record": fields, "garbage": dirty, "zero": file.size - fields - dirty}

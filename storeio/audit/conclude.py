@@ -1,0 +1,222 @@
+"""What all tasks said, joined into one audit: stitched, compared across the store, added up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from storeio import __version__, crc
+from storeio.audit.bytes import byte_results
+from storeio.audit.plan import AuditPlan
+from storeio.audit.queues import QueueVerdicts, judge_queues
+from storeio.audit.split import SplitReport, empty_report, index_reader
+from storeio.check.checkpoint import Facts, check_checkpoint
+from storeio.check.index_content import IndexOutside, finish_content, units_outside
+from storeio.check.layout import check_layout
+from storeio.check.marks import edge_findings
+from storeio.check.segments import LogView, Segment, view_log
+from storeio.check.tail import lost_tail
+from storeio.errors import UnreadableError
+from storeio.findings import Finding, merge
+from storeio.paths import (
+    BATCHQUEUE,
+    CHECKPOINT,
+    COMMITLOG,
+    CONSUMEQUEUE,
+    INDEX,
+    QUEUE_EXT,
+    QUEUE_KINDS,
+    file_name,
+)
+from storeio.results import Audit, IndexResult, LogResult
+from storeio.splits import Split, WalkState, drop_before, merge_spans, needs_again
+
+Again = Callable[[Split, WalkState], SplitReport]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Findings and counts as they come in."""
+
+    findings: list[Finding] = field(default_factory=list)
+    checks: dict[str, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def count(self, name: str, number: int) -> None:
+        """Add to a check's count."""
+        self.checks[name] = self.checks.get(name, 0) + number
+
+
+def stitch(reports: Sequence[SplitReport], again: Again) -> list[SplitReport]:
+    """Return the reports as a sequential walk would have made them.
+
+    A split whose guess was wrong is walked again from where the one before it truly ended.
+    """
+    stitched: list[SplitReport] = []
+    for report in reports:
+        before = stitched[-1] if stitched and stitched[-1].split.path == report.split.path else None
+        if before is None:
+            stitched.append(report)
+        elif needs_again(report.split, before.end, skipped_until=report.skipped_until, asked=report.asked):
+            beyond = before.end.position >= report.split.stop
+            stitched.append(empty_report(report.split, before.end) if beyond else again(report.split, before.end))
+        elif before.end.position >= report.split.stop:
+            stitched.append(empty_report(report.split, before.end))
+        else:
+            stitched.append(replace(report, spans=drop_before(report.spans, before.end.position)))
+    return stitched
+
+
+def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, failed: Sequence[str] = ()) -> Audit:
+    """Return the audit of the store from the reports of all its splits, in order.
+
+    Args:
+        plan: With the file reports in it (``with_files``).
+        reports: One for each split of the plan, in its order; unreadable ones left out.
+        again: Walks a split again from a given state.
+        failed: What could not be read while the splits were audited.
+    """
+    gathered = _Gathered(failed=list(failed))
+    stitched = stitch(reports, again)
+    view = _view(plan, stitched)
+    for report in stitched:
+        gathered.findings += report.findings
+        for name, count in report.counts.items():
+            gathered.count(name, count)
+    gathered.findings += view.findings
+    _layout(plan, view, gathered)
+    edges = [edge for report in stitched for edge in report.edges]
+    gathered.findings += edge_findings(edges, plan.started_ms)
+    verdicts = judge_queues(plan, stitched, view)
+    gathered.findings += verdicts.findings
+    gathered.checks.update(verdicts.checks)
+    beyond = _index(plan, stitched, view, gathered)
+    gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.config.commitlog_file_bytes)
+    _checkpoint(plan, stitched, view, gathered)
+    return _audit(plan, stitched, view, verdicts, gathered)
+
+
+def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:
+    parts: dict[str, list[SplitReport]] = {}
+    for report in stitched:
+        parts.setdefault(report.split.path, []).append(report)
+    segments = [
+        Segment(file, merge_spans([r.spans for r in parts.get(file.path, [])])) for file in plan.segments
+    ]
+    return view_log(segments, plan.config.commitlog_file_bytes)
+
+
+def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
+    lengths = {
+        COMMITLOG: plan.config.commitlog_file_bytes,
+        CONSUMEQUEUE: plan.config.queue_file_bytes,
+        BATCHQUEUE: plan.config.batch_file_bytes,
+        QUEUE_EXT: plan.config.ext_file_bytes,
+    }
+    gathered.count("layout_entries", len(plan.listing.files))
+    gathered.findings += check_layout(plan.listing.files, lengths)
+    gathered.findings += [Finding("UNREADABLE", path, detail=why) for path, why in plan.listing.unreadable]
+    gathered.failed += [f"{path}: {why}" for path, why in plan.listing.unreadable]
+    for report in plan.file_reports:
+        gathered.findings += report.findings
+        if report.failed:
+            gathered.failed.append(report.failed)
+            gathered.findings.append(Finding("UNREADABLE", report.file.path, 0, report.file.size, detail=report.failed))
+    derived = any(f.kind in (*QUEUE_KINDS, INDEX) and not f.is_dir for f in plan.listing.files)
+    if not plan.segments and derived:
+        gathered.findings.append(Finding("LOG_MISSING", COMMITLOG, detail="queues or indexes without a log"))
+    if view.min_physical_offset > 0:
+        first = (view.min_physical_offset - 1) // plan.config.commitlog_file_bytes * plan.config.commitlog_file_bytes
+        detail = f"the log starts at {view.min_physical_offset}"
+        gathered.findings.append(
+            Finding("LOG_STARTS_LATE", f"{COMMITLOG}/{file_name(first)}", physical_offset=first, detail=detail)
+        )
+
+
+def _index(
+    plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gathered: _Gathered
+) -> list[int]:
+    """Add what the index says; return physical offsets of its units behind the end of the log."""
+    contents = [report.index for report in stitched if report.index is not None]
+    keys = gathered.checks.get("index_keys", 0)
+    gathered.checks.setdefault("index_keys", 0)
+    gathered.count("index_units", sum(content.units for content in contents))
+    if not plan.index:
+        if keys and plan.config.index_enabled and not plan.listing.of_kind(INDEX):
+            gathered.findings.append(Finding("INDEX_MISSING", INDEX, count=keys, detail=f"{keys} keys in the log"))
+        return []
+    gathered.findings += finish_content(plan.index, contents)
+    ranges = [content.covered for content in contents]
+    beyond: list[int] = []
+    for number in range(len(plan.index)):
+        outside = _outside(plan, number, ranges, view, gathered)
+        if outside is not None:
+            gathered.findings += outside.findings
+            beyond += outside.beyond
+    return beyond
+
+
+def _outside(
+    plan: AuditPlan, number: int, ranges: Sequence[tuple[int, int]], view: LogView, gathered: _Gathered
+) -> IndexOutside | None:
+    try:
+        return units_outside(
+            plan.index, number, index_reader(plan), ranges,
+            min_physical_offset=view.min_physical_offset, max_physical_offset=view.max_physical_offset,
+        )  # fmt: skip
+    except UnreadableError as error:
+        gathered.failed.append(str(error))
+        return None
+
+
+def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gathered: _Gathered) -> None:
+    entry = plan.listing.get(CHECKPOINT)
+    edges = [edge for report in stitched for edge in report.edges]
+    queued = [r.last_queued_ms for r in stitched if r.last_queued_ms is not None]
+    rolled = [s.end_timestamp_ms for s in plan.index[:-1] if s.entries >= s.units - 1]
+    facts = Facts(
+        edges[-1].store_ms if edges else None,
+        queued[-1] if queued else None,
+        rolled[-1] if rolled else 0,
+        view.max_physical_offset,
+    )
+    data = None
+    if entry is not None and not entry.is_dir:
+        try:
+            data = plan.read(CHECKPOINT, 0, min(entry.size, 4096))
+        except UnreadableError as error:
+            gathered.failed.append(str(error))
+            gathered.findings.append(Finding("UNREADABLE", CHECKPOINT, 0, entry.size, detail=str(error)))
+            return
+    gathered.count("checkpoint_fields", 6 if data is not None else 0)
+    gathered.findings += check_checkpoint(data, entry.size if entry else 0, facts)
+
+
+def _audit(
+    plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, verdicts: QueueVerdicts, gathered: _Gathered
+) -> Audit:
+    records = sum(report.records for report in stitched)
+    times = [report.times for report in stitched if report.times]
+    gathered.count("records", records)
+    files = byte_results(plan, view, verdicts)
+    gathered.count("bytes", sum(file.size for file in files))
+    return Audit(
+        store=plan.root,
+        version=__version__,
+        crc_engine=crc.ENGINE,
+        started_ms=plan.started_ms,
+        seconds=(time.time_ns() // 1_000_000 - plan.started_ms) / 1000,
+        settings=list(plan.config.settings),
+        files=files,
+        log=LogResult(
+            view.min_physical_offset, view.max_physical_offset, records, len(view.segments),
+            min((low for low, _ in times), default=None), max((high for _, high in times), default=None),
+        ),
+        queues=verdicts.queues,
+        index=[IndexResult(s.path, s.entries, s.begin_physical_offset, s.end_physical_offset) for s in plan.index],
+        checks=dict(sorted(gathered.checks.items())),
+        findings=merge(gathered.findings),
+        lost=verdicts.lost,
+        failed=gathered.failed,
+    )  # fmt: skip

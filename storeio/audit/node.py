@@ -1,0 +1,89 @@
+"""The audit on one node: the tasks on threads; the compiled loops leave the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from storeio.audit.conclude import conclude
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
+from storeio.audit.split import SplitReport, audit_split
+from storeio.errors import UnreadableError
+from storeio.results import Audit
+from storeio.splits import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an audit is: bytes done and in all, and what it does now."""
+
+    done_bytes: int
+    total_bytes: int
+    phase: str
+
+
+class _Meter:
+    """Counts bytes from several threads and tells who asked."""
+
+    def __init__(self, total_bytes: int, tell: Callable[[Progress], None] | None) -> None:
+        self._total = total_bytes
+        self._tell = tell
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int, phase: str) -> None:
+        """Count bytes as done."""
+        with self._lock:
+            self._done += count
+            if self._tell is not None:
+                self._tell(Progress(self._done, self._total, phase))
+
+
+def check(
+    root: str | os.PathLike[str],
+    *,
+    given: Mapping[str, str] | None = None,
+    jobs: int | None = None,
+    split_bytes: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Audit:
+    """Return the audit of the store at ``root``, which is only read.
+
+    Args:
+        root: The store directory.
+        given: Broker settings by name; what is not given is told from the files.
+        jobs: Threads, by default one a core.
+        split_bytes: Bytes of the log that one task walks.
+        progress: Called from worker threads after each task.
+
+    Raises:
+        NotAStoreError: ``root`` is no store.
+        UsageError: A given setting is unknown or has a bad value.
+    """
+    plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
+    meter = _Meter(plan.total_bytes, progress)
+    failed: list[str] = []
+    with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+        plan = with_files(plan, pool.map(lambda task: _file(plan, task, meter), file_tasks(plan)))
+        found = list(pool.map(lambda split: _split(plan, split, meter, failed), plan.splits))
+    reports = [report for report in found if report is not None]
+    return conclude(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=failed)
+
+
+def _file(plan: AuditPlan, task: FileTask, meter: _Meter) -> FileReport:
+    report = run_file_task(plan, task)
+    meter.add(task.file.size, "queues and index")
+    return report
+
+
+def _split(plan: AuditPlan, split: Split, meter: _Meter, failed: list[str]) -> SplitReport | None:
+    try:
+        return audit_split(plan, split)
+    except UnreadableError as error:
+        failed.append(f"{split.path}: {error}")
+        return None
+    finally:
+        meter.add(split.stop - split.start, "commitlog")

@@ -1,0 +1,172 @@
+"""What an audit has to do: listing, settings, splits, and the files that are looked at whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check import ext_units, index_structure
+from storeio.check.queue_files import Queue, QueueFile, gather, summarize_file
+from storeio.config import StoreConfig, infer_config
+from storeio.errors import UnreadableError
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
+from storeio.scan import Listing, list_store, read_range
+from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
+
+Bytes = npt.NDArray[np.uint8]
+QueueKey = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One file that is looked at whole."""
+
+    file: StoreFile
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What one file says of itself; ``failed`` where it could not be read."""
+
+    file: StoreFile
+    summary: QueueFile | None = None
+    findings: tuple[Finding, ...] = ()
+    classes: dict[str, int] = field(default_factory=dict)
+    index: index_structure.IndexStructure | None = None
+    failed: str = ""
+
+
+@dataclass(slots=True)
+class AuditPlan:
+    """Everything that a task needs to know of the store; travels to Spark workers."""
+
+    root: str
+    started_ms: int
+    listing: Listing
+    config: StoreConfig
+    segments: list[StoreFile]
+    splits: list[Split]
+    index_shape: tuple[int, int] | None
+    queues: dict[QueueKey, Queue] = field(default_factory=dict)
+    index: list[index_structure.IndexStructure] = field(default_factory=list)
+    file_reports: list[FileReport] = field(default_factory=list)
+
+    @property
+    def batch_topics(self) -> set[str]:
+        """Topics that have batch queue directories."""
+        return {topic for kind, topic, _ in self.queues if kind == BATCHQUEUE}
+
+    @property
+    def multi_dispatch(self) -> bool:
+        """Whether light queues are dispatched: as configured, else whether any lies on disk."""
+        if self.config.multi_dispatch is not None:
+            return self.config.multi_dispatch
+        return any(topic.startswith(log.LMQ_PREFIX) for kind, topic, _ in self.queues if kind == CONSUMEQUEUE)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that the tasks will read."""
+        return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))
+
+    def read(self, path: str, start: int, stop: int) -> Bytes:
+        """Return bytes of a file of the store."""
+        return read_range(self.root, path, start, stop)
+
+    def queue(self, kind: str, topic: str, queue_id: int) -> Queue:
+        """Return a queue, one without files where the store has none."""
+        found = self.queues.get((kind, topic, queue_id))
+        return found or Queue(kind, topic, queue_id, _file_bytes(self.config, kind))
+
+
+def _file_bytes(config: StoreConfig, kind: str) -> int:
+    return {
+        CONSUMEQUEUE: config.queue_file_bytes,
+        BATCHQUEUE: config.batch_file_bytes,
+        QUEUE_EXT: config.ext_file_bytes,
+    }[kind]
+
+
+def prepare(
+    root: str, *, given: Mapping[str, str] | None = None, split_bytes: int | None = None, listing: Listing | None = None
+) -> AuditPlan:
+    """Return the plan of an audit; reads the listing and the heads of index files only.
+
+    Raises:
+        NotAStoreError: ``root`` is no store.
+        UsageError: A given setting is unknown or has a bad value.
+    """
+    started_ms = time.time_ns() // 1_000_000
+    listing = listing or list_store(root)
+    config = infer_config(listing, given or {})
+    segments = listing.of_kind(COMMITLOG)
+    segments = [f for i, f in enumerate(segments) if i == 0 or f.base_offset != segments[i - 1].base_offset]
+    splits = [
+        split
+        for segment in segments
+        if segment.base_offset is not None and segment.base_offset >= 0
+        for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or DEFAULT_SPLIT_BYTES)
+    ]
+    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, _index_shape(listing, config))
+
+
+def _bounded(segment: StoreFile, segment_bytes: int) -> StoreFile:
+    """Return the segment cut at the configured size; what a file has on top belongs to no log."""
+    return replace(segment, size=min(segment.size, segment_bytes))
+
+
+def _index_shape(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
+    if config.index_slots is not None and config.index_units is not None:
+        return config.index_slots, config.index_units
+
+    def reader(path: str) -> index_structure.Read:
+        return lambda start, stop: read_range(listing.root, path, start, stop)
+
+    files = [(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)]
+    try:
+        return index_structure.infer_shape(files)
+    except UnreadableError:
+        return None  # the file's own task reports it
+
+
+def file_tasks(plan: AuditPlan) -> list[FileTask]:
+    """Return the files that are looked at whole: queues, ext files and indexes."""
+    kinds = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT, INDEX)
+    return [FileTask(f) for kind in kinds for f in plan.listing.of_kind(kind) if f.base_offset is not None]
+
+
+def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
+    """Return what one file says of itself."""
+    file = task.file
+    try:
+        data = plan.read(file.path, 0, file.size)
+    except UnreadableError as error:
+        return FileReport(file, failed=str(error))
+    if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
+        return FileReport(file, summarize_file(file, data))
+    if file.kind == QUEUE_EXT:
+        findings, classes = ext_units.check_chain(file, data)
+        return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
+    if plan.index_shape is None:
+        finding = Finding("INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file")
+        return FileReport(file, findings=(finding,), classes={"garbage": file.size})
+    structure = index_structure.check_structure(file.path, data, *plan.index_shape)
+    return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
+
+
+def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
+    """Return the plan with what the files say of themselves, which the splits need."""
+    reports = list(reports)
+    summarized = [(r.file, r.summary) for r in reports if r.summary is not None]
+    queues = {
+        (kind, queue.topic, queue.queue_id): queue
+        for kind in (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
+        for queue in gather(kind, _file_bytes(plan.config, kind), summarized)
+    }
+    index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
+    return replace(plan, queues=queues, index=index, file_reports=reports)

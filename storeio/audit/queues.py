@@ -1,0 +1,187 @@
+"""Each queue over the whole store: numbering, coverage, what is left over, what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from storeio.audit.plan import AuditPlan, QueueKey
+from storeio.audit.split import SplitReport
+from storeio.check.numbering import Numbering, number_queue, place_of
+from storeio.check.queue_files import Queue
+from storeio.check.segments import LogView
+from storeio.check.uncovered import Leftover, judge_uncovered, subtract
+from storeio.errors import UnreadableError
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.format import properties
+from storeio.paths import BATCHQUEUE, QUEUE_EXT
+from storeio.results import LostRange, QueueResult
+
+MOST_RECORD_BYTES: Final = 64 << 20  # a unit that claims more is not looked up
+
+_SHORT: Final = {BATCHQUEUE: "bcq"}
+
+
+@dataclass(slots=True)
+class QueueVerdicts:
+    """All queues: results, what is wrong, and the class counts of their files."""
+
+    queues: list[QueueResult] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    classes: dict[str, dict[str, int]] = field(default_factory=dict)
+    beyond: list[tuple[int, int]] = field(default_factory=list)
+    checks: dict[str, int] = field(default_factory=lambda: {"queue_units_on_disk": 0, "queue_numbers": 0})
+
+
+@dataclass(slots=True)
+class _Said:
+    """What all splits said of one queue."""
+
+    runs: list = field(default_factory=list)  # type: ignore[type-arg]
+    covered: list[tuple[int, int]] = field(default_factory=list)
+    classed: list[tuple[str, int, int]] = field(default_factory=list)
+    unplaced: int = 0
+
+
+def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView) -> QueueVerdicts:
+    """Return the verdicts on every queue that the store or the log names."""
+    said: dict[QueueKey, _Said] = {key: _Said() for key in plan.queues if key[0] != QUEUE_EXT}
+    for report in reports:
+        for key, runs in report.runs.items():
+            said.setdefault(key, _Said()).runs.append(runs)
+        for key, ranges in report.covered.items():
+            said.setdefault(key, _Said()).covered.extend(ranges)
+        for key, classed in report.classed.items():
+            said.setdefault(key, _Said()).classed.extend(classed)
+        for key, count in report.unplaced.items():
+            said.setdefault(key, _Said()).unplaced += count
+    verdicts = QueueVerdicts()
+    for key in sorted(said):
+        _judge(plan, key, said[key], view, verdicts)
+    return verdicts
+
+
+def _judge(plan: AuditPlan, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
+    queue = plan.queue(*key)
+    numbering = number_queue(queue.topic, queue.queue_id, said.runs, view) if said.runs else Numbering()
+    numbering.records += said.unplaced
+    leftover = Leftover()
+    if queue.files:
+        try:
+            leftover = judge_uncovered(queue, said.covered, view, plan.read, _namer(plan, view))
+        except UnreadableError as error:
+            verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
+        _classes(queue, said, leftover, verdicts)
+    if not numbering.records and not queue.files and not said.covered:
+        return
+    lost = _lost(queue, numbering, leftover)
+    verdicts.lost += lost
+    verdicts.findings += numbering.findings + leftover.findings
+    verdicts.beyond += [(physical, size) for _, physical, size in leftover.beyond]
+    verdicts.checks["queue_units_on_disk"] += sum(b - a for a, b in said.covered) + leftover.units
+    verdicts.checks["queue_numbers"] += numbering.records
+    verdicts.queues.append(_result(queue, said, numbering, leftover, lost))
+
+
+def _result(
+    queue: Queue, said: _Said, numbering: Numbering, leftover: Leftover, lost: Sequence[LostRange]
+) -> QueueResult:
+    covered = sum(high - low for low, high in said.covered)
+    ranges = tuple((part.first_queue_offset, part.stop_queue_offset) for part in lost)
+    if queue.kind == BATCHQUEUE:
+        first = min((a for a, _ in numbering.runs), default=0)
+        stop = max((b for _, b in numbering.runs), default=0)
+    else:
+        starts = [low for low, _ in said.covered] + ([leftover.first_real] if leftover.first_real is not None else [])
+        first = min(starts, default=0)
+        stop = max([high for _, high in said.covered] + [leftover.stop], default=0)
+    return QueueResult(
+        queue.topic, queue.queue_id, _SHORT.get(queue.kind, "cq"), first, max(stop, first), covered + leftover.units,
+        numbering.records, ranges,
+    )  # fmt: skip
+
+
+def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRange]:
+    """Return the lost ranges: gaps in the log's numbers, and units whose records are gone, outside of those."""
+    lost = list(numbering.lost)
+    if queue.kind == BATCHQUEUE:
+        return lost
+    known = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
+    last = max((stop for _, stop in numbering.runs), default=0)
+    beyond = [row for row in leftover.beyond if row[0] >= last]
+    for rows, evidence in ((leftover.damaged, "its unit points into damage"), (beyond, "its unit points behind the log")):
+        at = {number: (physical, size) for number, physical, size in rows}
+        for number in sorted(at):
+            for first, stop in subtract((number, number + 1), known):
+                physical, size = at[number]
+                part = LostRange(queue.topic, queue.queue_id, first, stop, physical, physical + size, evidence)
+                if lost and _follows(lost[-1], part):
+                    before = lost.pop()
+                    part = LostRange(
+                        queue.topic, queue.queue_id, before.first_queue_offset, stop,
+                        min(before.physical_start, physical), max(before.physical_stop, physical + size), evidence,
+                    )  # fmt: skip
+                lost.append(part)
+    return sorted(lost, key=lambda part: part.first_queue_offset)
+
+
+def _follows(last: LostRange, part: LostRange) -> bool:
+    return last.stop_queue_offset == part.first_queue_offset and last.evidence == part.evidence
+
+
+def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdicts) -> None:
+    """Add the byte classes of the queue's files: covered units, leftovers, and zeros behind the last."""
+    size = queue.unit_bytes
+    rows: dict[str, dict[str, int]] = {file.path: dict(leftover.classes.get(file.path, {})) for file in queue.files}
+
+    def add(name: str, low: int, high: int, sign: int = 1) -> None:
+        for file, a, b in queue.pieces(low * size, high * size):
+            if file is not None:
+                rows[file.path][name] = rows[file.path].get(name, 0) + sign * (b - a)
+
+    covered = _union(said.covered)
+    for low, high in covered:
+        add("record", low, high)
+    claimed: list[tuple[int, int]] = []
+    for name, low, high in sorted(said.classed, key=lambda row: row[1:]):
+        for a, b in subtract((low, high), claimed):
+            add("record", a, b, -1)
+            add(name, a, b)
+        claimed.append((low, high))
+    for file in queue.files:
+        behind = file.base + file.size - max(queue.stop, file.base)
+        if behind > 0:
+            rows[file.path]["zero"] = rows[file.path].get("zero", 0) + behind
+    verdicts.classes.update(rows)
+
+
+def _union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _namer(plan: AuditPlan, view: LogView):  # type: ignore[no-untyped-def]
+    """Return the function that tells what the record at a place says it is."""
+
+    def names(physical: int, size: int) -> str:
+        path, position = place_of(view, physical)
+        entry = next(s.file for s in view.segments if s.file.path == path)
+        if not 0 <= position <= entry.size - size or not log.MIN_RECORD_BYTES <= size <= MOST_RECORD_BYTES:
+            return ""
+        try:
+            record = log.decode_record(plan.read(path, position, position + size).tobytes())
+        except ValueError:
+            return ""
+        if record.magic not in (log.MAGIC_V1, log.MAGIC_V2) or record.size != size:
+            return ""
+        return f"{properties.java_decode(record.topic)}/{record.queue_id} queue offset {record.queue_offset}"
+
+    return names

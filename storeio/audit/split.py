@@ -1,0 +1,164 @@
+"""One split of the log: its records, and all that they imply in queues and index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.audit.plan import AuditPlan, QueueKey
+from storeio.check.index_content import IndexContent, ReadUnits, check_content
+from storeio.check.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
+from storeio.check.numbering import runs_of
+from storeio.check.queue_units import Checked, check_in_log_order, check_placed
+from storeio.dispatch import Implied, implied_units, multi_dispatched
+from storeio.findings import Finding
+from storeio.format import index as index_format
+from storeio.kernels import tables as w
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
+from storeio.splits import Split, WalkState
+from storeio.walk import Walked, walk_split
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class SplitReport:
+    """What one split says; small, and free of the split's bytes.
+
+    ``runs`` are tables of ``check.numbering``; ``covered`` and ``classed`` as in ``queue_units.Checked``.
+    """
+
+    split: Split
+    begin: WalkState
+    end: WalkState
+    asked: bool
+    skipped_until: int | None
+    spans: Numbers
+    records: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    runs: dict[QueueKey, Numbers] = field(default_factory=dict)
+    covered: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
+    classed: dict[QueueKey, list[tuple[str, int, int]]] = field(default_factory=dict)
+    unplaced: dict[QueueKey, int] = field(default_factory=dict)
+    index: IndexContent | None = None
+    edges: list[TimedRecord] = field(default_factory=list)
+    times: tuple[int, int] | None = None
+    last_queued_ms: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def empty_report(split: Split, end: WalkState) -> SplitReport:
+    """Return the report of a split in which nothing starts, because what is before it reaches past it."""
+    return SplitReport(split, end, end, False, None, np.empty((4, 0), np.int64))
+
+
+def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -> SplitReport:
+    """Return the audit of what starts in a split, from ``begin`` or from a guess.
+
+    Raises:
+        UnreadableError: The segment, or a file that its records imply, could not be read.
+    """
+
+    def read(start: int, stop: int) -> npt.NDArray[np.uint8]:
+        return plan.read(split.path, start, stop)
+
+    walked = walk_split(read, split, begin, delays_ms=np.array(plan.config.delays_ms, np.int64))
+    report = SplitReport(
+        split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count
+    )
+    if walked.count:
+        _look_at_records(walked, report)
+        _compare_queues(plan, walked, report)
+    if plan.index:
+        report.index = check_content(plan.index, index_reader(plan), walked)
+    return report
+
+
+def _look_at_records(walked: Walked, report: SplitReport) -> None:
+    report.findings += mark_findings(walked) + topic_findings(walked) + time_findings(walked)
+    report.edges = edge_records(walked)
+    times = walked.records[w.R_STORE_MS]
+    report.times = (int(times.min()), int(times.max()))
+    marks = walked.records[w.R_MARKS]
+    report.counts = {
+        "body_crc": int((walked.records[w.R_BODY_BYTES] > 0).sum()),
+        "property_crc": int((marks & w.MARK_HAS_PROPERTY_CRC != 0).sum()),
+        "index_keys": int((walked.keys[2] != 0).sum()),
+    }
+
+
+def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> None:
+    implied = list(implied_units(walked))
+    if plan.multi_dispatch:
+        implied = _with_multi(implied, multi_dispatched(walked))
+    batch_topics = plan.batch_topics
+    for units in implied:
+        kind = BATCHQUEUE if units.topic in batch_topics else CONSUMEQUEUE
+        key = (kind, units.topic, units.queue_id)
+        queue = plan.queue(*key)
+        if units.placed and kind == CONSUMEQUEUE:
+            ext = plan.queues.get((QUEUE_EXT, units.topic, units.queue_id))
+            checked = check_placed(queue, ext, units, walked, plan.read)
+        else:
+            checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
+        if units.placed:
+            report.runs[key] = runs_of(units)
+            last = int(units.store_ms[-1])
+            report.last_queued_ms = max(last, report.last_queued_ms or last)
+        else:
+            report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
+        _add(report, key, checked)
+
+
+def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
+    report.findings += checked.findings
+    report.covered.setdefault(key, []).extend(_joined(checked.covered))
+    report.classed.setdefault(key, []).extend(checked.classed)
+    report.counts["queue_units"] = report.counts.get("queue_units", 0) + checked.compared
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges sorted, with those joined that touch."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _with_multi(direct: list[Implied], multi: list[Implied]) -> list[Implied]:
+    """Return the implied units with the lists of light queues in; one queue's units in log order."""
+    light = {(u.topic, u.queue_id): u for u in direct if not u.placed}
+    for units in multi:
+        other = light.pop((units.topic, units.queue_id), None)
+        if other is not None:
+            units = _in_log_order(units, other)
+        light[(units.topic, units.queue_id)] = units
+    return [u for u in direct if u.placed] + list(light.values())
+
+
+def _in_log_order(a: Implied, b: Implied) -> Implied:
+    order = np.argsort(np.concatenate((a.physical_offset, b.physical_offset)), kind="stable")
+
+    def both(name: str) -> Numbers:
+        joined: Numbers = np.concatenate((getattr(a, name), getattr(b, name)))[order]
+        return joined
+
+    names = ("record", "queue_offset", "physical_offset", "size", "tags_code", "store_ms", "batch_size")
+    return Implied(a.topic, a.queue_id, *(both(name) for name in names), placed=False)
+
+
+def index_reader(plan: AuditPlan) -> ReadUnits:
+    """Return the function by which the index check reads units of an index file."""
+
+    def read_units(file_no: int, first: int, stop: int) -> index_format.Units:
+        file = plan.index[file_no]
+        start = index_format.units_start(file.slots)
+        data = plan.read(file.path, start + first * index_format.UNIT_BYTES, start + stop * index_format.UNIT_BYTES)
+        return data.view(index_format.UNIT)
+
+    return read_units

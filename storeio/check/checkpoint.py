@@ -1,0 +1,76 @@
+"""The checkpoint against the log: what a recovery would believe, and whether it may.
+
+Source: ``StoreCheckpoint`` and the rules that ``CommitLog`` recovers by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.findings import Finding
+from storeio.format import checkpoint
+from storeio.paths import CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the log and the index say about the checkpoint's numbers; None where nothing is known."""
+
+    last_store_ms: int | None
+    last_queued_ms: int | None
+    rolled_index_ms: int
+    max_physical_offset: int
+
+
+def check_checkpoint(data: npt.NDArray[np.uint8] | None, size: int, facts: Facts) -> list[Finding]:
+    """Return findings of the checkpoint file, ``data`` its first bytes or None where there is none."""
+    if data is None:
+        return [Finding("CHECKPOINT_MISSING", CHECKPOINT, 0, checkpoint.FILE_BYTES)]
+    findings = []
+    if size != checkpoint.FILE_BYTES:
+        start, stop = sorted((size, checkpoint.FILE_BYTES))
+        findings.append(Finding("CHECKPOINT_LENGTH", CHECKPOINT, start, stop - start, detail=f"{size} bytes"))
+    padded = np.zeros(checkpoint.CHECKPOINT_BYTES, np.uint8)
+    padded[: min(len(data), len(padded))] = data[: len(padded)]
+    fields = checkpoint.decode(padded.tobytes())
+    findings += _times(fields, facts)
+    findings += _offsets(fields, facts)
+    return findings
+
+
+def _field(code: str, name: str, detail: str) -> Finding:
+    place = checkpoint.CHECKPOINT.fields
+    assert place is not None
+    return Finding(code, CHECKPOINT, place[name][1], 8, detail=f"{name}: {detail}")
+
+
+def _times(fields: np.void, facts: Facts) -> list[Finding]:
+    findings = []
+    expected = {
+        "physical_timestamp_ms": facts.last_store_ms,
+        "logic_timestamp_ms": facts.last_queued_ms,
+        "index_timestamp_ms": facts.rolled_index_ms,
+    }
+    for name, true in expected.items():
+        value = int(fields[name])
+        if value < 0:
+            findings.append(_field("CHECKPOINT_FIELD", name, f"{value} is negative"))
+        elif true is not None and value > true:
+            findings.append(_field("CHECKPOINT_AHEAD", name, f"{value}, but the store's own is {true}"))
+        elif true is not None and value < true:
+            findings.append(_field("CHECKPOINT_BEHIND", name, f"{value}, {true - value} ms behind {true}"))
+    return findings
+
+
+def _offsets(fields: np.void, facts: Facts) -> list[Finding]:
+    findings = []
+    for name in ("confirm_physical_offset", "logic_physical_offset"):
+        value = int(fields[name])
+        if value < 0:
+            findings.append(_field("CHECKPOINT_FIELD", name, f"{value} is negative"))
+        elif value > facts.max_physical_offset:
+            findings.append(_field("CHECKPOINT_AHEAD", name, f"{value}, but the log ends at {facts.max_physical_offset}"))
+    return findings

@@ -1,0 +1,76 @@
+"""Queue ext files: the chain of units in a file, and units that consume queue units name by address.
+
+Source: ``org.apache.rocketmq.store.ConsumeQueueExt``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check.queue_files import Queue, Read
+from storeio.findings import Finding
+from storeio.format import queueext
+from storeio.paths import StoreFile
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def agrees(ext: Queue, read: Read, disk: npt.NDArray[np.void], tags_code: Numbers, store_ms: Numbers) -> Mask:
+    """Tell which units hold the address of an ext unit that has their record's tags code and time.
+
+    Args:
+        ext: The queue's ext files; positions are bytes.
+        disk: Consume queue units as they stand, shape ``(n,)``.
+        tags_code, store_ms: What the records say, shape ``(n,)``.
+    """
+    codes = disk["tags_code"].astype(np.int64)
+    result = np.zeros(len(disk), bool)
+    rows = np.flatnonzero(queueext.is_address(codes))
+    positions = queueext.position_of(codes[rows])
+    for file in ext.files:
+        inside = (positions >= file.base) & (positions <= file.base + file.size - queueext.HEAD_BYTES)
+        if not inside.any():
+            continue
+        at = positions[inside] - file.base
+        low = int(at.min())
+        data = read(file.path, low, int(at.max()) + queueext.HEAD_BYTES)
+        heads = data[(at - low)[:, None] + np.arange(queueext.HEAD_BYTES)].view(queueext.HEAD)[:, 0]
+        good = (heads["tags_code"] == tags_code[rows[inside]]) & (heads["size"] >= queueext.HEAD_BYTES)
+        good &= (heads["store_timestamp_ms"] == store_ms[rows[inside]]) & (heads["bitmap_length"] >= 0)
+        good &= heads["size"] == heads["bitmap_length"] + queueext.HEAD_BYTES
+        result[rows[inside]] = good
+    return result
+
+
+def check_chain(file: StoreFile, data: Bytes) -> tuple[list[Finding], dict[str, int]]:
+    """Return what is wrong with one ext file's chain of sizes, and its bytes by class.
+
+    A closed file ends in a size that is not positive, with at least 4 bytes free.
+    """
+    at = 0
+    findings: list[Finding] = []
+    while at <= len(data) - queueext.HEAD_BYTES:
+        head = data[at : at + queueext.HEAD_BYTES].view(queueext.HEAD)[0]
+        size = int(head["size"])
+        if size <= 0:
+            break
+        room = len(data) - at - queueext.END_SPARE_BYTES
+        if size < queueext.HEAD_BYTES or size > room or size != queueext.HEAD_BYTES + int(head["bitmap_length"]):
+            findings.append(_finding(file, "EXT_CHAIN", at, len(data) - at, f"unit size {size} at {at}"))
+            return findings, {"record": at, "garbage": len(data) - at}
+        at += size
+    end = at + 2 if data[at : at + 2].tobytes() == b"\xff\xff" else at
+    rest = data[end:]
+    dirty = int(np.count_nonzero(rest))
+    if dirty:
+        first = end + int(np.flatnonzero(rest)[0])
+        findings.append(_finding(file, "EXT_CHAIN", first, len(data) - first, "bytes behind the last unit"))
+    classes = {"record": at, "blank": end - at, "garbage": dirty, "zero": len(rest) - dirty}
+    return findings, classes
+
+
+def _finding(file: StoreFile, code: str, position: int, length: int, detail: str) -> Finding:
+    return Finding(code, file.path, position, length, file.topic, file.queue_id, detail=detail)

@@ -1,0 +1,68 @@
+"""How many slots and units the index files of a store have, told from their lengths and content.
+
+A file is 40 + 4 slots + 20 units long, which leaves as many answers as it has units. The content
+decides: a unit's hash leads to its slot, and the slot back to it, for one number of slots only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.format import index
+from storeio.kernels import index_shape as kernel
+
+Bytes = npt.NDArray[np.uint8]
+Read = Callable[[int, int], Bytes]
+"""``read(start, stop)``: exactly these bytes of the file, ``0 <= start <= stop <= length``."""
+
+DEFAULT: Final = (index.DEFAULT_SLOTS, index.DEFAULT_UNITS)
+FILES_ASKED: Final = 4  # of one length; more agree or are damaged, too
+LEAST: Final = index.HEADER_BYTES + index.SLOT_BYTES + 2 * index.UNIT_BYTES
+
+
+def infer_shape(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | None:
+    """Return (slots, units) of a store's index files ``(path, length, read)``, None if nothing tells.
+
+    Lengths that more files have are tried first, then longer ones: a file may be cut off. Damage
+    in one file is outvoted by the others, or by the units that are left.
+    """
+    lengths = Counter(length for _, length, _ in files)
+    for length, _ in sorted(lengths.items(), key=lambda row: (-row[1], -row[0])):
+        if length == index.file_length(*DEFAULT):
+            return DEFAULT
+        reads = [read for _, size, read in files if size == length]
+        if shape := _shape_of_length(length, reads[:FILES_ASKED]):
+            return shape
+    return None
+
+
+def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | None:
+    if length < LEAST:
+        return None
+    data = [read(0, length) for read in reads]
+    words, odd = divmod(length - index.HEADER_BYTES, index.SLOT_BYTES)
+    for strict in (True, False):
+        if not odd and (slots := _voted(data, 1 + (words - 1) % 5, strict)):
+            return slots, (words - slots) // 5
+        # A default file that was cut off has any length.
+        if index.units_start(DEFAULT[0]) < length < index.file_length(*DEFAULT):
+            fits = [kernel.fit_of(each, DEFAULT[0], strict) for each in data if len(each) >= LEAST]
+            if max(fits, default=0) > 0 and length >= index.units_start(DEFAULT[0]) + 2 * index.UNIT_BYTES:
+                return DEFAULT
+    return None
+
+
+def _voted(data: Sequence[Bytes], first: int, strict: bool) -> int:
+    """Return the number of slots that fits most units of all files, 0 if none fits any."""
+    votes: Counter[int] = Counter()
+    best = np.zeros(2, np.int64)
+    for each in data:
+        kernel.best_fit(each, first, 5, strict, best)
+        if best[1] > 0:
+            votes[int(best[0])] += int(best[1])
+    return max(votes, key=lambda slots: votes[slots]) if votes else 0

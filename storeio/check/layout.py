@@ -1,0 +1,103 @@
+"""The listing of a store: what makes a broker refuse to start before it reads a byte.
+
+Source: ``MappedFileQueue.doLoad``, ``ConsumeQueueStore.loadConsumeQueues``, ``IndexService.load``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from storeio.findings import Finding
+from storeio.paths import (
+    ABORT,
+    BATCHQUEUE,
+    COMMITLOG,
+    CONSUMEQUEUE,
+    INDEX,
+    QUEUE_EXT,
+    QUEUE_KINDS,
+    StoreFile,
+    parse_number,
+)
+
+_LENGTH_CODES: Final = {
+    COMMITLOG: "LOG_LENGTH",
+    CONSUMEQUEUE: "CQ_LENGTH",
+    BATCHQUEUE: "BCQ_LENGTH",
+    QUEUE_EXT: "EXT_LENGTH",
+}
+_ROCKSDB_FILES: Final = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-", "OPTIONS-")
+
+
+def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[Finding]:
+    """Return findings of names, strays and lengths.
+
+    Args:
+        entries: Everything below the root.
+        lengths: The length that each file of a kind must have, bytes.
+    """
+    findings: list[Finding] = []
+    for entry in entries:
+        if entry.path == ABORT:
+            findings.append(Finding("ABORT_PRESENT", entry.path, 0, entry.size, detail="an abort file is there"))
+        elif entry.kind == COMMITLOG or entry.kind in QUEUE_KINDS:
+            findings += _in_data_directory(entry, lengths[entry.kind])
+        elif entry.kind == INDEX:
+            findings += _in_index(entry)
+        elif entry.is_dir and entry.path.startswith("dledger-"):
+            findings.append(Finding("UNSUPPORTED_LAYOUT", entry.path, detail="a DLedger log"))
+    return findings
+
+
+def _in_data_directory(entry: StoreFile, length: int) -> list[Finding]:
+    depth = entry.path.count("/")
+    leaf = depth == 1 if entry.kind == COMMITLOG else depth == 3
+    if not leaf:
+        return _beside_queues(entry, depth)
+    if entry.kind != COMMITLOG and entry.queue_id is None:
+        return []  # the loader skips directories whose name is no queue id
+    if entry.is_dir:
+        return [Finding("STRAY_DIRECTORY", entry.path, topic=entry.topic, queue_id=entry.queue_id)]
+    if entry.base_offset is None or entry.base_offset < 0:
+        return [_stray(entry, "its name is no offset")]
+    findings = []
+    if entry.base_offset % length:
+        detail = f"{entry.base_offset} is no multiple of {length}"
+        findings.append(_finding("MISALIGNED_NAME", entry, 0, entry.size, detail))
+    if entry.size != length:
+        start, stop = sorted((entry.size, length))
+        detail = f"{entry.size} bytes, expected {length}"
+        findings.append(_finding(_LENGTH_CODES[entry.kind], entry, start, stop - start, detail))
+    return findings
+
+
+def _beside_queues(entry: StoreFile, depth: int) -> list[Finding]:
+    """Return findings for entries above or below the places where files belong."""
+    if entry.kind == COMMITLOG:
+        return []  # inside a stray directory, which is a finding of its own
+    name = entry.path.rsplit("/", 1)[-1]
+    if depth == 1 and not entry.is_dir and (name.startswith(_ROCKSDB_FILES) or name.endswith((".sst", ".log"))):
+        if name == "CURRENT":
+            return [Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail="RocksDB queues")]
+        return []
+    if depth == 2 and not entry.is_dir and parse_number(name) is not None:
+        return [_stray(entry, "a file where a queue's directory belongs")]
+    return []
+
+
+def _in_index(entry: StoreFile) -> list[Finding]:
+    depth = entry.path.count("/")
+    if depth != 1:
+        return []
+    if entry.is_dir:
+        return [Finding("STRAY_DIRECTORY", entry.path, detail="5.x brokers refuse to start with a numeric name")]
+    return [] if entry.base_offset is not None else [_stray(entry, "its name is no time")]
+
+
+def _stray(entry: StoreFile, detail: str) -> Finding:
+    return _finding("STRAY_FILE", entry, 0, entry.size, detail)
+
+
+def _finding(code: str, entry: StoreFile, position: int, length: int, detail: str) -> Finding:
+    return Finding(code, entry.path, position, length, entry.topic, entry.queue_id, detail=detail)

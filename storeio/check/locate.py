@@ -1,0 +1,85 @@
+"""Finding units of a queue by the physical offset that they point at."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check.queue_files import Queue, Read
+from storeio.format import batchqueue, consumequeue
+from storeio.paths import BATCHQUEUE
+
+Numbers = npt.NDArray[np.int64]
+
+
+def decode(queue: Queue, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
+    """View bytes of the queue as its kind's units; what is no whole unit at the end is left out."""
+    whole = data[: len(data) // queue.unit_bytes * queue.unit_bytes]
+    form = batchqueue.UNIT if queue.kind == BATCHQUEUE else consumequeue.UNIT
+    return np.ascontiguousarray(whole).view(form)
+
+
+def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt.NDArray[np.void]]:
+    """Return numbers and units of all that point into ``[low, high)``, whatever else is wrong with them.
+
+    A queue in order is bisected; any other is read a file at a time. Filler and zeros are left out.
+    """
+    if not queue.files:
+        return np.empty(0, np.int64), decode(queue, np.empty(0, np.uint8))
+    if queue.ordered:
+        first = _bisect(queue, read, low)
+        stop = _bisect(queue, read, high)
+        pieces = [(first, stop)]
+    else:
+        pieces = [(f.base // queue.unit_bytes, (f.base + f.used_bytes) // queue.unit_bytes + 1) for f in queue.files]
+    numbers: list[Numbers] = []
+    units: list[npt.NDArray[np.void]] = []
+    for first, stop in pieces:
+        stop = min(stop, -(-queue.stop // queue.unit_bytes))
+        if stop <= first:
+            continue
+        data, _ = queue.read(read, first * queue.unit_bytes, stop * queue.unit_bytes)
+        found = decode(queue, data)
+        inside = (found["physical_offset"] >= low) & (found["physical_offset"] < high) & (found["size"] > 0)
+        inside &= found["size"] != consumequeue.PRE_BLANK_SIZE
+        numbers.append(np.flatnonzero(inside) + first)
+        units.append(found[inside])
+    if not units:
+        return np.empty(0, np.int64), decode(queue, np.empty(0, np.uint8))
+    return np.concatenate(numbers), np.concatenate(units)
+
+
+def _bisect(queue: Queue, read: Read, physical: int) -> int:
+    """Return the number of the first unit that points at or behind ``physical``; the queue is in order."""
+    for file in queue.files:
+        if file.first_real < 0 or file.last_physical < physical:
+            continue
+        low, high = file.first_real, file.last_real
+        while low < high:
+            middle = (low + high) // 2
+            at = middle * queue.unit_bytes
+            offset = int(decode(queue, read(file.path, at, at + queue.unit_bytes))[0]["physical_offset"])
+            if offset < physical:
+                low = middle + 1
+            else:
+                high = middle
+        return file.base // queue.unit_bytes + low
+    return -(-queue.stop // queue.unit_bytes)
+
+
+def numbers_of(queue: Queue, read: Read, physical: Numbers) -> Numbers:
+    """Return for each physical offset the number of the unit that points at it, -1 for none.
+
+    ``physical`` is sorted, shape ``(n,)``; the first unit wins where several point at one place.
+    """
+    result = np.full(len(physical), -1, np.int64)
+    if not len(physical):
+        return result
+    numbers, units = stretch(queue, read, int(physical[0]), int(physical[-1]) + 1)
+    offsets = units["physical_offset"].astype(np.int64)
+    order = np.argsort(offsets, kind="stable")
+    place = np.searchsorted(offsets[order], physical)
+    hit = place < len(order)
+    hit[hit] = offsets[order][place[hit]] == physical[hit]
+    result[hit] = numbers[order][place[hit]]
+    return result

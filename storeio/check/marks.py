@@ -1,0 +1,161 @@
+"""Records that a broker accepts although something in them is odd: their marks and their times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.format import properties
+from storeio.kernels import tables as w
+from storeio.paths import is_legal_topic
+from storeio.walk import Walked
+
+Numbers = npt.NDArray[np.int64]
+
+# mark, code, position of the field in the record (0: the whole record), its length, what is wrong
+_FIELDS: Final = (
+    (w.MARK_PHYSICAL, "LOG_PHYSICAL_OFFSET", log.PHYSICAL_OFFSET_AT, 8, "physical offset"),
+    (w.MARK_QUEUE_ID, "LOG_FIELD", log.QUEUE_ID_AT, 4, "negative queue id"),
+    (w.MARK_QUEUE_OFFSET, "LOG_FIELD", log.QUEUE_OFFSET_AT, 8, "negative queue offset"),
+    (w.MARK_SYS_FLAG, "LOG_FIELD", log.SYS_FLAG_AT, 4, "unknown bits in the sys flag"),
+    (w.MARK_HOST, "LOG_FIELD", log.BORN_HOST_AT, 40, "a host's port is outside 0..65535"),
+    (w.MARK_LENGTH, "LOG_FIELD", 0, 0, "a negative length, which counts as 0"),
+    (w.MARK_CRC_OF_NOTHING, "LOG_FIELD", log.BODY_CRC_AT, 4, "a body CRC without a body"),
+    (w.MARK_RECONSUME, "LOG_FIELD", 0, 0, "negative reconsume times"),
+    (w.MARK_PREPARED, "LOG_FIELD", 0, 0, "negative prepared transaction offset"),
+    (w.MARK_TIME, "LOG_TIME", 0, 0, "store time is zero or negative"),
+    (w.MARK_BORN, "LOG_FIELD", log.BORN_TIMESTAMP_AT, 8, "born time is zero, negative or years from the store time"),
+    (w.MARK_PROPERTY_CRC, "LOG_PROPERTY_CRC", 0, 0, "the property CRC over the whole record differs"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRecord:
+    """A record at the edge of a split, for comparison with its neighbours in the next one."""
+
+    path: str
+    position: int
+    size: int
+    store_ms: int
+
+
+def mark_findings(walked: Walked) -> list[Finding]:
+    """Return a finding for each odd thing of each record."""
+    marks = walked.records[w.R_MARKS]
+    odd = np.flatnonzero(marks & w.MARKS_ODD)
+    findings = []
+    for row in odd.tolist():
+        for mark, code, at, length, what in _FIELDS:
+            if int(marks[row]) & mark:
+                findings.append(_at_record(walked, row, code, at, length, what))
+        if int(marks[row]) & w.MARK_ODD_PROPERTY:
+            findings += _odd_properties(walked, row)
+    return findings
+
+
+def topic_findings(walked: Walked) -> list[Finding]:
+    """Return a finding for the first record of each topic that is no legal name."""
+    findings = []
+    for number, (topic, _) in enumerate(walked.queues):
+        name = properties.java_decode(topic)
+        if is_legal_topic(name) or name.startswith(log.LMQ_PREFIX):
+            continue
+        row = int(np.flatnonzero(walked.records[w.R_QUEUE] == number)[0])
+        findings.append(_at_record(walked, row, "LOG_TOPIC", 0, 0, f"topic {name!r}"))
+    return findings
+
+
+def _at_record(walked: Walked, row: int, code: str, at: int, length: int, what: str) -> Finding:
+    record = walked.records[:, row]
+    position = int(record[w.R_POSITION])
+    topic, queue_id = walked.queues[int(record[w.R_QUEUE])]
+    return Finding(
+        code, walked.split.path, position + at, length or int(record[w.R_SIZE]), properties.java_decode(topic),
+        queue_id, int(record[w.R_QUEUE_OFFSET]), walked.split.base_offset + position, 1, what,
+    )  # fmt: skip
+
+
+def _odd_properties(walked: Walked, row: int) -> list[Finding]:
+    """Return a finding for the properties of a record, unless the odd piece is an empty one.
+
+    Clients and brokers may double a separator; that drops nothing.
+    """
+    record = walked.records[:, row]
+    raw = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
+    pieces = [piece for piece in raw.split(b"\x02") if piece]
+    bad = [piece for piece in pieces if not 0 < piece.find(b"\x01") < len(piece) - 1]
+    if not bad:
+        return []
+    at = int(record[w.R_PROPERTIES_AT]) - int(record[w.R_POSITION])
+    return [_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), f"{bad[0][:40]!r} is dropped by every reader")]
+
+
+def malformed_text(walked: Walked) -> list[Finding]:
+    """Return a finding for each record whose properties are no UTF-8, which no producer writes."""
+    findings = []
+    at = walked.records[w.R_PROPERTIES_AT] - walked.origin
+    length = np.maximum(walked.records[w.R_PROPERTIES_BYTES], 0)
+    for row in np.flatnonzero(length).tolist():
+        raw = walked.window[at[row] : at[row] + length[row]].tobytes()
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = int(walked.records[w.R_PROPERTIES_AT, row] - walked.records[w.R_POSITION, row]) + error.start
+            findings.append(_at_record(walked, row, "LOG_PROPERTIES", where, 1, "malformed UTF-8"))
+    return findings
+
+
+def edge_records(walked: Walked) -> list[TimedRecord]:
+    """Return the first two and the last two records of a split."""
+    rows = sorted({*range(min(2, walked.count)), *range(max(walked.count - 2, 0), walked.count)})
+    return [
+        TimedRecord(
+            walked.split.path,
+            int(walked.records[w.R_POSITION, row]),
+            int(walked.records[w.R_SIZE, row]),
+            int(walked.records[w.R_STORE_MS, row]),
+        )
+        for row in rows
+    ]
+
+
+def outliers(times: Numbers) -> npt.NDArray[np.intp]:
+    """Return which times leap out of their neighbours and back: inner ones only, shape ``(n,)`` in.
+
+    A clock that was set does not come back with the next record; a damaged field does.
+    """
+    if len(times) < 3:
+        return np.empty(0, np.intp)
+    before, here, after = times[:-2], times[1:-1], times[2:]
+    spike = (here > after) & (before <= after)
+    dip = (here < before) & (after >= before)
+    return np.flatnonzero(spike | dip) + 1
+
+
+def time_findings(walked: Walked) -> list[Finding]:
+    """Return a finding for each record inside the split whose store time leaps out of its neighbours."""
+    times = walked.records[w.R_STORE_MS]
+    return [
+        _at_record(walked, int(row), "LOG_TIME", 0, 0, f"store time {int(times[row])}, before it {int(times[row - 1])}")
+        for row in outliers(times)
+    ]
+
+
+def edge_findings(edges: list[TimedRecord], now_ms: int) -> list[Finding]:
+    """Return findings for records at the edges of splits, and for the very first and last of the log."""
+    times = np.array([edge.store_ms for edge in edges], np.int64)
+    rows = set(outliers(times).tolist())
+    if len(edges) > 1:
+        if times[0] > times[1]:
+            rows.add(0)
+        if times[-1] < times[-2] or times[-1] > now_ms + 86_400_000:
+            rows.add(len(edges) - 1)
+    return [
+        Finding("LOG_TIME", edges[row].path, edges[row].position, edges[row].size, detail=f"store time {times[row]}")
+        for row in sorted(rows)
+    ]

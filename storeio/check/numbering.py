@@ -1,0 +1,146 @@
+"""Queue offsets over the whole log: dense per queue, so a gap names lost messages.
+
+Source: ``QueueOffsetOperator``; exceptions as brokers make them (restart, re-issue after a lost tail).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check.segments import LogView
+from storeio.dispatch import Implied
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.results import LostRange
+
+Numbers = npt.NDArray[np.int64]
+
+# Rows of a run table: consecutive queue offsets, in log order.
+(RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT, RUN_RECORDS) = range(5)
+LONG_JUMP: Final = 2**40  # no queue loses so many messages; such a number is damaged
+
+
+@dataclass(slots=True)
+class Numbering:
+    """What the runs of one queue say. Ranges are half-open queue offsets."""
+
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    records: int = 0
+
+
+def runs_of(implied: Implied) -> Numbers:
+    """Return the runs of consecutive queue offsets of a split's records in one queue, shape ``(5, n)``."""
+    following = implied.queue_offset + implied.batch_size
+    edges = np.flatnonzero(implied.queue_offset[1:] != following[:-1]) + 1
+    first = np.concatenate(([0], edges))
+    last = np.concatenate((edges, [len(following)])) - 1
+    return np.stack(
+        (
+            implied.queue_offset[first],
+            following[last],
+            implied.physical_offset[first],
+            implied.physical_offset[last] + implied.size[last],
+            last - first + 1,
+        )
+    )
+
+
+def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
+    """Return gaps, repeats and single wrong numbers of one queue from its splits' runs in log order."""
+    result = Numbering()
+    runs = _joined(np.concatenate(list(tables), axis=1).T.tolist())
+    result.records = sum(run[RUN_RECORDS] for run in runs)
+    runs = _without_outliers(topic, queue_id, runs, view, result)
+    expected = runs[0][RUN_FIRST] if runs else 0
+    before_at = runs[0][RUN_START_AT] if runs else 0
+    for first, stop, start_at, stop_at, _ in runs:
+        if first > expected:
+            _gap(topic, queue_id, expected, first, before_at, start_at, view, result)
+        elif first < expected:
+            detail = f"numbers {first} to {min(stop, expected) - 1} were issued before"
+            result.findings.append(
+                _at(view, "LOG_QUEUE_OFFSET_REPEATED", start_at, stop_at - start_at, topic, queue_id, first, detail)
+            )
+        result.runs.append((first, stop))
+        expected, before_at = stop, stop_at
+    return result
+
+
+def _joined(runs: list[list[int]]) -> list[list[int]]:
+    """Return runs with those joined that follow on from one split to the next."""
+    joined: list[list[int]] = []
+    for run in runs:
+        if joined and joined[-1][RUN_STOP] == run[RUN_FIRST]:
+            joined[-1][RUN_STOP] = run[RUN_STOP]
+            joined[-1][RUN_STOP_AT] = run[RUN_STOP_AT]
+            joined[-1][RUN_RECORDS] += run[RUN_RECORDS]
+        else:
+            joined.append(list(run))
+    return joined
+
+
+def _without_outliers(
+    topic: str, queue_id: int, runs: list[list[int]], view: LogView, result: Numbering
+) -> list[list[int]]:
+    """Return the runs without single records whose number fits nowhere; the field is reported instead."""
+    kept: list[list[int]] = []
+    skip = False
+    for i, run in enumerate(runs):
+        if skip:
+            skip = False
+            continue
+        before = kept[-1][RUN_STOP] if kept else None
+        after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
+        width = run[RUN_STOP] - run[RUN_FIRST]
+        between = before is not None and after == before + width
+        wild = abs(run[RUN_FIRST] - (before if before is not None else (after or 0))) > LONG_JUMP
+        if run[RUN_RECORDS] == 1 and (between or wild or run[RUN_FIRST] < 0) and len(runs) > 1:
+            expected = before if before is not None else (after or width) - width
+            detail = f"queue offset {run[RUN_FIRST]} does not fit its neighbours, expected {expected}"
+            at = run[RUN_START_AT] + log.QUEUE_OFFSET_AT
+            result.findings.append(_at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail))
+            run = [expected, expected + width, *run[2:]]
+        if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
+            kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
+        else:
+            kept.append(run)
+    return kept
+
+
+def _gap(
+    topic: str, queue_id: int, first: int, stop: int, start_at: int, stop_at: int, view: LogView, result: Numbering
+) -> None:
+    """Record lost numbers; a finding only where no hole in the log explains them."""
+    explained = any(low < stop_at and high > start_at for low, high in view.holes)
+    evidence = "a hole in the log lies between its neighbours" if explained else "the numbers jump in an intact log"
+    result.lost.append(LostRange(topic, queue_id, first, stop, start_at, stop_at, evidence))
+    if not explained:
+        finding = _at(view, "LOG_QUEUE_OFFSET_GAP", stop_at, 0, topic, queue_id, first, f"next is {stop}")
+        result.findings.append(
+            Finding(
+                finding.code, finding.path, finding.position, 1, topic, queue_id, first, stop_at, stop - first,
+                f"numbers {first} to {stop - 1} are missing before this record",
+            )
+        )  # fmt: skip
+
+
+def place_of(view: LogView, physical: int) -> tuple[str, int]:
+    """Return the segment and the position in it of a physical offset; the log's first one as a last resort."""
+    bases = [segment.base for segment in view.segments]
+    i = max(bisect_right(bases, physical) - 1, 0)
+    return view.segments[i].file.path, physical - bases[i]
+
+
+def _at(
+    view: LogView, code: str, physical: int, length: int, topic: str, queue_id: int, queue_offset: int, detail: str
+) -> Finding:
+    path, position = place_of(view, physical)
+    return Finding(code, path, position, length, topic, queue_id, queue_offset, physical, 1, detail)

@@ -1,0 +1,145 @@
+"""The files of one queue as one array of units: where a unit lies, and reading across files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.format import batchqueue, consumequeue
+from storeio.kernels import units as kernel
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
+
+Bytes = npt.NDArray[np.uint8]
+Read = Callable[[str, int, int], Bytes]
+"""``read(path, start, stop)``: exactly these bytes of a file of the store."""
+
+UNIT_BYTES: Final = {CONSUMEQUEUE: consumequeue.UNIT_BYTES, BATCHQUEUE: batchqueue.UNIT_BYTES}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """One file of a queue; the summary's numbers are units of this file."""
+
+    path: str
+    base: int
+    size: int
+    used_bytes: int = 0
+    first_real: int = -1
+    last_real: int = -1
+    ordered: bool = True
+    first_physical: int = -1
+    last_physical: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue's files by base offset. Files that are not where their name allows are left out."""
+
+    kind: str
+    topic: str
+    queue_id: int
+    file_bytes: int
+    files: tuple[QueueFile, ...] = ()
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of one unit."""
+        return UNIT_BYTES[self.kind]
+
+    @property
+    def directory(self) -> str:
+        """Directory of the queue, relative to the store root."""
+        return queue_directory(self.kind, self.topic, self.queue_id)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether physical offsets never fall over the whole queue, so that bisection finds them."""
+        real = [f for f in self.files if f.first_real >= 0]
+        rising = all(a.last_physical <= b.first_physical for a, b in zip(real, real[1:], strict=False))
+        return rising and all(f.ordered for f in self.files)
+
+    @property
+    def stop(self) -> int:
+        """Queue position behind the last byte that is not zero, rounded up to a unit; 0 without any."""
+        used = [f.base + -(-f.used_bytes // self.unit_bytes) * self.unit_bytes for f in self.files if f.used_bytes]
+        return max(used, default=0)
+
+    @property
+    def start(self) -> int:
+        """Queue position where the first file begins, 0 without files."""
+        return self.files[0].base if self.files else 0
+
+    def path_at(self, position: int) -> tuple[str, int]:
+        """Return the file that holds or should hold a queue position, and the position in it.
+
+        Where the queue has no file at all it is the directory and the queue position itself.
+        """
+        for file in self.files:
+            if file.base <= position < file.base + max(file.size, 1):
+                return file.path, position - file.base
+        if not self.files:
+            return self.directory, position
+        base = position // self.file_bytes * self.file_bytes
+        return f"{self.directory}/{file_name(base)}", position - base
+
+    def pieces(self, start: int, stop: int) -> list[tuple[QueueFile | None, int, int]]:
+        """Return ``[start, stop)`` of the queue cut at file borders: file or None, and queue positions."""
+        found: list[tuple[QueueFile | None, int, int]] = []
+        at = start
+        for file in self.files:
+            end = file.base + file.size
+            if end <= at or file.base >= stop:
+                continue
+            if file.base > at:
+                found.append((None, at, file.base))
+                at = file.base
+            found.append((file, at, min(end, stop)))
+            at = min(end, stop)
+        if at < stop:
+            found.append((None, at, stop))
+        return found
+
+    def read(self, read: Read, start: int, stop: int) -> tuple[Bytes, list[tuple[int, int]]]:
+        """Return bytes ``[start, stop)`` of the queue and the ranges of it that no file holds.
+
+        Ranges are queue positions; absent bytes read as zeros.
+        """
+        pieces = self.pieces(start, stop)
+        if len(pieces) == 1 and pieces[0][0] is not None:
+            file = pieces[0][0]
+            return read(file.path, start - file.base, stop - file.base), []
+        data = np.zeros(stop - start, np.uint8)
+        absent: list[tuple[int, int]] = []
+        for file_or_none, low, high in pieces:
+            if file_or_none is None:
+                absent.append((low, high))
+            else:
+                base = file_or_none.base
+                data[low - start : high - start] = read(file_or_none.path, low - base, high - base)
+        return data, absent
+
+
+def summarize_file(file: StoreFile, data: Bytes) -> QueueFile:
+    """Return a queue file's summary from all its bytes."""
+    summary = np.zeros(kernel.SUMMARY_PLACES, np.int64)
+    kernel.summarize(data, UNIT_BYTES[file.kind], summary)
+    used, first, last, ordered, first_physical, last_physical = (int(n) for n in summary)
+    return QueueFile(
+        file.path, file.base_offset or 0, file.size, used, first, last, bool(ordered), first_physical, last_physical
+    )
+
+
+def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFile]]) -> list[Queue]:
+    """Return the queues of one kind from their summarized files, by topic and queue id."""
+    found: dict[tuple[str, int], list[QueueFile]] = {}
+    for entry, summary in files:
+        if entry.kind == kind and entry.topic is not None and entry.queue_id is not None:
+            found.setdefault((entry.topic, entry.queue_id), []).append(summary)
+    return [
+        Queue(kind, topic, queue_id, file_bytes, tuple(sorted(parts, key=lambda f: f.base)))
+        for (topic, queue_id), parts in sorted(found.items())
+    ]

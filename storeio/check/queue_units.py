@@ -1,0 +1,266 @@
+"""A split's records against the queue units on disk: what each record implies, and what stands there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check import ext_units
+from storeio.check.locate import decode, numbers_of, stretch
+from storeio.check.queue_files import Queue, Read
+from storeio.dispatch import Implied
+from storeio.findings import Finding
+from storeio.format import consumequeue
+from storeio.kernels import tables as w
+from storeio.paths import BATCHQUEUE
+from storeio.walk import Walked
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Ranges = list[tuple[int, int]]
+
+MAX_QUEUE_OFFSET: Final = 2**55  # more units than any disk holds; such a field is damaged
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a split says of one queue: findings, the units that it looked at, and which are no good ones.
+
+    ``covered`` are half-open ranges of unit numbers; ``classed`` those of them whose bytes are of
+    another class than ``record``.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    covered: Ranges = field(default_factory=list)
+    classed: list[tuple[str, int, int]] = field(default_factory=list)
+    compared: int = 0
+
+
+def ranges_of(mask: Mask) -> Ranges:
+    """Return the half-open ranges of indexes where the mask is True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walked, read: Read) -> Checked:
+    """Return the comparison of units that stand at the number their record says."""
+    checked = Checked(compared=len(implied.record))
+    units = implied.units()
+    numbers = implied.queue_offset
+    edges = np.flatnonzero(np.diff(numbers) != 1) + 1
+    bounds = [0, *edges.tolist(), len(numbers)]
+    for a, b in zip(bounds, bounds[1:], strict=False):
+        first = int(numbers[a])
+        if first < 0 or first > MAX_QUEUE_OFFSET:
+            continue  # the record's mark or the queue's numbering says so
+        size = queue.unit_bytes
+        data, absent = queue.read(read, first * size, (first + b - a) * size)
+        if not absent and np.array_equal(data, units[a:b].view(np.uint8)):
+            checked.covered.append((first, first + b - a))
+            continue
+        run = _Run(queue, ext, implied, walked, read, slice(a, b), first, decode(queue, data), units[a:b])
+        run.compare(absent, checked)
+    return checked
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of consecutive units that are not all as they should be."""
+
+    queue: Queue
+    ext: Queue | None
+    implied: Implied
+    walked: Walked
+    read: Read
+    rows: slice
+    first: int
+    disk: npt.NDArray[np.void]
+    units: npt.NDArray[np.void]
+
+    def compare(self, absent: Ranges, checked: Checked) -> None:
+        """Add what differs to ``checked``."""
+        size = self.queue.unit_bytes
+        gone = np.zeros(len(self.units), bool)
+        for low, high in absent:
+            gone[low // size - self.first : -(-high // size) - self.first] = True
+        placed = (self.disk["physical_offset"] == self.units["physical_offset"]) & (
+            self.disk["size"] == self.units["size"]
+        )
+        same_tags = self.disk["tags_code"] == self.units["tags_code"]
+        if self.ext is not None:
+            same_tags |= ext_units.agrees(self.ext, self.read, self.disk, self.part("tags_code"), self.part("store_ms"))
+        filler = consumequeue.is_pre_blank(self.disk)
+        zero = consumequeue.is_zero(self.disk)
+        checked.covered += [(self.first + a, self.first + b) for a, b in ranges_of(~gone)]
+        self.report(checked, "CQ_MISSING", gone, "no file holds this unit")
+        self.report(checked, "CQ_UNIT_MISSING", ~gone & ~placed & (zero | filler), "zero or filler")
+        self.classed(checked, "zero", ~gone & zero)
+        self.classed(checked, "blank", ~gone & filler)
+        self.tags(checked, ~gone & placed & ~same_tags)
+        self.elsewhere(checked, ~placed & (gone | zero | filler), report=False)
+        self.elsewhere(checked, ~gone & ~placed & ~zero & ~filler, report=True)
+
+    def part(self, name: str) -> Numbers:
+        """Return this run's stretch of one array of the implied units."""
+        values: Numbers = getattr(self.implied, name)[self.rows]
+        return values
+
+    def classed(self, checked: Checked, name: str, mask: Mask) -> None:
+        """Remember the class of bytes that are no good units."""
+        checked.classed += [(name, self.first + a, self.first + b) for a, b in ranges_of(mask)]
+
+    def report(self, checked: Checked, code: str, mask: Mask, detail: str) -> None:
+        """Add one finding for each range of the mask, at the units' place in the queue."""
+        for a, b in ranges_of(mask):
+            self.at_units(checked, code, a, b, detail)
+
+    def at_units(self, checked: Checked, code: str, a: int, b: int, detail: str) -> None:
+        """Add findings for units ``[a, b)`` of the run, one for each file that they lie in."""
+        size = self.queue.unit_bytes
+        at = a
+        while at < b:
+            path, position = self.queue.path_at((self.first + at) * size)
+            count = b - at
+            if self.queue.files:
+                count = min(count, max((self.queue.file_bytes - position) // size, 1))
+            checked.findings.append(
+                Finding(
+                    code, path, position, count * size, self.queue.topic, self.queue.queue_id, self.first + at,
+                    int(self.part("physical_offset")[at]), count, detail,
+                )
+            )  # fmt: skip
+            at += count
+
+    def tags(self, checked: Checked, mask: Mask) -> None:
+        """Report units that differ from their record in the tags code alone."""
+        marks = self.walked.records[w.R_MARKS, self.part("record")]
+        plain = np.abs(self.disk["tags_code"].astype(np.float64)) <= 2**31
+        late = mask & ((marks & w.MARK_SCHEDULED) != 0) & plain
+        self.report(checked, "CQ_DELIVER_TIME", late, "the tag's hash stands where the deliver time belongs")
+        for i in np.flatnonzero(mask & ~late).tolist():
+            expected, found = int(self.part("tags_code")[i]), int(self.disk["tags_code"][i])
+            self.at_units(checked, "CQ_TAGS_CODE", i, i + 1, f"expected {expected}, found {found}")
+            self.record_disagrees(checked, i, f"its tags code is {expected}, its unit's {found}")
+        self.classed(checked, "garbage", mask & ~late)
+
+    def elsewhere(self, checked: Checked, mask: Mask, *, report: bool) -> None:
+        """Look for units that stand at another number; report them and, if asked, what stands here."""
+        which = np.flatnonzero(mask)
+        if not len(which):
+            return
+        found = numbers_of(self.queue, self.read, self.part("physical_offset")[which])
+        for i, number in zip(which.tolist(), found.tolist(), strict=True):
+            if number >= 0:
+                self.misplaced(checked, i, number)
+            elif report:
+                self.wrong(checked, i)
+
+    def misplaced(self, checked: Checked, i: int, number: int) -> None:
+        """Report a unit found at ``number``: shifted, or its record's queue offset is damaged."""
+        checked.covered.append((number, number + 1))
+        offsets = self.implied.queue_offset
+        at = self.rows.start + i
+        before = offsets[at - 1] if at else number - 1
+        after = offsets[at + 1] if at + 1 < len(offsets) else number + 1
+        if len(offsets) > 1 and before == number - 1 and after == number + 1:
+            self.record_disagrees(checked, i, f"its queue offset is {self.first + i}, its unit stands at {number}")
+            return
+        path, position = self.queue.path_at(number * self.queue.unit_bytes)
+        detail = f"the record's queue offset is {self.first + i}"
+        checked.findings.append(
+            Finding(
+                "CQ_SHIFTED", path, position, self.queue.unit_bytes, self.queue.topic, self.queue.queue_id, number,
+                int(self.part("physical_offset")[i]), 1, detail,
+            )
+        )  # fmt: skip
+
+    def wrong(self, checked: Checked, i: int) -> None:
+        """Report a unit that points at another place than its record, which has no other unit."""
+        unit = self.disk[i]
+        detail = (
+            f"expected offset {int(self.units['physical_offset'][i])} size {int(self.units['size'][i])}, "
+            f"found offset {int(unit['physical_offset'])} size {int(unit['size'])}"
+        )
+        self.at_units(checked, "CQ_UNIT_WRONG", i, i + 1, detail)
+        if int(unit["physical_offset"]) == int(self.units["physical_offset"][i]):
+            self.record_disagrees(checked, i, detail)
+        checked.classed.append(("garbage", self.first + i, self.first + i + 1))
+
+    def record_disagrees(self, checked: Checked, i: int, detail: str) -> None:
+        """Report the record's side of a disagreement, unless its property CRC vouches for it."""
+        row = int(self.part("record")[i])
+        checked.findings += record_side(self.walked, row, self.queue, self.first + i, detail)
+
+
+def record_side(walked: Walked, row: int, queue: Queue, queue_offset: int, detail: str) -> list[Finding]:
+    """Return the finding at a record that its unit contradicts; none if its property CRC vouches for it."""
+    record = walked.records[:, row]
+    marks = int(record[w.R_MARKS])
+    if marks & w.MARK_HAS_PROPERTY_CRC and not marks & w.MARK_PROPERTY_CRC:
+        return []
+    position = int(record[w.R_POSITION])
+    physical = walked.split.base_offset + position
+    return [
+        Finding(
+            "LOG_UNIT_DISAGREES", walked.split.path, position, int(record[w.R_SIZE]), queue.topic, queue.queue_id,
+            queue_offset, physical, 1, detail,
+        )
+    ]  # fmt: skip
+
+
+def check_in_log_order(queue: Queue, implied: Implied, walked: Walked, read: Read, *, optional: bool) -> Checked:
+    """Return the comparison of units that stand in log order: batch queues and light queues.
+
+    ``optional`` units are only expected where the queue has files.
+    """
+    checked = Checked(compared=len(implied.record))
+    if optional and not queue.files:
+        return checked
+    prefix = "BCQ" if queue.kind == BATCHQUEUE else "CQ"
+    units = implied.batch_units() if queue.kind == BATCHQUEUE else implied.units()
+    physical = implied.physical_offset
+    numbers, disk = stretch(queue, read, int(physical[0]), int(physical[-1]) + 1)
+    offsets = disk["physical_offset"].astype(np.int64)
+    order = np.argsort(offsets, kind="stable")
+    place = np.searchsorted(offsets[order], physical)
+    hit = place < len(order)
+    hit[hit] = offsets[order][place[hit]] == physical[hit]
+    matched = order[place[hit]]
+    checked.covered += [(int(n), int(n) + 1) for n in numbers[matched].tolist()]
+    differs = disk[matched] != units[hit]
+    for i in np.flatnonzero(differs).tolist():
+        number = int(numbers[matched[i]])
+        row = int(np.flatnonzero(hit)[i])
+        path, position = queue.path_at(number * queue.unit_bytes)
+        detail = f"expected {units[row].tolist()}, found {disk[matched[i]].tolist()}"
+        checked.classed.append(("garbage", number, number + 1))
+        checked.findings.append(
+            Finding(
+                f"{prefix}_UNIT_WRONG", path, position, queue.unit_bytes, queue.topic, queue.queue_id,
+                int(implied.queue_offset[row]), int(physical[row]), 1, detail,
+            )
+        )  # fmt: skip
+        checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
+    checked.findings += _missing(queue, implied, ~hit, numbers, place, prefix)
+    return checked
+
+
+def _missing(
+    queue: Queue, implied: Implied, mask: Mask, numbers: Numbers, place: Numbers, prefix: str
+) -> list[Finding]:
+    """Return findings for units that the queue lacks, each where it would stand."""
+    findings = []
+    for a, b in ranges_of(mask):
+        at = int(numbers[place[a]]) if place[a] < len(numbers) else -(-queue.stop // queue.unit_bytes)
+        path, position = queue.path_at(at * queue.unit_bytes)
+        code = f"{prefix}_UNIT_MISSING" if queue.files else f"{prefix}_MISSING"
+        findings.append(
+            Finding(
+                code, path, position, (b - a) * queue.unit_bytes, queue.topic, queue.queue_id,
+                int(implied.queue_offset[a]), int(implied.physical_offset[a]), b - a, "no unit points at the record",
+            )
+        )  # fmt: skip
+    return findings

@@ -1,0 +1,170 @@
+"""Spans of the whole commitlog -> byte classes, findings, and where the log ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.findings import Finding
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.paths import COMMITLOG, StoreFile, file_name
+
+Numbers = npt.NDArray[np.int64]
+
+CLASS_NAMES: Final = {
+    w.RECORD: "record",
+    w.BLANK: "blank",
+    w.ZERO: "zero",
+    w.STALE: "stale",
+    w.TORN: "torn",
+    w.GARBAGE: "garbage",
+}
+WHY: Final = {
+    h.WHY_SHORT: "too few bytes are left for a record",
+    h.WHY_MAGIC: "no magic code where a record must start",
+    h.WHY_SIZE: "its size leads out of the segment",
+    h.WHY_BODY_LENGTH: "its body length leads out of the segment",
+    h.WHY_TOPIC_LENGTH: "its topic length leads out of the segment",
+    h.WHY_PROPERTIES_LENGTH: "its properties length leads out of the segment",
+    h.WHY_FORMULA: "its size is not the sum of its parts",
+    h.WHY_BODY_CRC: "the body does not have its CRC",
+    h.WHY_PROPERTY: "a number in its properties cannot be parsed",
+    w.WHY_BLANK_SIZE: "a blank record's size is not the rest of the segment",
+    w.WHY_BLANK_DIRTY: "the rest behind the blank record is not zero",
+    w.WHY_BLANK_EARLY: "a blank record with newer records behind it",
+    w.WHY_MISPLACED: "intact, but its physical offset is of another place",
+    w.WHY_OLDER: "intact, but older than the records in front of it",
+    w.WHY_SEARCHED: "no record starts here",
+}
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment with its merged spans, rows as in ``kernels.tables``."""
+
+    file: StoreFile
+    spans: Numbers
+
+    @property
+    def base(self) -> int:
+        """Physical offset of its first byte."""
+        return self.file.base_offset or 0
+
+    def last_record_stop(self) -> int:
+        """Return the position behind its last record, 0 without any."""
+        records = self.spans[w.SPAN_STOP, self.spans[w.SPAN_CLASS] == w.RECORD]
+        return int(records[-1]) if len(records) else 0
+
+
+@dataclass(slots=True)
+class LogView:
+    """The commitlog as the spans tell it. ``holes`` are physical ranges without intact records."""
+
+    segments: list[Segment]
+    min_physical_offset: int
+    max_physical_offset: int
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    classes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def view_log(segments: list[Segment], segment_bytes: int) -> LogView:
+    """Return classes, holes and findings of the commitlog from its segments in order."""
+    last = max((i for i, s in enumerate(segments) if s.last_record_stop()), default=-1)
+    first = segments[0].base if segments else 0
+    end = segments[last].base + segments[last].last_record_stop() if last >= 0 else first
+    view = LogView(segments, first, end)
+    for i, segment in enumerate(segments):
+        _classify(segment, view, segment_bytes)
+        _judge(segment, view, is_last=i == last, is_after=i > last, segment_bytes=segment_bytes)
+    _gaps(segments, last, segment_bytes, view)
+    return view
+
+
+def _classify(segment: Segment, view: LogView, segment_bytes: int) -> None:
+    sizes = segment.spans[w.SPAN_STOP] - segment.spans[w.SPAN_START]
+    classes = {
+        name: int(sizes[segment.spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()
+    }
+    classes["missing"] = max(segment_bytes - segment.file.size, 0)
+    view.classes[segment.file.path] = classes
+
+
+def _judge(segment: Segment, view: LogView, *, is_last: bool, is_after: bool, segment_bytes: int) -> None:
+    """Add findings and holes of one segment; behind the end of the log zeros are as they should be."""
+    tail = segment.last_record_stop() if is_last else (0 if is_after else segment.file.size)
+    misnamed = _misnamed(segment)
+    for start, stop, kind, why in segment.spans.T.tolist():
+        in_tail = start >= tail and (is_last or is_after)
+        code = "LOG_SEGMENT_MISNAMED" if misnamed and kind == w.STALE else _code(kind, why, in_tail=in_tail)
+        if code == "LOG_BLANK_SIZE" and segment.file.size != segment_bytes:
+            code = ""  # the blank record names the true rest; it is the file that has the wrong length
+        if kind not in (w.RECORD, w.BLANK) and not (in_tail and kind == w.ZERO):
+            view.holes.append((segment.base + start, segment.base + stop))
+        if code:
+            view.findings.append(
+                Finding(
+                    code, segment.file.path, start, stop - start, physical_offset=segment.base + start,
+                    detail=WHY.get(why, ""),
+                )
+            )  # fmt: skip
+    if not (is_last or is_after):
+        _demand_blank(segment, view)
+
+
+def _misnamed(segment: Segment) -> bool:
+    """Tell whether the segment holds intact records, all of another place."""
+    kinds = segment.spans[w.SPAN_CLASS]
+    return bool((kinds == w.STALE).any()) and not (kinds == w.RECORD).any()
+
+
+def _code(kind: int, why: int, *, in_tail: bool) -> str:
+    """Return the finding of a span, an empty string where it is as it should be."""
+    if kind == w.BLANK:
+        return {w.WHY_BLANK_SIZE: "LOG_BLANK_SIZE", w.WHY_BLANK_DIRTY: "LOG_BLANK_DIRTY"}.get(why, "")
+    if kind == w.ZERO:
+        return "" if in_tail else "LOG_HOLE"
+    if kind == w.TORN:
+        return "LOG_BODY_CRC" if why == h.WHY_BODY_CRC else "LOG_TORN_RECORD"
+    if kind == w.STALE:
+        return "LOG_STALE"
+    if kind == w.GARBAGE:
+        if why == w.WHY_BLANK_EARLY:
+            return "LOG_BLANK_EARLY"
+        return "LOG_DIRTY_TAIL" if in_tail else "LOG_GARBAGE"
+    return ""
+
+
+def _demand_blank(segment: Segment, view: LogView) -> None:
+    """Add a finding where a segment with a successor does not end in a blank record."""
+    if segment.spans.shape[1] and segment.spans[w.SPAN_CLASS, -1] == w.BLANK:
+        return
+    start = segment.last_record_stop()
+    view.findings.append(
+        Finding(
+            "LOG_BLANK_MISSING", segment.file.path, start, segment.file.size - start,
+            physical_offset=segment.base + start, detail="later segments hold records",
+        )
+    )  # fmt: skip
+
+
+def _gaps(segments: list[Segment], last: int, segment_bytes: int, view: LogView) -> None:
+    """Add findings, holes and missing bytes where a segment does not follow the one before it."""
+    for i, (a, b) in enumerate(zip(segments, segments[1:], strict=False)):
+        expected = a.base + segment_bytes
+        if b.base <= expected:
+            continue
+        path = f"{COMMITLOG}/{file_name(expected)}"
+        count = -(-(b.base - expected) // segment_bytes)
+        view.holes.append((expected, b.base))
+        view.classes.setdefault(path, {})["missing"] = b.base - expected
+        view.findings.append(
+            Finding(
+                "LOG_GAP", path, 0, b.base - expected, physical_offset=expected, count=count,
+                detail="pre-allocated" if i >= last else f"the next segment begins at {b.base}",
+            )
+        )  # fmt: skip

@@ -1,0 +1,222 @@
+"""The other direction: units on disk that no record of the log implies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check.locate import decode
+from storeio.check.queue_files import Queue, Read
+from storeio.check.queue_units import Ranges, ranges_of
+from storeio.check.segments import LogView
+from storeio.findings import Finding
+from storeio.format import consumequeue
+from storeio.paths import BATCHQUEUE
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Names = Callable[[int, int], str]
+"""``names(physical, size)``: what an intact record of that place and size says it is, empty if none."""
+
+CHUNK_UNITS: Final = 50_000
+MOST_NAMED: Final = 1000  # units of one queue whose record is looked up one by one
+
+
+@dataclass(slots=True)
+class Leftover:
+    """What the uncovered units of one queue are; ``classes`` counts bytes per class, covered ones excluded.
+
+    ``beyond`` are (unit number, physical offset, size) of units behind the end of the log, ``damaged``
+    of those that point into holes. ``stop`` is the number behind the last unit that is no dirty tail.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    classes: dict[str, dict[str, int]] = field(default_factory=dict)
+    beyond: list[tuple[int, int, int]] = field(default_factory=list)
+    damaged: list[tuple[int, int, int]] = field(default_factory=list)
+    first_real: int | None = None
+    stop: int = 0
+    units: int = 0
+
+
+def subtract(whole: tuple[int, int], ranges: Ranges) -> Ranges:
+    """Return what of ``whole`` lies in none of the ranges, which may overlap and come in any order."""
+    left = []
+    at = whole[0]
+    for low, high in sorted(ranges):
+        if low > at:
+            left.append((at, min(low, whole[1])))
+        at = max(at, high)
+        if at >= whole[1]:
+            break
+    if at < whole[1]:
+        left.append((at, whole[1]))
+    return [(low, high) for low, high in left if high > low]
+
+
+def judge_uncovered(queue: Queue, covered: Ranges, view: LogView, read: Read, names: Names) -> Leftover:
+    """Return what stands where no record has its unit, in order of unit numbers."""
+    result = Leftover()
+    size = queue.unit_bytes
+    stop = -(-queue.stop // size)
+    covered_stop = min(max((high for _, high in covered), default=queue.start // size), stop)
+    covered_start = min((low for low, _ in covered), default=stop)
+    state = _State(queue, view, names, covered_start, covered_stop)
+    for low, high in subtract((queue.start // size, stop), covered):
+        for first in range(low, high, CHUNK_UNITS):
+            end = min(first + CHUNK_UNITS, high)
+            data, absent = queue.read(read, first * size, end * size)
+            state.judge(first, decode(queue, data), absent, result)
+    return result
+
+
+@dataclass(slots=True)
+class _State:
+    """Goes through uncovered units in order; ``ended`` once zeros were met behind all covered ones."""
+
+    queue: Queue
+    view: LogView
+    names: Names
+    covered_start: int
+    covered_stop: int
+    ended: bool = False
+    named: int = 0
+
+    def judge(self, first: int, units: npt.NDArray[np.void], absent: Ranges, result: Leftover) -> None:
+        size = self.queue.unit_bytes
+        numbers = np.arange(first, first + len(units))
+        gone = np.zeros(len(units), bool)
+        for low, high in absent:
+            gone[low // size - first : -(-high // size) - first] = True
+        physical = units["physical_offset"].astype(np.int64)
+        length = units["size"].astype(np.int64)
+        zero = ~units.view(np.uint8).reshape(len(units), size).any(axis=1) & ~gone
+        tail = self.tail_of(numbers, zero)
+        filler = (physical == 0) & (length == consumequeue.PRE_BLANK_SIZE) & ~gone
+        real = (physical >= 0) & (length > 0) & ~filler & ~gone
+        self.report(result, "CQ_GAP", gone & (numbers < self.covered_stop), first, units, "no file holds these units")
+        self.report(result, "CQ_HOLE", zero & ~tail & (numbers < self.covered_stop), first, units, "zero units")
+        late = filler & ((numbers > self.covered_start) | tail)
+        self.report(result, "CQ_PRE_BLANK", late, first, units, "filler behind real units")
+        self.dirty(result, tail & ~zero & ~filler & ~gone, first, units)
+        self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, first, units, "no unit at all")
+        self.real(result, real & ~tail, first, units, physical, length)
+        self.count(result, "zero", zero, first)
+        self.count(result, "blank", filler, first)
+        self.count(result, "garbage", ~real & ~zero & ~filler & ~gone, first)
+
+    def tail_of(self, numbers: Numbers, zero: Mask) -> Mask:
+        """Tell which units lie behind the first zero one behind all covered ones."""
+        behind = zero & (numbers >= self.covered_stop)
+        tail = np.logical_or.accumulate(behind) | self.ended
+        self.ended = bool(tail[-1]) if len(tail) else self.ended
+        return tail & (numbers >= self.covered_stop)
+
+    def real(
+        self, result: Leftover, mask: Mask, first: int, units: npt.NDArray[np.void], physical: Numbers, length: Numbers
+    ) -> None:
+        """Judge units that look right: expired, behind the log's end, into damage, or at another's record."""
+        low, high = self.view.min_physical_offset, self.view.max_physical_offset
+        expired = mask & (physical < low)
+        beyond = mask & ~expired & (physical > high - length)
+        damaged = mask & ~expired & ~beyond & _into(physical, length, self.view.holes)
+        other = mask & ~expired & ~beyond & ~damaged
+        self.report(result, "CQ_BEYOND_LOG", beyond, first, units, f"the log ends at {high}")
+        self.report(result, "CQ_INTO_DAMAGE", damaged, first, units, "its record is not intact")
+        result.beyond += _rows(beyond, first, physical, length)
+        result.damaged += _rows(damaged, first, physical, length)
+        result.units += int((mask & ~expired).sum())
+        self.count(result, "record", expired | damaged, first)
+        self.count(result, "stale", beyond | other, first)
+        alive = np.flatnonzero(mask & ~expired)
+        if len(alive):
+            result.stop = first + int(alive[-1]) + 1
+            if result.first_real is None:
+                result.first_real = first + int(alive[0])
+        for i in np.flatnonzero(other).tolist():
+            self.orphan(result, first + i, int(physical[i]), int(length[i]))
+
+    def orphan(self, result: Leftover, number: int, physical: int, length: int) -> None:
+        """Report a unit that points between the records of its queue, and what stands there."""
+        self.named += 1
+        says = self.names(physical, length) if self.named <= MOST_NAMED else ""
+        path, position = self.queue.path_at(number * self.queue.unit_bytes)
+        detail = f"points at {physical}, {length} bytes: " + (f"a record of {says}" if says else "no record")
+        code = self.code("CQ_UNIT_ORPHAN")
+        topic, queue_id = self.queue.topic, self.queue.queue_id
+        result.findings.append(
+            Finding(code, path, position, self.queue.unit_bytes, topic, queue_id, number, physical, 1, detail)
+        )
+        if says and not says.startswith(f"{topic}/{queue_id} "):
+            place = next(
+                (s for s in self.view.segments if s.base <= physical < s.base + s.file.size), self.view.segments[0]
+            )
+            detail = f"unit {number} of {topic}/{queue_id} points at it, but it says {says}"
+            result.findings.append(
+                Finding(
+                    "LOG_UNIT_DISAGREES", place.file.path, physical - place.base, length, topic, queue_id, number,
+                    physical, 1, detail,
+                )
+            )  # fmt: skip
+
+    def dirty(self, result: Leftover, mask: Mask, first: int, units: npt.NDArray[np.void]) -> None:
+        """Report what is not zero behind the end of the queue."""
+        self.report(result, "CQ_DIRTY_TAIL", mask, first, units, "behind the queue's last unit")
+        real = (units["physical_offset"] >= 0) & (units["size"] > 0)
+        self.count(result, "stale", mask & real, first)
+
+    def code(self, code: str) -> str:
+        """Return the code of this queue's kind."""
+        if self.queue.kind != BATCHQUEUE:
+            return code
+        return "BCQ_DIRTY_TAIL" if code == "CQ_DIRTY_TAIL" else "BCQ_UNIT_ORPHAN"
+
+    def report(
+        self, result: Leftover, code: str, mask: Mask, first: int, units: npt.NDArray[np.void], detail: str
+    ) -> None:
+        """Add a finding for each range of the mask, cut at file borders."""
+        size = self.queue.unit_bytes
+        for a, b in ranges_of(mask):
+            at = a
+            while at < b:
+                path, position = self.queue.path_at((first + at) * size)
+                count = min(b - at, max((self.queue.file_bytes - position) // size, 1))
+                physical = int(units["physical_offset"][at])
+                result.findings.append(
+                    Finding(
+                        self.code(code), path, position, count * size, self.queue.topic, self.queue.queue_id,
+                        first + at, physical, count, detail,
+                    )
+                )  # fmt: skip
+                at += count
+
+    def count(self, result: Leftover, name: str, mask: Mask, first: int) -> None:
+        """Add the units' bytes to a class of the files that they lie in."""
+        size = self.queue.unit_bytes
+        for a, b in ranges_of(mask):
+            for file, low, high in self.queue.pieces((first + a) * size, (first + b) * size):
+                if file is not None:
+                    row = result.classes.setdefault(file.path, {})
+                    row[name] = row.get(name, 0) + high - low
+
+
+def _rows(mask: Mask, first: int, physical: Numbers, length: Numbers) -> list[tuple[int, int, int]]:
+    """Return (unit number, physical offset, size) of the units in the mask."""
+    which = np.flatnonzero(mask)
+    return list(zip((which + first).tolist(), physical[which].tolist(), length[which].tolist(), strict=True))
+
+
+def _into(physical: Numbers, length: Numbers, holes: Ranges) -> Mask:
+    """Tell which byte ranges touch one of the holes, which are sorted and do not overlap."""
+    if not holes:
+        return np.zeros(len(physical), bool)
+    starts = np.array([low for low, _ in holes], np.int64)
+    stops = np.array([high for _, high in holes], np.int64)
+    place = np.searchsorted(stops, physical, side="right")
+    hit = place < len(starts)
+    hit[hit] = starts[place[hit]] < (physical + length)[hit]
+    return hit

@@ -1,0 +1,68 @@
+"""File sizes as the files of a store tell them: by their lengths, and by the distances of their names.
+
+A commitlog or queue file is named after its first byte's place in the log or queue, so that neighbours' names
+differ by the file size and every name is a multiple of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from storeio.paths import StoreFile
+
+EVIDENCE: Final = 16  # sizes weighed at most; damage can bring as many lengths as there are files
+
+
+def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, str]:
+    """Return the file size that most files of a kind speak for, and where it comes from.
+
+    A file speaks for its length, two neighbours for the distance of their names, and a name
+    against every size that it is no multiple of. So a truncated file or a renamed one is outvoted.
+    """
+    bases = [f.base_offset for f in files if f.base_offset is not None and f.base_offset >= 0]
+    lengths = Counter(f.size for f in files if f.size > 0 and f.size % unit == 0)
+    steps = Counter(step for step in _steps(files) if step % unit == 0)
+    likely = {n for votes in (lengths, steps) for n, _ in votes.most_common(EVIDENCE)} | {usual}
+
+    def votes(size: int) -> tuple[int, int, bool, int]:
+        against = sum(1 for base in bases if base % size)
+        return lengths[size] + steps[size] - against, lengths[size], size == usual, size
+
+    best = max(likely, key=votes)
+    if votes(best)[0] < 2 and not steps[best]:
+        best = _size_of_few(best, lengths, bases, usual, unit)
+    if lengths[best]:
+        others = f" of {len(files)}" if lengths[best] < len(files) else ""
+        return best, f"inferred from {lengths[best]}{others} file{'s' if len(files) > 1 else ''}"
+    return best, "default" if best == usual else f"inferred from the names of {len(bases)} file{'s' * (len(bases) > 1)}"
+
+
+def _steps(files: Sequence[StoreFile]) -> Iterable[int]:
+    """Yield the distance between the names of neighbours in a directory; ``files`` are in that order."""
+    for left, right in itertools.pairwise(files):
+        if left.path.rpartition("/")[0] == right.path.rpartition("/")[0]:
+            step = (right.base_offset or 0) - (left.base_offset or 0)
+            if step > 0:
+                yield step
+
+
+def _size_of_few(best: int, lengths: Counter[int], bases: Sequence[int], usual: int, unit: int) -> int:
+    """Return the file size where no two files agree, so that the one at hand may be truncated."""
+    fits = lengths[best] > 0 and not any(base % best for base in bases)
+    if fits and (any(bases) or _is_round(best // unit)):
+        return best
+    longest, divisor = max(lengths, default=0), math.gcd(*bases)
+    if divisor == 0 or divisor % usual == 0:
+        return usual if usual >= longest else best
+    # The name is a multiple of the size. Log sizes are powers of two in practice; queue sizes are anything.
+    named = divisor & -divisor if unit == 1 else divisor
+    return named if named >= longest and named % unit == 0 else best
+
+
+def _is_round(number: int) -> bool:
+    """Tell whether a person may have set this number: few digits, then zeros, in base two or ten."""
+    return number // (number & -number) < 64 or len(str(number).rstrip("0")) <= 3

@@ -1,0 +1,168 @@
+"""The commitlog walked split by split, the exact state handed on; and what a walked split holds, in order.
+
+Memory is that of one split, whatever the size of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.errors import UnreadableError
+from storeio.format import commitlog as log
+from storeio.inspect.reader import Reader
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.paths import StoreFile
+from storeio.splits import Split, WalkState, cut
+from storeio.walk import Walked, walk_split
+
+Numbers = npt.NDArray[np.int64]
+
+# How far in front of a position a walk to it begins: above the largest record that brokers take by default, 4 MiB.
+BACK_BYTES: Final = 16 << 20
+WITNESSES: Final = 2  # records in front, so that the walk's reference time is the true one
+
+# Rows of a table of entries, and what an entry is.
+(E_START, E_STOP, E_KIND, E_INDEX) = range(4)
+ROW: Final = 0
+DAMAGED: Final = 1
+STALE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A walked split of a segment."""
+
+    segment: StoreFile
+    walked: Walked
+
+    @property
+    def base_offset(self) -> int:
+        """Physical offset of the segment's first byte."""
+        return self.walked.split.base_offset
+
+
+def walk_log(reader: Reader) -> Iterator[Stretch]:
+    """Yield the whole commitlog, walked; a segment that cannot be read is reported and left out."""
+    for segment in reader.segments():
+        yield from walk_segment(reader, segment)
+
+
+def walk_segment(reader: Reader, segment: StoreFile, state: WalkState | None = None) -> Iterator[Stretch]:
+    """Yield one segment from a state on, from its start without one."""
+    try:
+        for split in cut(segment):
+            if state is not None and state.position >= split.stop:
+                continue
+            walked = walk_split(reader.of(segment.path), split, state, delays_ms=reader.delays_ms)
+            yield Stretch(segment, walked)
+            state = walked.end
+    except UnreadableError as error:
+        reader.failed(error)
+
+
+def walk_near(reader: Reader, segment: StoreFile, position: int, *, back: int = BACK_BYTES) -> Iterator[Stretch]:
+    """Yield the segment from a start at or in front of ``position`` on, as a walk of all of it would."""
+    try:
+        state = state_before(reader, segment, position, back=back)
+    except UnreadableError as error:
+        reader.failed(error)
+        return
+    yield from walk_segment(reader, segment, state)
+
+
+def state_before(reader: Reader, segment: StoreFile, position: int, *, back: int = BACK_BYTES) -> WalkState:
+    """Return a state in front of ``position`` from which a walk gives what one from the segment's start gives.
+
+    A start in the middle is a guess. It counts only if an unbroken chain of records leads from it
+    to the position; across anything else the segment is walked from its start. What the guess
+    cannot tell: a forged chain inside one record larger than ``back``, and whether intact records
+    in place are older than others in front of the guess.
+    """
+    start = (position - back) // w.GAP_BLOCK * w.GAP_BLOCK
+    if start <= 0:
+        return WalkState(0)
+    split = Split(segment.path, segment.base_offset or 0, segment.size, start, min(position + 1, segment.size))
+    walked = walk_split(reader.of(segment.path), split, delays_ms=reader.delays_ms)
+    places = walked.records[w.R_POSITION]
+    if np.count_nonzero(places <= position) <= WITNESSES or not _is_chain(walked, position):
+        return WalkState(0)
+    return WalkState(int(places[0]))
+
+
+def _is_chain(walked: Walked, position: int) -> bool:
+    """Tell whether behind what the guess skipped only records lead to the position, or to what holds it."""
+    spans = walked.spans
+    first = walked.skipped_until()
+    if first is None:
+        return False
+    k = int(np.flatnonzero(spans[w.SPAN_START] == first)[0])
+    chain = spans[:, k:]
+    if chain[w.SPAN_CLASS, 0] != w.RECORD or chain[w.SPAN_START, 0] != walked.records[w.R_POSITION, 0]:
+        return False
+    if chain.shape[1] == 1 or chain[w.SPAN_STOP, 0] > position:
+        return bool(chain[w.SPAN_STOP, 0] > position)
+    return bool(chain[w.SPAN_STOP, 1] > position and chain[w.SPAN_CLASS, 1] in (w.BLANK, w.ZERO))
+
+
+def single(reader: Reader, segment: StoreFile, position: int) -> Stretch | None:
+    """Return the one record at a position, taken by itself, None where there is no intact one."""
+    if position < 0 or position >= segment.size:
+        return None
+    split = Split(segment.path, segment.base_offset or 0, segment.size, position, position + 1)
+    try:
+        walked = walk_split(reader.kept(segment), split, WalkState(position), delays_ms=reader.delays_ms)
+    except UnreadableError as error:
+        reader.failed(error)
+        return None
+    return Stretch(segment, walked) if walked.count == 1 else None
+
+
+def entries(stretch: Stretch, rows: Numbers | None = None, *, damaged: bool = True, stale: bool = False) -> Numbers:
+    """Return what to show of a stretch in order of position, shape ``(4, n)``: start, stop, kind, index.
+
+    ``rows`` are the records wanted, all without it. The index of a record is its row, that of
+    damage its span, that of a stale record the position of the stretch it belongs to.
+    """
+    table = stretch.walked.records
+    kept = np.arange(table.shape[1]) if rows is None else rows
+    start = table[w.R_POSITION, kept]
+    parts = [np.stack((start, start + table[w.R_SIZE, kept], np.full(len(kept), ROW), kept))]
+    spans = stretch.walked.spans
+    if damaged:
+        torn = np.flatnonzero(is_damaged_record(stretch.walked))
+        parts.append(np.stack((spans[0, torn], spans[1, torn], np.full(len(torn), DAMAGED), torn)))
+    if stale:
+        for k in np.flatnonzero(spans[w.SPAN_CLASS] == w.STALE).tolist():
+            parts.append(_stale_entries(stretch.walked, k))
+    joined = np.concatenate(parts, axis=1).astype(np.int64)
+    return joined[:, np.argsort(joined[E_START], kind="stable")]
+
+
+def is_damaged_record(walked: Walked) -> npt.NDArray[np.bool_]:
+    """Tell which spans are records that are damaged: torn ones, and garbage that a record's head begins."""
+    spans = walked.spans
+    mask = spans[w.SPAN_CLASS] == w.TORN
+    maybe = (spans[w.SPAN_CLASS] == w.GARBAGE) & (spans[w.SPAN_WHY] > h.OK) & (spans[w.SPAN_WHY] <= h.WHY_PROPERTY)
+    for k in np.flatnonzero(maybe).tolist():
+        magic = int.from_bytes(walked.field(int(spans[w.SPAN_START, k]) + log.MAGIC_AT, 4), "big", signed=True)
+        mask[k] = magic in (log.MAGIC_V1, log.MAGIC_V2)
+    return mask
+
+
+def _stale_entries(walked: Walked, k: int) -> Numbers:
+    """Return the records of a stale span; each was checked by the walk, so its size is right."""
+    at, stop = int(walked.spans[w.SPAN_START, k]), int(walked.spans[w.SPAN_STOP, k])
+    found = []
+    while at < stop:
+        size = int.from_bytes(walked.field(at, 4), "big")
+        if not log.MIN_RECORD_BYTES <= size <= stop - at:
+            break
+        found.append((at, at + size, STALE, k))
+        at += size
+    return np.array(found, np.int64).reshape(-1, 4).T

@@ -1,0 +1,81 @@
+"""An opened store: its listing, reads of its files, and where notes and failures go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.config import infer_config
+from storeio.errors import UnreadableError
+from storeio.paths import COMMITLOG, StoreFile
+from storeio.scan import Bytes, list_store, read_range
+from storeio.walk import Read
+
+Note = Callable[[str], None]
+Failed = Callable[[UnreadableError], None]
+
+KEPT_BYTES = 4 << 20  # the window that single records are read through
+
+
+class Reader:
+    """A store under inspection.
+
+    ``note`` receives sentences a person should know, e.g. that a look-up became a scan. ``failed``
+    receives what could not be read, after which reading goes on elsewhere; by default it raises.
+    ``settings`` are broker settings, of which delay levels and hash slots change what is shown.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        note: Note | None = None,
+        failed: Failed | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.listing = list_store(root)
+        self.root = self.listing.root
+        self.note: Note = note or (lambda _: None)
+        self.failed: Failed = failed or _raise
+        config = infer_config(self.listing, settings)
+        self.delays_ms: npt.NDArray[np.int64] = np.array(config.delays_ms, np.int64)
+        self.slots = config.index_slots
+        self._kept: tuple[str, int, Bytes] = ("", 0, np.empty(0, np.uint8))
+        for path, reason in self.listing.unreadable:
+            self.failed(UnreadableError(f"{path}: {reason}"))
+
+    def segments(self) -> list[StoreFile]:
+        """Return the commitlog's files by base offset."""
+        return self.listing.of_kind(COMMITLOG)
+
+    def holding(self, physical_offset: int) -> list[StoreFile]:
+        """Return the segments whose range holds a physical offset; damaged names may overlap."""
+        return [s for s in self.segments() if 0 <= physical_offset - (s.base_offset or 0) < s.size]
+
+    def read(self, path: str, start: int, stop: int) -> Bytes:
+        """Return bytes ``[start, stop)`` of a file."""
+        return read_range(self.root, path, start, stop)
+
+    def of(self, path: str) -> Read:
+        """Return the reads of one file, as the walk wants them."""
+        return lambda start, stop: self.read(path, start, stop)
+
+    def kept(self, file: StoreFile) -> Read:
+        """Return the reads of one file through a window that stays mapped: for many small neighbours."""
+
+        def read(start: int, stop: int) -> Bytes:
+            path, origin, window = self._kept
+            if path != file.path or start < origin or stop > origin + len(window):
+                origin = start - min(start, KEPT_BYTES // 8)
+                window = self.read(file.path, origin, min(max(stop, origin + KEPT_BYTES), file.size))
+                self._kept = (file.path, origin, window)
+            return window[start - origin : stop - origin]
+
+        return read
+
+
+def _raise(error: UnreadableError) -> None:
+    raise error

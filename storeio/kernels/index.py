@@ -1,0 +1,270 @@
+"""Compiled replay of one index file: slots and units as a broker would have filled them.
+
+No chain is followed: a unit's previous number must be what the replay holds for its slot, so a
+cycle is a wrong number like any other. ``replay`` is the pass over a sound file. The others run
+where it found something; they tell a wrong hash from a wrong previous number by who names the unit.
+
+Source: ``IndexFile.putKey``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.compiled import compiled
+from storeio.kernels.search import first_nonzero
+from storeio.kernels.text import int32_at, int64_at
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+
+SLOTS_AT: Final = 40
+UNIT: Final = 20  # bytes of a unit; its fields:
+OFFSET_AT: Final = 4
+SECONDS_AT: Final = 12
+PREVIOUS_AT: Final = 16
+
+# What the replay of a damaged file thinks of a unit.
+FINE: Final = 0
+BAD: Final = 1  # hash or previous number is wrong; who names it will tell
+HASH: Final = 2  # its hash is wrong
+DOUBTED: Final = 3  # another disagrees with it: its hash is wrong if its slot does not name it, else the other is
+HOLE: Final = 4  # all zero
+
+# Rows of the table of wrong places.
+(E_START, E_STOP, E_COUNT) = range(3)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64)")
+def slot_of(data: Bytes, at: int, slots: int) -> int:
+    """Return the slot of the unit at ``at``, -1 where its hash is one that no broker writes."""
+    value = int32_at(data, at)
+    return value % slots if value >= 0 else np.int64(-1)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int32[::1], int64[::1])")
+def replay(data: Bytes, units_at: int, slots: int, entries: int, last: Small, order: Numbers) -> int:
+    """Return the first unit whose previous number is wrong, 0 if all are right.
+
+    Fills ``last`` with the last unit of each slot; ``order[0]`` becomes the first unit whose
+    physical offset is negative or below that of the unit before it.
+    """
+    before = np.int64(0)
+    order[0] = 0
+    at = units_at
+    for i in range(1, entries + 1):
+        at += UNIT
+        value = int32_at(data, at)
+        if value < 0:
+            return np.int64(i)
+        slot = np.uint32(value) % np.uint32(slots)
+        if last[slot] != int32_at(data, at + PREVIOUS_AT):
+            return np.int64(i)
+        last[slot] = i
+        offset = int64_at(data, at + OFFSET_AT)
+        if offset < before and order[0] == 0:
+            order[0] = i
+        before = offset
+    return np.int64(0)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int32[::1], int64[::1])")
+def compare_heads(data: Bytes, present: int, last: Small, counts: Numbers) -> int:
+    """Return how many of the slots in the file differ from ``last``.
+
+    ``counts`` becomes the slots that are not empty in the file, in ``last``, and those that are
+    right and not empty.
+    """
+    wrong = np.int64(0)
+    counts[:3] = 0
+    for slot in range(present):
+        head = int32_at(data, SLOTS_AT + 4 * slot)
+        wrong += head != last[slot]
+        counts[0] += head != 0
+        counts[1] += last[slot] != 0
+        counts[2] += (head != 0) & (head == last[slot])
+    return wrong
+
+
+@compiled("void(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1])")
+def survey(data: Bytes, units_at: int, slots: int, present_slots: int, present: int, found: Numbers) -> None:
+    """Fill ``found`` with what the content says of the number of units, ``present`` of them in the file.
+
+    First zero unit less one; last unit that is not zero; largest head whose unit is of its slot;
+    largest head that a file of this size can hold.
+    """
+    found[:4] = 0
+    stop = units_at + (present + 1) * UNIT
+    for i in range(1, present + 1):
+        at = units_at + i * UNIT
+        if first_nonzero(data, at, at + UNIT) == at + UNIT:
+            break
+        found[0] = i
+    if present > 0:
+        at = units_at + found[0] * UNIT
+        last = np.int64(0)
+        at = first_nonzero(data, at, stop)
+        while at < stop:
+            last = (at - units_at) // UNIT
+            at = first_nonzero(data, min(units_at + (last + 1) * UNIT, stop), stop)
+        found[1] = last
+    for slot in range(present_slots):
+        head = int32_at(data, SLOTS_AT + 4 * slot)
+        if head > found[2] and head <= present and slot_of(data, units_at + head * UNIT, slots) == slot:
+            found[2] = head
+        if head > found[3] and head <= present:
+            found[3] = head
+
+
+@compiled(
+    "boolean(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1],"
+    " int32[::1])"
+)
+def settle(
+    data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
+    claims: Small, skippers: Small,
+) -> bool:  # fmt: skip
+    """Tell whether ``who`` of ``slot`` may name unit ``named`` and not the slot's last, that one's hash being wrong.
+
+    Whoever names a unit says what slot it was put in: ``claims`` keeps that, plus one.
+    """
+    if named < 1 or named > entries:
+        return False
+    if flags[named] != FINE:
+        claims[named] = slot + 1
+        return True
+    at = units_at + named * UNIT
+    other = slot_of(data, at, slots)
+    before = int32_at(data, at + PREVIOUS_AT)
+    if other == slot or last[other] != named or before != last[slot]:
+        return False
+    flags[named] = DOUBTED  # its wrong slot had the same last unit, so its own check passed
+    claims[named] = slot + 1
+    skippers[named] = who
+    last[other] = before
+    return True
+
+
+@compiled(
+    "boolean(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1],"
+    " int32[::1])"
+)
+def accepts(
+    data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
+    claims: Small, skippers: Small,
+) -> bool:  # fmt: skip
+    """Tell whether ``who`` may name another unit than the last of its slot, because that one is in doubt."""
+    if settle(data, units_at, slots, slot, named, entries, who, last, flags, claims, skippers):
+        return True
+    top = last[slot]
+    if top < 1 or flags[top] != FINE or int32_at(data, units_at + top * UNIT + PREVIOUS_AT) != named:
+        return False
+    flags[top] = DOUBTED  # passed over: perhaps it does not belong to the slot
+    skippers[top] = who
+    return True
+
+
+@compiled("void(readonly(uint8[::1]), int64, int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1])")
+def replay_damaged(
+    data: Bytes, units_at: int, slots: int, entries: int, last: Small, flags: Bytes, claims: Small, skippers: Small
+) -> None:
+    """Replay units of which some are damaged; fills ``last``, ``flags``, ``claims`` and ``skippers``."""
+    for i in range(1, entries + 1):
+        at = units_at + i * UNIT
+        if first_nonzero(data, at, at + UNIT) == at + UNIT:
+            flags[i] = HOLE
+            continue
+        slot = slot_of(data, at, slots)
+        if slot < 0:
+            flags[i] = HASH
+            continue
+        named = int32_at(data, at + PREVIOUS_AT)
+        if named == last[slot] or accepts(data, units_at, slots, slot, named, i - 1, i, last, flags, claims, skippers):
+            last[slot] = i
+        else:
+            flags[i] = BAD
+
+
+@compiled(
+    "void(readonly(uint8[::1]), int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1])"
+)
+def judge_heads(
+    data: Bytes, units_at: int, slots: int, present: int, entries: int, cut: int, last: Small, flags: Bytes,
+    claims: Small, skippers: Small,
+) -> None:  # fmt: skip
+    """Let the slots say what units they hold; ``last`` becomes what each slot should be.
+
+    A head above ``entries`` and up to ``cut`` names a unit that the file is too short for.
+    """
+    for slot in range(present):
+        head = int32_at(data, SLOTS_AT + 4 * slot)
+        if head == last[slot]:
+            continue
+        who = -1 - slot
+        if entries < head <= cut or accepts(
+            data, units_at, slots, slot, head, entries, who, last, flags, claims, skippers
+        ):
+            last[slot] = head
+
+
+@compiled("void(int64[:, ::1], int64[::1], int64, int64)")
+def add_wrong(wrong: Numbers, count: Numbers, start: int, stop: int) -> None:
+    """Add a wrong place, joined to the last one if they touch; beyond the room all go into the last row."""
+    n = count[0]
+    if n > 0 and (wrong[n - 1, E_STOP] == start or n == len(wrong)):
+        wrong[n - 1, E_START] = min(wrong[n - 1, E_START], start)
+        wrong[n - 1, E_STOP] = max(wrong[n - 1, E_STOP], stop)
+        wrong[n - 1, E_COUNT] += 1
+        return
+    wrong[n, E_START], wrong[n, E_STOP], wrong[n, E_COUNT] = start, stop, 1
+    count[0] = n + 1
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), int64, int64, int64, uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+)
+def name_wrong(
+    data: Bytes, units_at: int, slots: int, entries: int, flags: Bytes, claims: Small, skippers: Small, wrong: Numbers,
+    count: Numbers,
+) -> int:  # fmt: skip
+    """Return the number of units with a wrong field, the fields in ``wrong``; holes count separately.
+
+    ``count`` receives the rows, the holes, and slots found wrong by what units say.
+    """
+    units = np.int64(0)
+    for i in range(1, entries + 1):
+        if flags[i] == FINE:
+            continue
+        at = units_at + i * UNIT
+        elsewhere = claims[i] > 0 and claims[i] - 1 != slot_of(data, at, slots)
+        if flags[i] == HOLE:
+            count[1] += 1
+            add_wrong(wrong, count, at, at + UNIT)
+        elif flags[i] == HASH or elsewhere:
+            units += 1
+            add_wrong(wrong, count, at, at + OFFSET_AT)
+        elif flags[i] == BAD:
+            units += 1
+            add_wrong(wrong, count, at + (PREVIOUS_AT if claims[i] else 0), at + UNIT)
+        elif skippers[i] > 0:
+            units += 1
+            other = units_at + skippers[i] * UNIT
+            add_wrong(wrong, count, other + PREVIOUS_AT, other + UNIT)
+        else:
+            count[2] += 1
+            place = SLOTS_AT - 4 * (1 + skippers[i])
+            add_wrong(wrong, count, place, place + 4)
+    return units
+
+
+@compiled("void(readonly(uint8[::1]), int64, int32[::1], int64[:, ::1], int64[::1])")
+def name_wrong_heads(data: Bytes, present: int, last: Small, wrong: Numbers, count: Numbers) -> None:
+    """Add the slots that are not what they should be to ``wrong``."""
+    for slot in range(present):
+        if int32_at(data, SLOTS_AT + 4 * slot) != last[slot]:
+            count[2] += 1
+            add_wrong(wrong, count, SLOTS_AT + 4 * slot, SLOTS_AT + 4 * slot + 4)

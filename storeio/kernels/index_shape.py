@@ -1,0 +1,108 @@
+"""Compiled measures of an index file: units out of order, and how well a number of slots fits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.compiled import compiled
+from storeio.kernels.index import OFFSET_AT, PREVIOUS_AT, SLOTS_AT, UNIT, slot_of
+from storeio.kernels.search import first_nonzero
+from storeio.kernels.text import int32_at, int64_at
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+
+LOOKED_AT: Final = 48  # units by which a number of slots is judged
+TOLERATED: Final = 4  # of them may be damaged
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64[::1])")
+def rank_offsets(data: Bytes, units_at: int, entries: int, ranks: Small, tops: Numbers) -> int:
+    """Return the length of the longest run of offsets that do not decrease, units between left out.
+
+    ``ranks[i]`` becomes the length of the longest that ends in unit i, 0 for one that is zero or
+    negative. ``tops`` is room for ``entries`` numbers.
+    """
+    longest = np.int64(0)
+    for i in range(1, entries + 1):
+        at = units_at + i * UNIT
+        offset = int64_at(data, at + OFFSET_AT)
+        if offset < 0 or (offset == 0 and first_nonzero(data, at, at + UNIT) == at + UNIT):
+            continue
+        low = longest
+        if longest > 0 and tops[longest - 1] > offset:
+            low = np.int64(np.searchsorted(tops[:longest], offset, side="right"))
+        tops[low] = offset
+        ranks[i] = low + 1
+        longest = max(longest, low + 1)
+    return longest
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64, int64[:, ::1])")
+def name_outliers(data: Bytes, units_at: int, entries: int, ranks: Small, longest: int, runs: Numbers) -> int:
+    """Return how many runs of units are out of order, -1 for more than ``runs`` has rows.
+
+    Each row becomes a half-open run of unit numbers, the last run first.
+    """
+    n = np.int64(0)
+    above = np.int64(2**63 - 1)
+    for i in range(entries, 0, -1):
+        offset = int64_at(data, units_at + i * UNIT + OFFSET_AT)
+        if longest > 0 and ranks[i] == longest and offset <= above:
+            above = offset
+            longest -= 1
+        elif n > 0 and runs[n - 1, 0] == i + 1:
+            runs[n - 1, 0] = i
+        else:
+            if n == len(runs):
+                return np.int64(-1)
+            runs[n, 0], runs[n, 1] = i, i + 1
+            n += 1
+    return n
+
+
+@compiled("int64(readonly(uint8[::1]), int64, boolean)")
+def fit_of(data: Bytes, slots: int, strict: bool) -> int:
+    """Return how many of the first units are where a file with so many slots has them, 0 if it cannot be.
+
+    A unit fits if its slot leads to it or to a later unit of the same slot, and its previous
+    number to an earlier one. ``strict`` demands that unit 0 is unused.
+    """
+    units_at = SLOTS_AT + 4 * slots
+    capacity = (len(data) - units_at) // UNIT
+    if strict and first_nonzero(data, units_at, units_at + UNIT) < units_at + UNIT:
+        return np.int64(0)
+    fits = np.int64(0)
+    misses = np.int64(0)
+    for i in range(1, min(capacity, LOOKED_AT + 1)):
+        at = units_at + i * UNIT
+        if first_nonzero(data, at, at + UNIT) == at + UNIT:
+            break
+        slot = slot_of(data, at, slots)
+        before = int32_at(data, at + PREVIOUS_AT)
+        good = slot >= 0 and int64_at(data, at + OFFSET_AT) >= 0 and 0 <= before < i
+        if good and before > 0:
+            good = slot_of(data, units_at + before * UNIT, slots) == slot
+        if good:
+            head = int32_at(data, SLOTS_AT + 4 * slot)
+            good = i <= head < capacity and slot_of(data, units_at + head * UNIT, slots) == slot
+        fits += good
+        misses += not good
+        if misses > TOLERATED:
+            return np.int64(0)
+    return max(fits - misses, 0)
+
+
+@compiled("void(readonly(uint8[::1]), int64, int64, boolean, int64[::1])")
+def best_fit(data: Bytes, first: int, step: int, strict: bool, best: Numbers) -> None:
+    """Fill ``best`` with the number of slots that fits best among ``first``, ``first + step`` ..., and its fit."""
+    best[:2] = 0
+    for slots in range(first, (len(data) - SLOTS_AT - 2 * UNIT) // 4 + 1, step):
+        fit = fit_of(data, slots, strict)
+        if fit > best[1]:
+            best[0] = slots
+            best[1] = fit

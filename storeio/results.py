@@ -1,0 +1,135 @@
+"""What an audit says, as plain data: the one source of text, JSON, tables and HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from storeio.findings import ERROR, WARNING, Finding
+
+BYTE_CLASSES: Final = ("record", "blank", "zero", "stale", "torn", "garbage", "missing")
+
+EXIT_SOUND: Final = 0
+EXIT_REPAIRED: Final = 1
+EXIT_DAMAGED: Final = 4
+EXIT_FAILED: Final = 8
+EXIT_USAGE: Final = 16
+EXIT_CANCELLED: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A broker setting as used, and where its value comes from: a file, the command line, or inferred."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """One file: its bytes per class add up to its size, with ``missing`` on top where it is too short.
+
+    ``path`` is relative to the store root. A file that should be there has size 0.
+    """
+
+    path: str
+    kind: str
+    size: int
+    classes: dict[str, int]
+    topic: str | None = None
+    queue_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogResult:
+    """The commitlog: ``max_physical_offset`` is the end of the last valid record."""
+
+    min_physical_offset: int
+    max_physical_offset: int
+    records: int
+    segments: int
+    first_store_timestamp_ms: int | None = None
+    last_store_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """One queue; offsets in units, ``max`` exclusive, ``lost`` as half-open ranges of queue offsets."""
+
+    topic: str
+    queue_id: int
+    kind: str
+    min_queue_offset: int
+    max_queue_offset: int
+    units: int
+    in_log: int
+    lost: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """One index file; ``entries`` are its units."""
+
+    path: str
+    entries: int
+    begin_physical_offset: int
+    end_physical_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Messages that no byte of the store can supply: queue offsets ``[first, stop)`` of one queue.
+
+    ``physical_start`` and ``physical_stop`` bound where they lay.
+    """
+
+    topic: str
+    queue_id: int
+    first_queue_offset: int
+    stop_queue_offset: int
+    physical_start: int
+    physical_stop: int
+    evidence: str
+
+
+@dataclass(slots=True)
+class Audit:
+    """The result of a check of one store. ``checks`` counts what every check looked at, zero included."""
+
+    store: str
+    version: str
+    crc_engine: str
+    started_ms: int
+    seconds: float
+    settings: list[Setting]
+    files: list[FileResult]
+    log: LogResult
+    queues: list[QueueResult]
+    index: list[IndexResult]
+    checks: dict[str, int]
+    findings: list[Finding]
+    lost: list[LostRange] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    tool: str = "storeio"
+
+    @property
+    def verdict(self) -> str:
+        """``sound`` or ``damaged``."""
+        return "damaged" if any(f.severity in (ERROR, WARNING) for f in self.findings) else "sound"
+
+    @property
+    def exit_code(self) -> int:
+        """The bits that the command line and the jobs end with."""
+        code = EXIT_DAMAGED if self.verdict == "damaged" else EXIT_SOUND
+        return code | (EXIT_FAILED if self.failed else 0)
+
+    def bytes_by_kind(self) -> dict[str, dict[str, int]]:
+        """Return bytes per class for each file kind, and ``total`` for each."""
+        kinds: dict[str, dict[str, int]] = {}
+        for file in self.files:
+            row = kinds.setdefault(file.kind, dict.fromkeys((*BYTE_CLASSES, "total"), 0))
+            for name, count in file.classes.items():
+                row[name] += count
+                row["total"] += count
+        return kinds

@@ -1,0 +1,105 @@
+"""Opening a store read-only: its listing, and bytes of its files as arrays.
+
+Nothing here writes, creates or locks. Local files are memory-mapped, a window at a time, so that
+memory does not grow with the store.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.errors import NotAStoreError, UnreadableError
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe
+
+Bytes = npt.NDArray[np.uint8]
+
+MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
+_EMPTY: Final[Bytes] = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Everything below a store root, sorted by path; directories only where no files are below."""
+
+    root: str
+    files: tuple[StoreFile, ...]
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+    def of_kind(self, kind: str) -> list[StoreFile]:
+        """Return the plain files of one kind whose name is a number, by base offset."""
+        found = [f for f in self.files if f.kind == kind and not f.is_dir and f.base_offset is not None]
+        return sorted(found, key=lambda f: (f.topic or "", f.queue_id or 0, f.base_offset or 0, f.path))
+
+    def get(self, path: str) -> StoreFile | None:
+        """Return the entry with this path."""
+        return next((f for f in self.files if f.path == path), None)
+
+
+def list_store(root: str | os.PathLike[str]) -> Listing:
+    """Return what lies below ``root``.
+
+    Raises:
+        NotAStoreError: No such directory, or nothing in it that a store consists of.
+    """
+    base = Path(root)
+    if not base.is_dir():
+        raise NotAStoreError(f"{base}: not a directory")
+    files: list[StoreFile] = []
+    unreadable: list[tuple[str, str]] = []
+    _list_into(base, "", 0, files, unreadable)
+    if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
+        raise NotAStoreError(f"{base}: holds no commitlog, queues, index, checkpoint or abort file; not a store")
+    return Listing(str(base), tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable))
+
+
+def _list_into(
+    base: Path, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]
+) -> None:
+    try:
+        with os.scandir(base / prefix) as found:
+            entries = sorted(found, key=lambda e: e.name)
+    except OSError as error:
+        unreadable.append((prefix or ".", error.strerror or str(error)))
+        return
+    for entry in entries:
+        path = f"{prefix}/{entry.name}" if prefix else entry.name
+        try:
+            if entry.is_dir():
+                files.append(describe(path, 0, is_dir=True))
+                if depth < MAX_DEPTH:
+                    _list_into(base, path, depth + 1, files, unreadable)
+            else:
+                files.append(describe(path, entry.stat().st_size))
+        except OSError as error:
+            unreadable.append((path, error.strerror or str(error)))
+
+
+def read_range(root: str, path: str, start: int, stop: int) -> Bytes:
+    """Return bytes ``[start, stop)`` of a file as a read-only array over a private mapping.
+
+    The mapping goes when the array does. Pages are populated ahead where the system can.
+
+    Raises:
+        UnreadableError: The file cannot be opened or is shorter than ``stop``.
+    """
+    if stop <= start:
+        return _EMPTY
+    low = start - start % mmap.ALLOCATIONGRANULARITY
+    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    try:
+        with open(os.path.join(root, path), "rb") as file:
+            if os.fstat(file.fileno()).st_size < stop:
+                raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
+            mapped = mmap.mmap(file.fileno(), stop - low, flags=flags, prot=mmap.PROT_READ, offset=low)
+    except OSError as error:
+        if isinstance(error, UnreadableError):
+            raise
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+    return np.frombuffer(mapped, dtype=np.uint8)[start - low :]
