@@ -14,7 +14,7 @@ from storeio.audit.split import SplitReport, empty_report, index_reader
 from storeio.check.checkpoint import Facts, check_checkpoint
 from storeio.check.index_content import IndexOutside, finish_content, units_outside
 from storeio.check.layout import check_layout
-from storeio.check.marks import edge_findings
+from storeio.check.marks import edge_findings, host_findings
 from storeio.check.segments import LogView, Segment, view_log
 from storeio.check.tail import lost_tail
 from storeio.errors import UnreadableError
@@ -87,7 +87,7 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
     gathered.findings += view.findings
     _layout(plan, view, gathered)
     edges = [edge for report in stitched for edge in report.edges]
-    gathered.findings += edge_findings(edges, plan.started_ms)
+    gathered.findings += edge_findings(edges, plan.started_ms) + host_findings(r.hosts for r in stitched)
     verdicts = judge_queues(plan, stitched, view)
     gathered.findings += verdicts.findings
     gathered.checks.update(verdicts.checks)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.check.index_content import IndexContent, ReadUnits, check_content
-from storeio.check.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
+from storeio.check.marks import TimedRecord, edge_records, mark_findings, store_hosts, time_findings, topic_findings
 from storeio.check.numbering import runs_of
 from storeio.check.queue_units import Checked, check_in_log_order, check_placed
 from storeio.dispatch import Implied, implied_units, multi_dispatched
@@ -44,6 +44,7 @@ class SplitReport:
     unplaced: dict[QueueKey, int] = field(default_factory=dict)
     index: IndexContent | None = None
     edges: list[TimedRecord] = field(default_factory=list)
+    hosts: dict[int, tuple[int, str, int, int]] = field(default_factory=dict)
     times: tuple[int, int] | None = None
     last_queued_ms: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
@@ -79,6 +80,7 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
 def _look_at_records(walked: Walked, report: SplitReport) -> None:
     report.findings += mark_findings(walked) + topic_findings(walked) + time_findings(walked)
     report.edges = edge_records(walked)
+    report.hosts = store_hosts(walked)
     times = walked.records[w.R_STORE_MS]
     report.times = (int(times.min()), int(times.max()))
     marks = walked.records[w.R_MARKS]

@@ -72,5 +72,7 @@ def _offsets(fields: np.void, facts: Facts) -> list[Finding]:
         if value < 0:
             findings.append(_field("CHECKPOINT_FIELD", name, f"{value} is negative"))
         elif value > facts.max_physical_offset:
-            findings.append(_field("CHECKPOINT_AHEAD", name, f"{value}, but the log ends at {facts.max_physical_offset}"))
+            findings.append(
+                _field("CHECKPOINT_AHEAD", name, f"{value}, but the log ends at {facts.max_physical_offset}")
+            )
     return findings

@@ -28,6 +28,7 @@ Runs = tuple[tuple[int, int], ...]
 MAX_WRONG: Final = 2048  # places that are told apart in one file; more are counted into the last one
 MAX_RUNS: Final = 4096  # of units out of order
 MAX_INT: Final = 2**31 - 1
+FIELDS: Final = {name: (place[1], place[0].itemsize) for name, place in (index.HEADER.fields or {}).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,45 +59,10 @@ class IndexStructure:
         return index.units_start(self.slots) + unit * index.UNIT_BYTES
 
 
-@dataclass(slots=True)
-class _File:
-    """A file's bytes and places, and what has been found so far."""
-
-    path: str
-    data: Bytes
-    slots: int
-    units: int
-    findings: list[Finding]
-    garbage: int = 0
-
-    def __post_init__(self) -> None:
-        self.units_at = index.units_start(self.slots)
-        self.length = index.file_length(self.slots, self.units)
-        self.present_slots = min(max(len(self.data) - index.HEADER_BYTES, 0) // index.SLOT_BYTES, self.slots)
-        whole = max(len(self.data) - self.units_at, 0) // index.UNIT_BYTES
-        self.present = max(min(whole, self.units) - 1, 0)
-        raw = self.data[: index.HEADER_BYTES].tobytes().ljust(index.HEADER_BYTES, b"\0")
-        self.header = {name: int(index.decode_header(raw)[name]) for name in index.HEADER.names or ()}
-
-    def add(self, code: str, position: int, length: int, count: int = 1, detail: str = "") -> None:
-        self.findings.append(Finding(code, self.path, position, length, count=count, detail=detail))
-
-    def unit(self, i: int) -> np.void:
-        at = self.units_at + i * index.UNIT_BYTES
-        unit: np.void = index.decode_units(self.data[at : at + index.UNIT_BYTES].data)[0]
-        return unit
-
-
-@dataclass(slots=True)
-class _Content:
-    """What slots and units say: how many units, which slots hold one, which bytes are right."""
-
-    entries: int  # in the file
-    claimed: int  # in the file before it was cut off
-    used: tuple[int, ...]  # slots used: every number that a broker may have written
-    record_slots: int
-    record_units: int
-    zero_slots: int
+def seconds_since(store_ms: int, begin_ms: int) -> int:
+    """Return the ``seconds`` that a broker writes for a record of this time into a file that begins then."""
+    seconds = abs(store_ms - begin_ms) // 1000 if begin_ms > 0 else 0
+    return min(seconds, MAX_INT) if store_ms >= begin_ms else 0
 
 
 def check_structure(path: str, data: Bytes, slots: int, units: int) -> IndexStructure:
@@ -107,97 +73,186 @@ def check_structure(path: str, data: Bytes, slots: int, units: int) -> IndexStru
         slots: At least 1.
         units: What the file has room for, unit 0 included; at least 2.
     """
-    file = _File(path, data, slots, units, [])
-    content, order = _sound_content(file) or _damaged_content(file)
-    ordered, outliers = _order(file, content.entries) if order else (True, ())
+    file = _File(path, data, slots, units)
+    content = _sound_content(file) or _damaged_content(file)
+    ordered, outliers = _order(file, content.entries) if content.disordered else (True, ())
     first, last = 1, content.entries
     if outliers and outliers[0][0] == 1:
         first = outliers[0][1]
     if outliers and outliers[-1][1] > last:
         last = outliers[-1][0] - 1
-    _check_header(file, content, outliers)
-    begin, end = file.header["begin_physical_offset"], file.header["end_physical_offset"]
+    _check_header(file, content, first, last)
+    header = file.header
+    offsets = header["begin_physical_offset"], header["end_physical_offset"]
     if first <= last:
-        begin, end = (int(file.unit(i)["physical_offset"]) for i in (first, last))
+        offsets = file.unit(first, "physical_offset"), file.unit(last, "physical_offset")
+    times = header["begin_timestamp_ms"], header["end_timestamp_ms"]
+    classes = _classes(file, content)
+    findings = tuple(file.findings)
     return IndexStructure(
-        path,
-        len(data),
-        slots,
-        units,
-        content.entries,
-        file.header["begin_timestamp_ms"],
-        file.header["end_timestamp_ms"],
-        begin,
-        end,
-        ordered,
-        outliers,
-        _classes(file, content),
-        tuple(file.findings),
+        path, len(data), slots, units, content.entries, *times, *offsets, ordered, outliers, classes, findings
     )
 
 
-def _sound_content(file: _File) -> tuple[_Content, bool] | None:
-    """Return the content and whether units are out of order, None unless slots and units are as they should be."""
+class _File:
+    """A file's bytes and places, and what has been found so far."""
+
+    def __init__(self, path: str, data: Bytes, slots: int, units: int) -> None:
+        self.path, self.data, self.slots, self.units = path, data, slots, units
+        self.findings: list[Finding] = []
+        self.units_at = index.units_start(slots)
+        self.length = index.file_length(slots, units)  # what it should be
+        self.present_slots = min(max(len(data) - index.HEADER_BYTES, 0) // index.SLOT_BYTES, slots)
+        whole = min(max(len(data) - self.units_at, 0) // index.UNIT_BYTES, units)
+        self.units_end = self.units_at + whole * index.UNIT_BYTES if whole else len(data)
+        self.present = max(whole - 1, 0)  # units that can be read, unit 0 left out
+        raw = data[: index.HEADER_BYTES].tobytes().ljust(index.HEADER_BYTES, b"\0")
+        self.header = {name: int(index.decode_header(raw)[name]) for name in index.HEADER.names or ()}
+
+    def add(self, code: str, position: int, length: int, count: int = 1, detail: str = "") -> None:
+        """Report a stretch of the file."""
+        self.findings.append(Finding(code, self.path, position, length, count=count, detail=detail))
+
+    def unit(self, number: int, field: str) -> int:
+        """Return a field of a unit that can be read."""
+        at = self.units_at + number * index.UNIT_BYTES
+        return int(index.decode_units(self.data[at : at + index.UNIT_BYTES].data)[field][0])
+
+
+@dataclass(slots=True)
+class _Content:
+    """What slots and units say."""
+
+    entries: int  # units in the file
+    claimed: int  # the same before the file was cut off
+    used: tuple[int, ...]  # slots that are not empty: what a broker may have counted
+    right_slots: int
+    right_units: int
+    zero_bytes: int
+    disordered: bool  # offsets decrease somewhere
+
+
+def _sound_content(file: _File) -> _Content | None:
+    """Return the content of a file whose slots and units are as they should be, None of any other."""
     entries = max(file.header["unit_count"] - 1, 0)
     if entries > file.present or len(file.data) != file.length:
         return None
-    units_at = file.units_at
-    end = units_at + (entries + 1) * index.UNIT_BYTES
-    if first_nonzero(file.data, units_at, units_at + index.UNIT_BYTES) < units_at + index.UNIT_BYTES:
+    start, end = file.units_at, file.units_at + (entries + 1) * index.UNIT_BYTES
+    unused_end, last_at = start + index.UNIT_BYTES, end - index.UNIT_BYTES
+    if first_nonzero(file.data, start, unused_end) < unused_end:
         return None
-    if entries and first_nonzero(file.data, end - index.UNIT_BYTES, end) == end:
+    if entries and first_nonzero(file.data, last_at, end) == end:
         return None
     last, counts, order = np.zeros(file.slots, np.int32), np.zeros(3, np.int64), np.zeros(1, np.int64)
-    if kernel.replay(file.data, units_at, file.slots, entries, last, order):
+    if kernel.replay(file.data, start, file.slots, entries, last, order):
         return None
     if kernel.compare_heads(file.data, file.slots, last, counts):
         return None
     if first_nonzero(file.data, end, file.length) < file.length:
         return None
     used = int(counts[0])
-    return _Content(entries, entries, (used, entries), used, entries, file.slots - used), bool(order[0])
+    zero = 4 * (file.slots - used) + index.UNIT_BYTES + file.length - end
+    return _Content(entries, entries, (used, entries), used, entries, zero, bool(order[0]))
 
 
-def _damaged_content(file: _File) -> tuple[_Content, bool]:
+def _damaged_content(file: _File) -> _Content:
     """Return the content of a file with something wrong in slots, units or behind them, all of it reported."""
-    entries, claimed = _count_units(file)
-    present = min(entries, file.present)
-    replayed = present > 0
-    last = np.zeros(file.slots if file.present_slots else 0, np.int32)
-    flags = np.zeros(present + 1, np.uint8)
-    claims, skippers = np.zeros(present + 1, np.int32), np.zeros(present + 1, np.int32)
-    if replayed:
-        kernel.replay_damaged(file.data, file.units_at, file.slots, present, last, flags, claims, skippers)
+    claimed = _count_units(file)
+    entries = min(claimed, file.present)
+    last, counts = np.zeros(file.slots if file.present_slots else 0, np.int32), np.zeros(3, np.int64)
+    flags = np.zeros(entries + 1, np.uint8)
+    claims, skippers = np.zeros(entries + 1, np.int32), np.zeros(entries + 1, np.int32)
+    kernel.replay_damaged(file.data, file.units_at, file.slots, entries, last, flags, claims, skippers)
+    heads = file.present_slots
     for _ in range(2):  # what a later slot says of a unit may speak for an earlier one
-        kernel.judge_heads(
-            file.data, file.units_at, file.slots, file.present_slots, present, claimed, last, flags, claims, skippers
-        )
-    wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(3, np.int64)
-    kernel.name_wrong_heads(file.data, file.present_slots, last, wrong, count)
-    bad = kernel.name_wrong(file.data, file.units_at, file.slots, present, flags, claims, skippers, wrong, count)
+        kernel.judge_heads(file.data, file.units_at, file.slots, heads, entries, claimed, last, flags, claims, skippers)
+    wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
+    bad = kernel.name_wrong(file.data, file.units_at, file.slots, entries, last, flags, claims, skippers, wrong, count)
+    kernel.name_wrong_heads(file.data, heads, last, wrong, count)
     for start, stop, n in wrong[: count[0]].tolist():
         file.add("INDEX_CHAIN", start, stop - start, n)
-    counts = np.zeros(3, np.int64)
-    kernel.compare_heads(file.data, file.present_slots, last, counts)
-    file.garbage += 20 * bad + 4 * int(count[2])
-    _check_rest(file, entries)
-    used = tuple({int(counts[0]), int(counts[1]), present, claimed})
-    right = present - bad - int(count[1])
-    zero = file.present_slots - int(counts[2]) - int(count[2])
-    return _Content(present, claimed, used, int(counts[2]), right, max(zero, 0)), True
+    kernel.compare_heads(file.data, heads, last, counts)
+    used = (int(counts[0]), int(counts[1]), entries, claimed)
+    holes = int(count[1])
+    zero = 4 * (heads - int(counts[0])) + 20 * holes + _check_rest(file, entries)
+    return _Content(entries, claimed, used, int(counts[2]), entries - bad - holes, zero, True)
 
 
-def _count_units(file: _File) -> tuple[int, int]:
-    """Return how many units are written, those that a cut took away included; what two sources agree on."""
+def _count_units(file: _File) -> int:
+    """Return how many units are written, cut off ones included: what two of header, slots and zeros agree on."""
     said = max(file.header["unit_count"] - 1, 0)
     found = np.zeros(4, np.int64)
-    kernel.survey(file.data, file.units_at, file.slots, file.present_slots, file.present, found)
-    before_zero, last, proven, named = (int(n) for n in found)
-    return said, said
+    kernel.survey(file.data, file.units_at, file.slots, file.present_slots, file.present, file.units - 1, found)
+    before_zero, last, *heads = (int(n) for n in found)
+    for number, witnesses in ((said, [*heads, last]), (last, heads), (before_zero, heads), (said, [before_zero])):
+        if 0 < number < file.units and number in witnesses:
+            return number
+    return last if last == before_zero or any(heads) else 0
 
 
-def _check_rest(file: _File, entries: int) -> None:
-    """Report what lies behind the units, in unit 0, and a wrong length."""
+def _check_rest(file: _File, entries: int) -> int:
+    """Return the zero bytes of unit 0 and behind the last unit; what is not zero, and a wrong length, is reported."""
+    size, length = len(file.data), file.length
+    unused_end = min(file.units_at + index.UNIT_BYTES, size)
+    end = min(file.units_at + (entries + 1) * index.UNIT_BYTES, size)
+    wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
+    zero = 0
+    for start, stop in ((file.units_at, unused_end), (end, file.units_end)):
+        zero += kernel.name_dirty(file.data, start, stop, wrong, count)
+    for start, stop, n in wrong[: count[0]].tolist():
+        file.add("INDEX_DIRTY_TAIL", start, stop - start, n)
+    # A slot or unit that the end of a short file cuts, and what a long file has too much.
+    cut = index.HEADER_BYTES + file.present_slots * index.SLOT_BYTES if size < file.units_at else file.units_end
+    zero += kernel.name_dirty(file.data, cut, size, wrong, count)
+    if size != length:
+        detail = f"{size} bytes, not {length}"
+        file.add("INDEX_LENGTH", min(size, length), abs(size - length), detail=detail)
+    return zero
+
+
+def _check_header(file: _File, content: _Content, first: int, last: int) -> None:
+    """Report header fields that the units contradict; ``first`` and ``last`` are units in order."""
+    said = file.header
+    if len(file.data) < index.HEADER_BYTES and not content.claimed:
+        return
+    expected: dict[str, tuple[int, ...]] = {name: (said[name],) for name in said}
+    expected["unit_count"] = (content.claimed + 1,) if content.claimed else (0, 1)
+    if file.present_slots == file.slots:
+        expected["slots_used"] = content.used
+    if not content.claimed:
+        expected["end_physical_offset"] = (said["begin_physical_offset"],)
+        expected["end_timestamp_ms"] = (said["begin_timestamp_ms"],)
+    elif first == 1 <= content.entries:
+        expected["begin_physical_offset"] = (file.unit(1, "physical_offset"),)
+    if 0 < last == content.claimed:
+        expected["end_physical_offset"] = (file.unit(last, "physical_offset"),)
+    for name, numbers in expected.items():
+        if said[name] not in numbers:
+            at, length = FIELDS[name]
+            file.add("INDEX_HEADER", at, length, detail=f"{name} is {said[name]}, not {numbers[0]}")
+    if 1 < last == content.claimed:
+        _check_times(file, last)
+
+
+def _check_times(file: _File, last: int) -> None:
+    """Report begin and end of the header if the last unit's seconds lie elsewhere."""
+    begin, end = file.header["begin_timestamp_ms"], file.header["end_timestamp_ms"]
+    # The last but one is nearly as late: if it agrees, the last unit itself is wrong.
+    seconds = {file.unit(last, "seconds"), file.unit(last - 1, "seconds") if last > 2 else 0}
+    if begin <= 0 or end <= 0 or seconds_since(end, begin) not in seconds:
+        file.add("INDEX_HEADER", 0, 16, detail="begin and end time do not fit the seconds of the last unit")
+
+
+def _classes(file: _File, content: _Content) -> dict[str, int]:
+    """Return the bytes per class."""
+    header_bytes = min(len(file.data), index.HEADER_BYTES)
+    wrong = sum(f.length for f in file.findings if f.code == "INDEX_HEADER")
+    blank = not file.data[:header_bytes].any()
+    header = 0 if blank else max(header_bytes - wrong, 0)
+    record = header + 4 * content.right_slots + 20 * content.right_units
+    zero = content.zero_bytes + (header_bytes if blank else 0)
+    garbage = len(file.data) - record - zero
+    return {"record": record, "zero": zero, "garbage": garbage, "missing": max(file.length - len(file.data), 0)}
 
 
 def _order(file: _File, entries: int) -> tuple[bool, Runs]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,9 @@ from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
 
+MOST_HOSTS: Final = 1000
+COMMON_HOST: Final = 16  # records that must agree on a host before another one is odd
+
 # mark, code, position of the field in the record (0: the whole record), its length, what is wrong
 _FIELDS: Final = (
     (w.MARK_PHYSICAL, "LOG_PHYSICAL_OFFSET", log.PHYSICAL_OFFSET_AT, 8, "physical offset"),
@@ -30,6 +34,7 @@ _FIELDS: Final = (
     (w.MARK_PREPARED, "LOG_FIELD", 0, 0, "negative prepared transaction offset"),
     (w.MARK_TIME, "LOG_TIME", 0, 0, "store time is zero or negative"),
     (w.MARK_BORN, "LOG_FIELD", log.BORN_TIMESTAMP_AT, 8, "born time is zero, negative or years from the store time"),
+    (w.MARK_MANY_RETRIES, "LOG_UNUSUAL", 0, 0, "more reconsume times than any group retries"),
     (w.MARK_PROPERTY_CRC, "LOG_PROPERTY_CRC", 0, 0, "the property CRC over the whole record differs"),
 )
 
@@ -53,9 +58,43 @@ def mark_findings(walked: Walked) -> list[Finding]:
         for mark, code, at, length, what in _FIELDS:
             if int(marks[row]) & mark:
                 findings.append(_at_record(walked, row, code, at, length, what))
-        if int(marks[row]) & w.MARK_ODD_PROPERTY:
-            findings += _odd_properties(walked, row)
+        if int(marks[row]) & (w.MARK_ODD_PROPERTY | w.MARK_TEXT):
+            findings += _properties(walked, row)
     return findings
+
+
+def store_hosts(walked: Walked) -> dict[int, tuple[int, str, int, int]]:
+    """Return for each store host of a split how often it occurs, and the place of its first record.
+
+    All records of a broker carry its own address, so one that occurs once is odd. Keys are those
+    of ``kernels.head.host_key``; at most MOST_HOSTS of them, none where there are more.
+    """
+    hosts = walked.records[w.R_STORE_HOST]
+    if not len(hosts) or (hosts == hosts[0]).all():
+        keys, first, count = hosts[:1], np.zeros(1, np.intp), np.array([len(hosts)])
+    else:
+        keys, first, count = np.unique(hosts, return_index=True, return_counts=True)
+    if len(keys) > MOST_HOSTS:
+        return {}
+    rows = zip(keys.tolist(), first.tolist(), count.tolist(), strict=True)
+    at, size = walked.records[w.R_POSITION], walked.records[w.R_SIZE]
+    return {key: (n, walked.split.path, int(at[row]), int(size[row])) for key, row, n in rows if n}
+
+
+def host_findings(splits: Iterable[dict[int, tuple[int, str, int, int]]]) -> list[Finding]:
+    """Return a finding for each record that alone names its store host, while the log has another one."""
+    total: dict[int, tuple[int, str, int, int]] = {}
+    for hosts in splits:
+        for key, (count, *place) in hosts.items():
+            seen = total.get(key)
+            total[key] = (seen[0] + count, *seen[1:]) if seen else (count, *place)  # type: ignore[assignment]
+    if max((count for count, *_ in total.values()), default=0) < COMMON_HOST:
+        return []
+    return [
+        Finding("LOG_UNUSUAL", path, position, size, detail="no other record names its store host")
+        for count, path, position, size in total.values()
+        if count == 1
+    ]
 
 
 def topic_findings(walked: Walked) -> list[Finding]:
@@ -80,33 +119,22 @@ def _at_record(walked: Walked, row: int, code: str, at: int, length: int, what: 
     )  # fmt: skip
 
 
-def _odd_properties(walked: Walked, row: int) -> list[Finding]:
-    """Return a finding for the properties of a record, unless the odd piece is an empty one.
+def _properties(walked: Walked, row: int) -> list[Finding]:
+    """Return a finding for properties that hold what no producer writes.
 
     Clients and brokers may double a separator; that drops nothing.
     """
     record = walked.records[:, row]
     raw = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
-    pieces = [piece for piece in raw.split(b"\x02") if piece]
-    bad = [piece for piece in pieces if not 0 < piece.find(b"\x01") < len(piece) - 1]
-    if not bad:
-        return []
     at = int(record[w.R_PROPERTIES_AT]) - int(record[w.R_POSITION])
-    return [_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), f"{bad[0][:40]!r} is dropped by every reader")]
-
-
-def malformed_text(walked: Walked) -> list[Finding]:
-    """Return a finding for each record whose properties are no UTF-8, which no producer writes."""
+    bad = [piece for piece in raw.split(b"\x02") if piece and not 0 < piece.find(b"\x01") < len(piece) - 1]
     findings = []
-    at = walked.records[w.R_PROPERTIES_AT] - walked.origin
-    length = np.maximum(walked.records[w.R_PROPERTIES_BYTES], 0)
-    for row in np.flatnonzero(length).tolist():
-        raw = walked.window[at[row] : at[row] + length[row]].tobytes()
-        try:
-            raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = int(walked.records[w.R_PROPERTIES_AT, row] - walked.records[w.R_POSITION, row]) + error.start
-            findings.append(_at_record(walked, row, "LOG_PROPERTIES", where, 1, "malformed UTF-8"))
+    if bad:
+        what = f"{bad[0][:40]!r} is dropped by every reader"
+        findings.append(_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), what))
+    if int(record[w.R_MARKS]) & w.MARK_TEXT:
+        what = "malformed UTF-8 or control characters"
+        findings.append(_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), what))
     return findings
 
 

@@ -153,7 +153,7 @@ class _Run:
             return
         found = numbers_of(self.queue, self.read, self.part("physical_offset")[which])
         for i, number in zip(which.tolist(), found.tolist(), strict=True):
-            if number >= 0:
+            if number >= 0 and number != self.first + i:
                 self.misplaced(checked, i, number)
             elif report:
                 self.wrong(checked, i)

@@ -87,9 +87,7 @@ def view_log(segments: list[Segment], segment_bytes: int) -> LogView:
 
 def _classify(segment: Segment, view: LogView, segment_bytes: int) -> None:
     sizes = segment.spans[w.SPAN_STOP] - segment.spans[w.SPAN_START]
-    classes = {
-        name: int(sizes[segment.spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()
-    }
+    classes = {name: int(sizes[segment.spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()}
     classes["missing"] = max(segment_bytes - segment.file.size, 0)
     view.classes[segment.file.path] = classes
 

@@ -9,7 +9,9 @@ from storeio.findings import Finding
 from storeio.paths import COMMITLOG, file_name
 
 
-def lost_tail(view: LogView, units: Sequence[tuple[int, int]], index_offsets: Sequence[int], segment_bytes: int) -> list[Finding]:
+def lost_tail(
+    view: LogView, units: Sequence[tuple[int, int]], index_offsets: Sequence[int], segment_bytes: int
+) -> list[Finding]:
     """Return a finding for each segment that held records behind the end of the log.
 
     Args:

@@ -62,8 +62,8 @@ def judge_uncovered(queue: Queue, covered: Ranges, view: LogView, read: Read, na
     """Return what stands where no record has its unit, in order of unit numbers."""
     result = Leftover()
     size = queue.unit_bytes
-    stop = -(-queue.stop // size)
-    covered_stop = min(max((high for _, high in covered), default=queue.start // size), stop)
+    covered_stop = max((high for _, high in covered), default=queue.start // size)
+    stop = max(-(-queue.stop // size), covered_stop)
     covered_start = min((low for low, _ in covered), default=stop)
     state = _State(queue, view, names, covered_start, covered_stop)
     for low, high in subtract((queue.start // size, stop), covered):

@@ -5,7 +5,6 @@ Source: ``CompressionType`` and ``MessageSysFlag`` of RocketMQ.
 
 from __future__ import annotations
 
-import io
 import zlib
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,7 @@ MOST_BYTES: Final = 16 << 20  # what a body may become; brokers take 4 MiB
 ZLIB: Final = "zlib"
 LZ4: Final = "lz4"
 ZSTD: Final = "zstd"
+ZSTD_STEP: Final = 64  # bytes fed at a time: zstd has no bound on output, but 4 bytes give 128 KiB at most
 _TYPES: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
 _PACKAGES: Final = {LZ4: "lz4", ZSTD: "zstandard"}
 
@@ -97,16 +97,17 @@ def _from_zstd(raw: bytes | memoryview, most: int) -> tuple[bytes, bool]:
     import zstandard  # an optional dependency
 
     # The window is allocated before anything is decompressed, and its size comes from the body.
-    stream = zstandard.ZstdDecompressor(max_window_size=MOST_BYTES)
+    stream = zstandard.ZstdDecompressor(max_window_size=MOST_BYTES).decompressobj()
+    parts, room = [], most
     try:
-        with stream.stream_reader(io.BytesIO(bytes(raw)), read_across_frames=False) as opened:
-            parts, left = [], most
-            while left > 0 and (part := opened.read(min(left, 1 << 20))):
-                parts.append(part)
-                left -= len(part)
+        for at in range(0, len(raw), ZSTD_STEP):
+            parts.append(stream.decompress(bytes(raw[at : at + ZSTD_STEP])))
+            room -= len(parts[-1])
+            if stream.eof or room <= 0:
+                break
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-    return b"".join(parts), True
+    return b"".join(parts)[:most], stream.eof
 
 
 _DECOMPRESSORS: Final = {ZLIB: _from_zlib, LZ4: _from_lz4, ZSTD: _from_zstd}

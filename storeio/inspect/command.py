@@ -1,12 +1,223 @@
-"""``storeio inspect``: the command over the functions of this package."""
+"""``storeio inspect``: the command, a thin layer over the functions of this package."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
 import click
+
+from storeio.config import given_settings
+from storeio.errors import NotAStoreError, UnreadableError, UsageError
+from storeio.inspect import api, text
+from storeio.inspect.options import Asked, asked_options
+from storeio.inspect.reader import Reader
+from storeio.inspect.safe import printable
+from storeio.inspect.views import RecordView
+from storeio.results import EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
+
+Line = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Output:
+    """Where lines go: text to standard output, JSON lines to a file or, with ``-``, to standard output alone."""
+
+    json_file: IO[str] | None = None
+    text_file: IO[str] | None = None
+    quiet: bool = False
+    failures: int = 0
+    said: set[str] = field(default_factory=set)
+
+    def show(self, line: Line, lines: Iterable[str]) -> None:
+        """Write one thing in both forms."""
+        if self.json_file is not None:
+            # ASCII only, so that nothing in it can act on a terminal.
+            self.json_file.write(json.dumps(line).replace("\x7f", "\\u007f") + "\n")
+        if self.text_file is not None:
+            for text_line in lines:
+                _write(self.text_file, text_line)
+
+    def note(self, sentence: str) -> None:
+        """Say something once on standard error, unless quiet."""
+        if not self.quiet and sentence not in self.said:
+            self.said.add(sentence)
+            _write(sys.stderr, printable(sentence))
+
+    def failed(self, error: UnreadableError) -> None:
+        """Report what could not be read, and remember for the exit code."""
+        self.failures += 1
+        _write(sys.stderr, f"error: {printable(str(error))}")
+
+
+def _write(file: IO[str], line: str) -> None:
+    """Write a line in whatever encoding the file has."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    file.write(line.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
 
 
 @click.command(name="inspect")
-@click.argument("store")
-def inspect(store: str) -> None:
-    """Show what a store holds."""
-    click.echo(store)
+@asked_options
+@click.pass_context
+def inspect(context: click.Context, asked: Asked) -> None:
+    """Show what STORE holds: its files, or with an option records, units, index entries, bytes.
+
+    Physical offsets and positions may be decimal or 0x hexadecimal. Times are ISO 8601, UTC
+    unless they say otherwise, or milliseconds. Nothing is written into the store.
+    """
+    try:
+        code = run(asked)
+    except (UsageError, NotAStoreError) as error:
+        _write(sys.stderr, f"error: {printable(str(error))}")
+        code = EXIT_USAGE
+    except UnreadableError as error:
+        _write(sys.stderr, f"error: {printable(str(error))}")
+        code = EXIT_FAILED
+    context.exit(code)
+
+
+def run(asked: Asked) -> int:
+    """Print what is asked for and return the exit code."""
+    with ExitStack() as stack:
+        output = Output(quiet=asked.quiet)
+        if asked.json == "-":
+            output.json_file = sys.stdout
+        else:
+            output.text_file = sys.stdout
+            if asked.json is not None:
+                output.json_file = stack.enter_context(_open_outside(asked.json, asked.store))
+        conf = _conf_text(asked.conf)
+        given = given_settings(conf, asked.conf or "broker.conf", asked.sets)
+        reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
+        _SHOW[asked.mode](reader, asked, output)
+    return EXIT_FAILED if output.failures else EXIT_SOUND
+
+
+def _conf_text(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+
+
+def _open_outside(path: str, store: str) -> IO[str]:
+    """Return the file for JSON lines, opened for writing; never one inside the store."""
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
+        raise UsageError(f"{path}: lies in the store, which is only read")
+    try:
+        return Path(path).open("w", encoding="ascii")
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+
+
+def _show_files(reader: Reader, asked: Asked, output: Output) -> None:
+    for view in _limited(api.files(reader), asked.limit):
+        output.show(view.as_json(), [text.file_line(view)])
+
+
+def _show_records(reader: Reader, asked: Asked, output: Output) -> None:
+    found = api.records(
+        reader,
+        at=asked.at,
+        around=asked.around,
+        message_id=asked.message_id,
+        unique_key=asked.unique_key,
+        key=asked.key,
+        tag=asked.tag,
+        topic=asked.topic,
+        queue_id=asked.queue,
+        queue_offset=asked.queue_offset,
+        since_ms=asked.since,
+        until_ms=asked.until,
+        scan=asked.scan,
+        stale=asked.stale,
+        limit=asked.limit,
+    )
+    any_shown = False
+    for view in found:
+        any_shown = True
+        output.show(_record_json(reader, view, asked), _record_lines(reader, view, asked))
+    if not any_shown:
+        output.note("no such record")
+
+
+def _record_lines(reader: Reader, view: RecordView, asked: Asked) -> Iterator[str]:
+    """Yield a record as one line among neighbours, else in full where one record was asked for."""
+    is_asked = asked.at is not None and view.physical_offset <= asked.at < view.physical_offset + view.extent
+    if asked.wants_block:
+        yield from text.record_block(view)
+    else:
+        yield text.record_line(view, asked=is_asked)
+    if asked.body != "none":
+        yield from text.body_lines(api.body(reader, view, asked.most), asked.body)
+
+
+def _record_json(reader: Reader, view: RecordView, asked: Asked) -> Line:
+    """Return the JSON line of a record, its body added on request."""
+    line = view.as_json()
+    if asked.body != "none":
+        body = api.body(reader, view, asked.most)
+        readable = as_text_exact(body.data) if asked.body == "text" else None
+        line |= {"body": readable} if readable is not None else {"body_hex": body.data.hex()}
+        if body.note:
+            line["body_note"] = body.note
+    return line
+
+
+def as_text_exact(data: bytes) -> str | None:
+    """Return a body as text, every character kept, None if it is no UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _show_units(reader: Reader, asked: Asked, output: Output) -> None:
+    found = api.units(
+        reader, topic=asked.topic, queue_id=asked.queue, queue_offset=asked.queue_offset, limit=asked.limit
+    )
+    for view in found:
+        output.show(view.as_json(), [text.unit_line(view)])
+
+
+def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
+    found = api.index_entries(
+        reader, key=asked.key, unique_key=asked.unique_key, tag=asked.tag, topic=asked.topic, at=asked.at,
+        limit=asked.limit,
+    )  # fmt: skip
+    for view in found:
+        output.show(view.as_json(), [text.entry_line(view)])
+
+
+def _show_hex(reader: Reader, asked: Asked, output: Output) -> None:
+    view = api.hex_view(reader, asked.hex or 0, asked.file, asked.most)
+    if output.text_file is not None:
+        for line in text.hex_view_lines(view):
+            _write(output.text_file, line)
+    if output.json_file is not None:
+        for part in view.fields:
+            Output(json_file=output.json_file).show({"path": view.path, "title": view.title} | part.as_json(), ())
+
+
+def _limited(found: Iterator[Any], limit: int | None) -> Iterator[Any]:
+    for number, view in enumerate(found):
+        if number == limit:
+            return
+        yield view
+
+
+_SHOW: dict[str, Callable[[Reader, Asked, Output], None]] = {
+    "files": _show_files,
+    "records": _show_records,
+    "units": _show_units,
+    "index": _show_index,
+    "hex": _show_hex,
+}

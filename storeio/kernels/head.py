@@ -26,9 +26,9 @@ Numbers = npt.NDArray[np.int64]
 (
     SIZE, FORMULA, MAGIC, BODY_CRC, QUEUE_ID, FLAG, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_MS, BORN_PORT,
     STORE_MS, STORE_PORT, RECONSUME, PREPARED, BODY_AT, BODY_BYTES, TOPIC_AT, TOPIC_BYTES, PROPERTIES_AT,
-    PROPERTIES_BYTES,
-) = range(21)  # fmt: skip
-HEAD_COLUMNS: Final = 21
+    PROPERTIES_BYTES, STORE_HOST,
+) = range(22)  # fmt: skip
+HEAD_COLUMNS: Final = 22
 
 # Why a stretch of bytes is no valid record. OK and NEED are answers, not reasons.
 NEED: Final = -1
@@ -44,6 +44,7 @@ WHY_BODY_CRC: Final = 8
 WHY_PROPERTY: Final = 9
 
 MAX_RECORD_BYTES: Final = 2**29  # what a length may claim before it is taken for damage
+KEY_MASK: Final = 2**57 - 1  # 31 times it still fits 64 bits
 FIXED_BYTES: Final = 112  # up to and with the body length, both hosts IPv6
 
 
@@ -52,6 +53,17 @@ def lacks(data: Bytes, origin: int, file_size: int, position: int, count: int) -
     """Tell whether ``count`` bytes from ``position`` need more of the segment than the window holds."""
     stop = min(position + count, file_size)
     return stop > origin + len(data) or position < origin
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64)")
+def host_key(data: Bytes, start: int, stop: int) -> int:
+    """Return a number that tells stored hosts apart: the bytes themselves for IPv4, a mix of them for IPv6."""
+    value = int64_at(data, start)
+    i = start + 8
+    while i < stop:
+        value = (value & KEY_MASK) * 31 + int32_at(data, i)
+        i += 4
+    return value
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[::1])")
@@ -121,6 +133,7 @@ def read_head(data: Bytes, origin: int, file_size: int, position: int, head: Num
     head[STORE_MS] = int64_at(data, i)
     i += 8 + store
     head[STORE_PORT] = int32_at(data, i - 4)
+    head[STORE_HOST] = host_key(data, i - store, i)
     head[RECONSUME] = int32_at(data, i)
     head[PREPARED] = int64_at(data, i + 4)
     head[BODY_BYTES] = int32_at(data, i + 12)

@@ -90,12 +90,14 @@ def compare_heads(data: Bytes, present: int, last: Small, counts: Numbers) -> in
     return wrong
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1])")
-def survey(data: Bytes, units_at: int, slots: int, present_slots: int, present: int, found: Numbers) -> None:
+@compiled("void(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64[::1])")
+def survey(
+    data: Bytes, units_at: int, slots: int, present_slots: int, present: int, capacity: int, found: Numbers
+) -> None:
     """Fill ``found`` with what the content says of the number of units, ``present`` of them in the file.
 
     First zero unit less one; last unit that is not zero; largest head whose unit is of its slot;
-    largest head that a file of this size can hold.
+    largest head of all that is at most ``capacity``.
     """
     found[:4] = 0
     stop = units_at + (present + 1) * UNIT
@@ -116,7 +118,7 @@ def survey(data: Bytes, units_at: int, slots: int, present_slots: int, present: 
         head = int32_at(data, SLOTS_AT + 4 * slot)
         if head > found[2] and head <= present and slot_of(data, units_at + head * UNIT, slots) == slot:
             found[2] = head
-        if head > found[3] and head <= present:
+        if head > found[3] and head <= capacity:
             found[3] = head
 
 
@@ -225,15 +227,16 @@ def add_wrong(wrong: Numbers, count: Numbers, start: int, stop: int) -> None:
 
 
 @compiled(
-    "int64(readonly(uint8[::1]), int64, int64, int64, uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+    "int64(readonly(uint8[::1]), int64, int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1],"
+    " int64[:, ::1], int64[::1])"
 )
 def name_wrong(
-    data: Bytes, units_at: int, slots: int, entries: int, flags: Bytes, claims: Small, skippers: Small, wrong: Numbers,
-    count: Numbers,
+    data: Bytes, units_at: int, slots: int, entries: int, last: Small, flags: Bytes, claims: Small, skippers: Small,
+    wrong: Numbers, count: Numbers,
 ) -> int:  # fmt: skip
-    """Return the number of units with a wrong field, the fields in ``wrong``; holes count separately.
+    """Return the number of units with a wrong field, the fields in ``wrong``, holes counted in ``count[1]``.
 
-    ``count`` receives the rows, the holes, and slots found wrong by what units say.
+    A slot found wrong by what the units say gets its true unit back in ``last``.
     """
     units = np.int64(0)
     for i in range(1, entries + 1):
@@ -241,23 +244,19 @@ def name_wrong(
             continue
         at = units_at + i * UNIT
         elsewhere = claims[i] > 0 and claims[i] - 1 != slot_of(data, at, slots)
+        units += flags[i] != HOLE and (elsewhere or flags[i] != DOUBTED or skippers[i] > 0)
         if flags[i] == HOLE:
             count[1] += 1
             add_wrong(wrong, count, at, at + UNIT)
         elif flags[i] == HASH or elsewhere:
-            units += 1
             add_wrong(wrong, count, at, at + OFFSET_AT)
         elif flags[i] == BAD:
-            units += 1
             add_wrong(wrong, count, at + (PREVIOUS_AT if claims[i] else 0), at + UNIT)
         elif skippers[i] > 0:
-            units += 1
             other = units_at + skippers[i] * UNIT
             add_wrong(wrong, count, other + PREVIOUS_AT, other + UNIT)
         else:
-            count[2] += 1
-            place = SLOTS_AT - 4 * (1 + skippers[i])
-            add_wrong(wrong, count, place, place + 4)
+            last[-1 - skippers[i]] = i
     return units
 
 
@@ -266,5 +265,19 @@ def name_wrong_heads(data: Bytes, present: int, last: Small, wrong: Numbers, cou
     """Add the slots that are not what they should be to ``wrong``."""
     for slot in range(present):
         if int32_at(data, SLOTS_AT + 4 * slot) != last[slot]:
-            count[2] += 1
             add_wrong(wrong, count, SLOTS_AT + 4 * slot, SLOTS_AT + 4 * slot + 4)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64[:, ::1], int64[::1])")
+def name_dirty(data: Bytes, start: int, stop: int, wrong: Numbers, count: Numbers) -> int:
+    """Return the bytes of all-zero units in ``[start, stop)``; the others go into ``wrong``."""
+    zero = np.int64(0)
+    at = start
+    while at < stop:
+        dirty = first_nonzero(data, at, stop)
+        dirty -= (dirty - at) % UNIT if dirty < stop else 0
+        zero += dirty - at
+        at = min(dirty + UNIT, stop)
+        if at > dirty:
+            add_wrong(wrong, count, dirty, at)
+    return zero

@@ -11,7 +11,7 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
-from storeio.kernels.text import BAD_NUMBER, java_hash, java_number
+from storeio.kernels.text import BAD_NUMBER, is_bad_text, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -85,6 +85,8 @@ def marks_of(head: Numbers, base: int, position: int) -> int:
         marks |= w.MARK_CRC_OF_NOTHING
     if head[h.RECONSUME] < 0:
         marks |= w.MARK_RECONSUME
+    elif head[h.RECONSUME] > w.MANY_RETRIES:
+        marks |= w.MARK_MANY_RETRIES
     if head[h.PREPARED] < 0:
         marks |= w.MARK_PREPARED
     if head[h.STORE_MS] <= 0:
@@ -106,6 +108,9 @@ def marks_of_properties(
         marks |= w.MARK_INNER_BATCH
     if places[2 * t.ODD + 1] > 0:
         marks |= w.MARK_ODD_PROPERTY
+    start = head[h.PROPERTIES_AT] - origin
+    if is_bad_text(data, start, start + max(head[h.PROPERTIES_BYTES], 0)):
+        marks |= w.MARK_TEXT
     end = position + head[h.SIZE] - origin
     # Even where it is glued to another value, the last 20 bytes are the broker's property CRC.
     if head[h.PROPERTIES_BYTES] >= 20 and data[end - 20] == 95 and data[end - 12] == 1 and data[end - 1] == 2:
@@ -160,3 +165,4 @@ def put_record(
     records[w.R_BATCH_BASE, n] = derived[1]
     records[w.R_BATCH_SIZE, n] = derived[2]
     records[w.R_BORN_MS, n] = head[h.BORN_MS]
+    records[w.R_STORE_HOST, n] = head[h.STORE_HOST]

@@ -7,9 +7,9 @@ from typing import Final
 # Rows of the record table, all int64. Positions are those of the segment.
 (
     R_POSITION, R_SIZE, R_QUEUE, R_QUEUE_OFFSET, R_TAGS_CODE, R_STORE_MS, R_SYS_FLAG, R_MARKS, R_PHYSICAL,
-    R_BODY_BYTES, R_PROPERTIES_AT, R_PROPERTIES_BYTES, R_BATCH_BASE, R_BATCH_SIZE, R_BORN_MS,
-) = range(15)  # fmt: skip
-RECORD_ROWS: Final = 15
+    R_BODY_BYTES, R_PROPERTIES_AT, R_PROPERTIES_BYTES, R_BATCH_BASE, R_BATCH_SIZE, R_BORN_MS, R_STORE_HOST,
+) = range(16)  # fmt: skip
+RECORD_ROWS: Final = 16
 
 # Marks of a record: what is odd about one that a broker accepts (low bits), and what it is (high bits).
 MARK_PHYSICAL: Final = 1 << 0  # its physical offset is not where it lies
@@ -25,7 +25,9 @@ MARK_TIME: Final = 1 << 9  # store time zero or negative
 MARK_BORN: Final = 1 << 10  # born time zero or negative, or years away from the store time
 MARK_PROPERTY_CRC: Final = 1 << 11  # the property CRC does not agree
 MARK_ODD_PROPERTY: Final = 1 << 12  # a piece that is no name and value
-MARKS_ODD: Final = (1 << 13) - 1
+MARK_TEXT: Final = 1 << 13  # malformed UTF-8 or control characters in topic or properties
+MARK_MANY_RETRIES: Final = 1 << 14  # more reconsume times than any group retries
+MARKS_ODD: Final = (1 << 15) - 1
 MARK_HAS_PROPERTY_CRC: Final = 1 << 16
 MARK_MULTI: Final = 1 << 17  # light queues: has both multi-dispatch properties
 MARK_INNER_BATCH: Final = 1 << 18
@@ -71,6 +73,7 @@ FULL_QUEUES: Final = 5
 
 HASH_MASK: Final = 2**56 - 1  # 31 times it still fits 64 bits
 GAP_BLOCK: Final = 64  # zero and other bytes of a gap are told apart in aligned blocks of this
+MANY_RETRIES: Final = 64  # retryMaxTimes is 16 unless somebody raised it
 BORN_APART_MS: Final = 10 * 366 * 86_400_000
 
 

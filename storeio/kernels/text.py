@@ -125,3 +125,25 @@ def java_number(data: Bytes, start: int, stop: int, limit: int) -> int:
             return np.int64(BAD_NUMBER)
         i += 1
     return -value if negative else value
+
+
+@compiled("boolean(readonly(uint8[::1]), int64, int64)")
+def is_bad_text(data: Bytes, start: int, stop: int) -> bool:
+    """Tell whether ``[start, stop)`` holds malformed UTF-8 or control characters that no producer sends.
+
+    The separators of properties, tab, line feed and carriage return are none of those.
+    """
+    i = start
+    while i < stop:
+        b = np.int64(data[i])
+        if b < 0x20 and b != 1 and b != 2 and b != 9 and b != 10 and b != 13:
+            return True
+        if b < 0x80:
+            i += 1
+            continue
+        code, width = decode_char(data, i, stop)
+        true_replacement = width == 3 and b == 0xEF and data[i + 1] == 0xBF and data[i + 2] == 0xBD
+        if code == 0xFFFD and not true_replacement:
+            return True
+        i += width
+    return False

@@ -1,0 +1,151 @@
+"""Which units of a store's index files belong to a stretch of the log, and where they lie.
+
+Units of a file are in log order, so two bisections find a file's part. A unit whose offset is out
+of order counts as standing where the unit before it points, because that is where it was written.
+A file with too many of those is read through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check.index_structure import IndexStructure
+from storeio.format.index import UNIT, UNIT_BYTES, Units
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+ReadUnits = Callable[[int, int, int], Units]
+"""``read_units(file_no, first, stop)``: these units of ``files[file_no]``, ``1 <= first <= stop <= entries + 1``."""
+
+CHUNK_UNITS: Final = 1 << 20  # of a file that has to be read through
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Units of one file: ``numbers`` names them if they are not ``first`` and those that follow."""
+
+    file_no: int
+    first: int
+    units: Units
+    numbers: Numbers | None = None
+
+    def number(self, i: int) -> int:
+        """Return the unit number of the piece's unit ``i``, or of the one that would follow the last."""
+        if self.numbers is None:
+            return self.first + i
+        return int(self.numbers[i]) if i < len(self.numbers) else int(self.numbers[-1]) + 1
+
+
+def in_log_order(files: Sequence[IndexStructure]) -> list[int]:
+    """Return the numbers of the files that have units, by what their first unit points at."""
+    used = [i for i, file in enumerate(files) if file.entries]
+    return sorted(used, key=lambda i: (files[i].begin_physical_offset, i))
+
+
+def pieces_of(files: Sequence[IndexStructure], read_units: ReadUnits, start: int, stop: int) -> list[Piece]:
+    """Return the units that point into ``[start, stop)`` of the log, in log order; a file of none is left out."""
+    found: list[Piece] = []
+    for file_no in in_log_order(files):
+        file = files[file_no]
+        if not file.ordered:
+            units, numbers = _selected(file, file_no, read_units, start, stop)
+            if len(units):
+                found.append(Piece(file_no, int(numbers[0]), units, numbers))
+        elif file.begin_physical_offset < stop and file.end_physical_offset >= start:
+            first = first_unit(file, file_no, read_units, start)
+            after = first_unit(file, file_no, read_units, stop)
+            if first < after:
+                found.append(Piece(file_no, first, read_units(file_no, first, after)))
+    return found
+
+
+def first_unit(file: IndexStructure, file_no: int, read_units: ReadUnits, physical_offset: int) -> int:
+    """Return the first unit of an ordered file that stands at or behind a physical offset; ``entries + 1`` if none."""
+    low, high = 1, file.entries + 1
+    if physical_offset <= file.begin_physical_offset:
+        return low
+    if physical_offset > file.end_physical_offset:
+        return high
+    while low < high:
+        middle = (low + high) // 2
+        believed = _believed(file, middle)
+        if believed < 1 or int(read_units(file_no, believed, believed + 1)["physical_offset"][0]) < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _believed(file: IndexStructure, unit: int) -> int:
+    """Return the unit itself, or the last one before it that is in order; 0 if there is none."""
+    low, high = 0, len(file.outliers)
+    while low < high:
+        middle = (low + high) // 2
+        if file.outliers[middle][1] <= unit:
+            low = middle + 1
+        else:
+            high = middle
+    inside = low < len(file.outliers) and file.outliers[low][0] <= unit
+    return file.outliers[low][0] - 1 if inside else unit
+
+
+def chunks(file: IndexStructure, file_no: int, read_units: ReadUnits) -> Iterator[tuple[int, Units]]:
+    """Yield all units of a file, with the number of the first one, in pieces of bounded size."""
+    for first in range(1, file.entries + 1, CHUNK_UNITS):
+        yield first, read_units(file_no, first, min(first + CHUNK_UNITS, file.entries + 1))
+
+
+def _selected(
+    file: IndexStructure, file_no: int, read_units: ReadUnits, start: int, stop: int
+) -> tuple[Units, Numbers]:
+    """Return the units of a file without order that point into ``[start, stop)``, sorted, and their numbers."""
+    units, numbers = [np.empty(0, UNIT)], [np.empty(0, np.int64)]
+    for first, chunk in chunks(file, file_no, read_units):
+        offsets = chunk["physical_offset"].astype(np.int64)
+        inside = np.flatnonzero((offsets >= start) & (offsets < stop))
+        units.append(chunk[inside])
+        numbers.append(inside + first)
+    joined, named = np.concatenate(units), np.concatenate(numbers)
+    order = np.argsort(joined["physical_offset"].astype(np.int64), kind="stable")
+    return joined[order], named[order]
+
+
+def outliers_of(file: IndexStructure, piece: Piece, shift: int) -> list[tuple[int, int]]:
+    """Return the runs of units out of order inside a piece, ``shift`` added to their places in it."""
+    if piece.numbers is not None:
+        return []
+    stop = piece.first + len(piece.units)
+    return [
+        (max(a, piece.first) - piece.first + shift, min(b, stop) - piece.first + shift)
+        for a, b in file.outliers
+        if a < stop and b > piece.first
+    ]
+
+
+def raw(pieces: Sequence[Piece]) -> Bytes:
+    """Return the bytes of all units; a view where they are of one file."""
+    parts = [np.ascontiguousarray(piece.units).view(np.uint8).reshape(-1) for piece in pieces]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Neighbouring units of one file, as bytes of it."""
+
+    path: str
+    position: int
+    length: int
+    count: int
+
+
+def place_of(file: IndexStructure, first: int, last: int, count: int) -> Place:
+    """Return units ``first`` to ``last`` of a file as one place; ``count`` of them are meant."""
+    position = file.position_of(first)
+    return Place(file.path, position, (last - first + 1) * UNIT_BYTES, count)

@@ -1,0 +1,183 @@
+"""The options of ``storeio inspect``, parsed into one value and checked against each other."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from storeio.errors import UsageError
+from storeio.inspect.bodies import MOST_BYTES
+from storeio.inspect.safe import parse_time, printable
+from storeio.inspect.selection import OPEN_END
+
+SHOWN_BYTES: Final = 4096  # of a body or a plain dump, unless told otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for; ``mode`` is files, records, units, index or hex."""
+
+    store: str
+    mode: str
+    at: int | None
+    around: int
+    message_id: str | None
+    unique_key: str | None
+    key: str | None
+    tag: str | None
+    topic: str | None
+    queue: int | None
+    queue_offset: tuple[int, int] | None
+    since: int | None
+    until: int | None
+    hex: int | None
+    file: str | None
+    body: str
+    most: int
+    limit: int | None
+    scan: bool
+    stale: bool
+    json: str | None
+    quiet: bool
+    conf: str | None
+    sets: tuple[str, ...]
+
+    @property
+    def wants_block(self) -> bool:
+        """Whether records are shown in full: one was asked for, or bodies are."""
+        one = self.message_id is not None or self.unique_key is not None or (self.at is not None and not self.around)
+        return one or self.body != "none"
+
+
+class Number(click.ParamType):
+    """A whole number, decimal or 0x hexadecimal."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        try:
+            return value if isinstance(value, int) else int(str(value), 0)
+        except ValueError:
+            self.fail(f"{printable(str(value)[:40])} is no whole number", param, ctx)
+
+
+class OffsetRange(click.ParamType):
+    """``N``, ``N..M`` or ``N..``: queue offsets, both ends inclusive."""
+
+    name = "n[..m]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Return the first and the last."""
+        if isinstance(value, tuple):
+            return value
+        first, dots, last = str(value).partition("..")
+        try:
+            start = int(first)
+            return start, (int(last) if last else OPEN_END) if dots else start
+        except ValueError:
+            self.fail(f"{printable(str(value)[:40])} is neither N nor N..M", param, ctx)
+
+
+class Time(click.ParamType):
+    """A time as Unix milliseconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the time in ms."""
+        try:
+            return value if isinstance(value, int) else parse_time(str(value))
+        except (ValueError, OverflowError) as error:
+            self.fail(printable(str(error)), param, ctx)
+
+
+_OPTIONS: Final = (
+    click.argument("store", required=False),
+    click.option("--records", is_flag=True, help="Show records; implied by what selects them."),
+    click.option("--at", type=Number(), metavar="OFFSET", help="The record at or around a physical offset."),
+    click.option("--around", type=click.IntRange(0), default=0, metavar="N", help="With --at: N neighbours, too."),
+    click.option("--message-id", metavar="ID", help="The record that a broker's message id names."),
+    click.option("--unique-key", metavar="ID", help="Records with this client message id."),
+    click.option("--key", metavar="KEY", help="Records with this key."),
+    click.option("--tag", metavar="TAG", help="Records with this tag."),
+    click.option("--topic", metavar="TOPIC", help="Records or units of this topic."),
+    click.option("--queue", type=int, metavar="N", help="Of this queue id."),
+    click.option("--queue-offset", type=OffsetRange(), metavar="N[..M]", help="At these queue offsets."),
+    click.option("--since", type=Time(), metavar="TIME", help="Stored at this time or later."),
+    click.option("--until", type=Time(), metavar="TIME", help="Stored at this time or earlier."),
+    click.option("--units", is_flag=True, help="Show units of queues and the records they point at."),
+    click.option("--index", is_flag=True, help="Show index entries."),
+    click.option("--hex", type=Number(), metavar="POSITION", help="Show bytes with their meaning."),
+    click.option("--file", metavar="PATH", help="With --hex: the file, relative to the store; else the commitlog."),
+    click.option("--body", type=click.Choice(["text", "hex", "none"]), default="none", help="Show bodies."),
+    click.option("--bytes", "most", type=click.IntRange(0, MOST_BYTES), default=SHOWN_BYTES, show_default=True,
+                 metavar="N", help="Of a body or a hex view, at most so many bytes."),
+    click.option("--limit", type=click.IntRange(0), metavar="N", help="Stop after N."),
+    click.option("--scan", is_flag=True, help="Read the whole log; trust neither queues nor index."),
+    click.option("--stale", is_flag=True, help="Also records that were left behind a cut or moved."),
+    click.option("--json", is_flag=False, flag_value="-", metavar="[FILE]", help="JSON lines; - is standard output."),
+    click.option("--jobs", type=click.IntRange(1), metavar="N", help="Accepted for all verbs; one thread is used."),
+    click.option("--quiet", is_flag=True, help="No notes on standard error."),
+    click.option("--conf", metavar="FILE", help="The broker's configuration file."),
+    click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="One broker setting."),
+)  # fmt: skip
+
+
+def asked_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with all options, called with one ``Asked``."""
+
+    @functools.wraps(command)
+    def parsed(**options: Any) -> None:
+        try:
+            asked = _asked(**options)
+        except UsageError as error:
+            failure = click.UsageError(str(error))
+            failure.exit_code = 16
+            raise failure from error
+        command(asked)
+
+    for option in reversed(_OPTIONS):
+        parsed = option(parsed)
+    return parsed
+
+
+def _asked(*, records: bool, units: bool, index: bool, jobs: int | None, store: str | None, **rest: Any) -> Asked:
+    """Return the options as one value.
+
+    Raises:
+        UsageError: Options that do not go together, or no store.
+    """
+    del jobs
+    if store is None and rest["json"] is not None and os.path.isdir(rest["json"]):
+        store, rest["json"] = rest["json"], "-"  # --json STORE: its value is optional, and this was none
+    if store is None:
+        raise UsageError("which store? give its directory")
+    modes = {"units": units, "index": index, "hex": rest["hex"] is not None, "records": records}
+    chosen = [name for name, is_chosen in modes.items() if is_chosen]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} are two questions; ask one at a time")
+    given = {
+        name
+        for name, value in rest.items()
+        if value is not None and value is not False and (name, value) != ("around", 0)
+    } & _SELECTORS.keys()
+    mode = chosen[0] if chosen else "records" if given or rest["body"] != "none" else "files"
+    for name in sorted(given):
+        if mode not in _SELECTORS[name]:
+            raise UsageError(f"--{name.replace('_', '-')} does not go with --{mode}")
+    return Asked(store=store, mode=mode, **rest)
+
+
+_RECORDS: Final = ("records",)
+_SELECTORS: Final = {
+    "at": ("records", "index"), "around": _RECORDS, "message_id": _RECORDS, "unique_key": ("records", "index"),
+    "key": ("records", "index"), "tag": ("records", "index"), "topic": ("records", "units", "index"),
+    "queue": ("records", "units"), "queue_offset": ("records", "units"), "since": _RECORDS, "until": _RECORDS,
+    "scan": _RECORDS, "stale": _RECORDS, "file": ("hex",),
+}  # fmt: skip

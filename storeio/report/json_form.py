@@ -1,0 +1,114 @@
+"""The JSON object of an audit, as scripts rely on it; ``docs/check.md`` explains every key.
+
+Keys are never removed or renamed. Output is ASCII: names from damaged bytes reach a terminal or a log only as
+``\\uXXXX`` escapes. A path that is not UTF-8 holds lone surrogates, as Python's ``os.fsdecode`` gives them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from storeio import __version__
+from storeio.findings import Finding
+from storeio.results import Audit, LostRange, QueueResult
+
+Object = dict[str, Any]
+
+
+def audit_object(audit: Audit) -> Object:
+    """Return the audit as plain objects, lists, strings and numbers."""
+    return {
+        "tool": audit.tool,
+        "version": audit.version,
+        "store": audit.store,
+        "started_ms": audit.started_ms,
+        "seconds": round(audit.seconds, 6),
+        "crc_engine": audit.crc_engine,
+        "settings": {s.name: {"value": s.value, "source": s.source} for s in audit.settings},
+        "verdict": audit.verdict,
+        "exit_code": audit.exit_code,
+        "bytes": audit.bytes_by_kind(),
+        "log": {
+            "min_physical_offset": audit.log.min_physical_offset,
+            "max_physical_offset": audit.log.max_physical_offset,
+            "records": audit.log.records,
+            "segments": audit.log.segments,
+            "first_store_timestamp_ms": audit.log.first_store_timestamp_ms,
+            "last_store_timestamp_ms": audit.log.last_store_timestamp_ms,
+        },
+        "queues": [_queue(q) for q in audit.queues],
+        "index": [
+            {
+                "path": i.path,
+                "entries": i.entries,
+                "begin_physical_offset": i.begin_physical_offset,
+                "end_physical_offset": i.end_physical_offset,
+            }
+            for i in audit.index
+        ],
+        "checks": dict(audit.checks),
+        "findings": [finding_object(f) for f in audit.findings],
+        "lost_messages": [_lost(r) for r in audit.lost],
+        "failed": list(audit.failed),
+    }
+
+
+def failure_object(store: str, error: str, exit_code: int) -> Object:
+    """Return the object of a store that could not be audited at all: no verdict, but a reason."""
+    return {
+        "tool": "storeio",
+        "version": __version__,
+        "store": store,
+        "verdict": None,
+        "exit_code": exit_code,
+        "error": error,
+    }
+
+
+def to_json(value: Object) -> str:
+    """Return one line of ASCII, without its end."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def finding_object(finding: Finding) -> Object:
+    """Return one finding; what does not apply is null."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "path": finding.path,
+        "position": finding.position,
+        "length": finding.length,
+        "topic": finding.topic,
+        "queue_id": finding.queue_id,
+        "queue_offset": finding.queue_offset,
+        "physical_offset": finding.physical_offset,
+        "count": finding.count,
+        "detail": finding.detail,
+        "remedy": finding.remedy,
+    }
+
+
+def _queue(queue: QueueResult) -> Object:
+    return {
+        "topic": queue.topic,
+        "queue_id": queue.queue_id,
+        "kind": queue.kind,
+        "min_queue_offset": queue.min_queue_offset,
+        "max_queue_offset": queue.max_queue_offset,
+        "units": queue.units,
+        "in_log": queue.in_log,
+        "lost": [list(r) for r in queue.lost],
+    }
+
+
+def _lost(lost: LostRange) -> Object:
+    return {
+        "topic": lost.topic,
+        "queue_id": lost.queue_id,
+        "first_queue_offset": lost.first_queue_offset,
+        "stop_queue_offset": lost.stop_queue_offset,
+        "physical_start": lost.physical_start,
+        "physical_stop": lost.physical_stop,
+        "evidence": lost.evidence,
+    }

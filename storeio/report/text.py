@@ -1,0 +1,224 @@
+"""The report that a person reads at three in the morning: verdict, findings, remedies, numbers, next command.
+
+Pure text: colour is put on by the command line. Offsets and positions stand without digit groups, to be copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
+from storeio.inspect.safe import printable, time_text
+from storeio.report.next_step import next_command
+from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
+from storeio.results import BYTE_CLASSES, Audit, QueueResult
+
+PLACES: Final = 5  # of one code; the rest is counted
+ROWS: Final = 20  # of a table
+_HEADINGS: Final = {ERROR: "ERRORS", WARNING: "WARNINGS", INFO: "NOTES"}
+_RANK: Final = {name: rank for rank, name in enumerate(CODES)}
+
+
+def render(audit: Audit, *, width: int = 80, show_all: bool = False) -> str:
+    """Return the report; every line ends, and holds no character that acts on a terminal.
+
+    Args:
+        audit: What to tell.
+        width: Columns; only paths and commands, which are there to be copied, may be longer.
+        show_all: Print every finding and every row instead of the first ones.
+    """
+    lines: list[str] = []
+    lines += paragraph("", f"{verdict_sentence(audit)}", width, "")
+    lines += _failed(audit, width)
+    for severity in SEVERITIES:
+        lines += _findings(audit, severity, width, show_all)
+    lines += _bytes(audit, width)
+    lines += _log(audit, width)
+    lines += _queues(audit, width, show_all)
+    lines += _index(audit, width, show_all)
+    lines += _heading("CHECKS", "what was looked at, and how often")
+    lines += flowed([(printable(name), f"{count:,}") for name, count in audit.checks.items()], width)
+    lines += _settings(audit, width)
+    lines += _closing(audit, width)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def verdict_sentence(audit: Audit) -> str:
+    """Return what the whole audit comes to, in one sentence that begins with one word in capitals."""
+    if audit.verdict == "sound":
+        word = "INCOMPLETE: no damage in what could be read of" if audit.failed else "SOUND: no damage in"
+        rest = f"{counted(audit.log.records, 'message')} and {counted(len(audit.queues), 'queue')}"
+        return f"{word} {printable(audit.store)}, {bytes_text(_size(audit))} with {rest}."
+    numbers = [(severity, sum(f.severity == severity for f in audit.findings)) for severity in (ERROR, WARNING)]
+    found = " and ".join(counted(number, severity) for severity, number in numbers if number)
+    lost = sum(r.stop_queue_offset - r.first_queue_offset for r in audit.lost)
+    queues = len({(r.topic, r.queue_id) for r in audit.lost})
+    tail = f"; {counted(lost, 'message')} of {counted(queues, 'queue')} cannot be had from it any more" if lost else ""
+    unread = "; some of it could not be read" if audit.failed else ""
+    return f"DAMAGED: {found} in {printable(audit.store)}{tail}{unread}."
+
+
+def _size(audit: Audit) -> int:
+    return sum(file.size for file in audit.files)
+
+
+def _heading(title: str, remark: str = "") -> list[str]:
+    return ["", f"{title} ({remark})" if remark else title]
+
+
+def _failed(audit: Audit, width: int) -> list[str]:
+    if not audit.failed:
+        return []
+    lines = _heading("COULD NOT READ", "nothing is known of these bytes")
+    for text in audit.failed:
+        lines += paragraph("- ", printable(text), width, "  ")
+    return lines
+
+
+def _findings(audit: Audit, severity: str, width: int, show_all: bool) -> list[str]:
+    chosen = sorted((f for f in audit.findings if f.severity == severity), key=lambda f: _RANK[f.code])
+    lines = _heading(_HEADINGS[severity]) if chosen else []
+    sizes = {file.path: file.size for file in audit.files}
+    for code, group in groupby(chosen, key=lambda f: f.code):
+        if severity != INFO and len(lines) > 2:
+            lines.append("")
+        lines += _one_code(code, list(group), sizes, width, show_all)
+    return lines
+
+
+def _one_code(code: str, group: Sequence[Finding], sizes: dict[str, int], width: int, show_all: bool) -> list[str]:
+    row = CODES[code]
+    many = f" ({counted(len(group), 'finding')})" if len(group) > 1 else ""
+    lines = paragraph(f"{code}: ", f"{row.sentence}{many}", width, "  ")
+    shown = group if show_all else group[: 1 if row.severity == INFO else PLACES]
+    for finding in shown:
+        lines += _place(finding, sizes, width)
+    if len(group) > len(shown):
+        rest = group[len(shown) :]
+        files = len({f.path for f in rest})
+        lines.append(f"    ... and {len(rest):,} more in {counted(files, 'file')}; --all shows them")
+    if row.severity != INFO:
+        lines += paragraph("Cause:  ", row.cause, width, "    ")
+        lines += paragraph("Remedy: ", row.remedy, width, "    ")
+    return lines
+
+
+def _place(finding: Finding, sizes: dict[str, int], width: int) -> list[str]:
+    """Return where it is, whom it affects, and what was seen."""
+    where = printable(finding.path) or "(the store)"
+    if sizes.get(finding.path) == 0 and finding.length:
+        where += f" (not there; {finding.length} bytes are expected)"
+    elif finding.length:
+        where += f" at byte {finding.position}, {counted(finding.length, 'byte')}"
+    elif finding.position:
+        where += f" at byte {finding.position}"
+    if finding.count > 1:
+        where += f", {finding.count:,} in a row"
+    lines = paragraph("- ", where, width, "    ")
+    affected = _affected(finding)
+    lines += paragraph("", affected, width, "      ") if affected else []
+    return lines + (paragraph("", printable(finding.detail), width, "      ") if finding.detail else [])
+
+
+def _affected(finding: Finding) -> str:
+    parts = []
+    if finding.topic is not None:
+        parts.append(f"topic {printable(finding.topic)}")
+    if finding.queue_id is not None:
+        parts.append(f"queue {finding.queue_id}")
+    begin = "from " if finding.count > 1 else ""
+    if finding.queue_offset is not None:
+        parts.append(f"{begin}queue offset {finding.queue_offset}")
+    if finding.physical_offset is not None:
+        parts.append(f"{begin}physical offset {finding.physical_offset}")
+    return ", ".join(parts)
+
+
+def _bytes(audit: Audit, width: int) -> list[str]:
+    """Return bytes per kind and class; classes that do not occur are left out, units are used where it is wide."""
+    kinds = audit.bytes_by_kind()
+    names = [name for name in BYTE_CLASSES if any(row[name] for row in kinds.values())]
+    files = {kind: sum(f.kind == kind and (f.size > 0 or not f.classes) for f in audit.files) for kind in kinds}
+    head = ["kind", "files", *names, "total"]
+
+    def rows(exact: bool) -> list[list[str]]:
+        return [
+            [kind, f"{files[kind]:,}", *(f"{row[n]:,}" if exact else bytes_text(row[n]) for n in (*names, "total"))]
+            for kind, row in sorted(kinds.items())
+        ]
+
+    lines = table(head, rows(True), width)
+    if any(len(line) > width for line in lines):
+        lines = table(head, rows(False), width)
+    return [*_heading("BYTES", "every byte is in one class"), *lines]
+
+
+def _log(audit: Audit, width: int) -> list[str]:
+    log = audit.log
+    text = (
+        f"physical offsets {log.min_physical_offset} to {log.max_physical_offset}, "
+        f"{counted(log.records, 'record')} in {counted(log.segments, 'segment')}"
+    )
+    if log.first_store_timestamp_ms is not None:
+        text += f", stored {time_text(log.first_store_timestamp_ms)} to {time_text(log.last_store_timestamp_ms)}"
+    return [*_heading("LOG"), *paragraph("", text, width, "  ")]
+
+
+def _queues(audit: Audit, width: int, show_all: bool) -> list[str]:
+    if not audit.queues:
+        return []
+    affected = {(f.topic, f.queue_id) for f in audit.findings if f.severity != INFO}
+
+    def rank(queue: QueueResult) -> tuple[bool, bool, str, int]:
+        return (not queue.lost, (queue.topic, queue.queue_id) not in affected, queue.topic, queue.queue_id)
+
+    ordered = sorted(audit.queues, key=rank)
+    shown = ordered if show_all else ordered[:ROWS]
+    rows = [
+        (q.topic, q.queue_id, q.kind, q.min_queue_offset, q.max_queue_offset, q.units, q.in_log, _lost(q))
+        for q in shown
+    ]
+    head = ("topic", "queue", "kind", "min", "max", "units", "in log", "lost")
+    hidden = ordered[len(shown) :]
+    bad = sum(1 for q in hidden if not all(rank(q)[:2]))
+    rest = f"{bad:,} of them with findings" if bad else "none with findings"
+    more = [f"  ... and {counted(len(hidden), 'more queue')}, {rest}; --all shows them"] if hidden else []
+    return [*_heading("QUEUES", "queue offsets; max is exclusive"), *table(head, rows, width), *more]
+
+
+def _lost(queue: QueueResult) -> int:
+    return sum(stop - first for first, stop in queue.lost)
+
+
+def _index(audit: Audit, width: int, show_all: bool) -> list[str]:
+    if not audit.index:
+        return []
+    shown = audit.index if show_all else audit.index[-ROWS:]
+    hidden = len(audit.index) - len(shown)
+    rows = [(i.path, i.entries, i.begin_physical_offset, i.end_physical_offset) for i in shown]
+    lines = table(("file", "entries", "first physical offset", "last"), rows, width)
+    more = [f"  ... and {counted(hidden, 'older file')}; --all shows them"] if hidden else []
+    return [*_heading("INDEX"), *lines, *more]
+
+
+def _settings(audit: Audit, width: int) -> list[str]:
+    lines = _heading("SETTINGS", "--conf broker.conf or --set key=value changes them")
+    for setting in audit.settings:
+        lines += paragraph(
+            "", f"{printable(setting.name)} = {printable(setting.value)}  [{printable(setting.source)}]", width, "  "
+        )
+    return lines
+
+
+def _closing(audit: Audit, width: int) -> Iterable[str]:
+    size = _size(audit)
+    rate = f" ({bytes_text(int(size / audit.seconds))}/s)" if audit.seconds > 0.001 else ""
+    text = f"Checked {counted(len(audit.files), 'file')}, {bytes_text(size)} in {audit.seconds:.2f} s{rate}; "
+    text += f"CRC by {printable(audit.crc_engine)}, {audit.tool} {audit.version}, exit code {audit.exit_code}."
+    yield ""
+    yield from paragraph("", text, width, "")
+    command = next_command(audit)
+    if command:
+        yield f"Next:  {command}"
