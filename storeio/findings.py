@@ -139,6 +139,8 @@ _TABLE: Final = (
     # consume queues
     Code("CQ_MISSING", ERROR, "a queue has no file where records have their units",
          "A deleted queue directory or file.", _REBUILD + " A broker would restart the queue's numbers or skip the messages."),
+    Code("CQ_MAYBE_MISSING", INFO, "a queue's next file may have been lost together with the tail of the log",
+         "The queue's last file is full, and lost records that no unit names may have been its own.", "Compare with a replica."),
     Code("CQ_UNIT_MISSING", ERROR, "a record has no unit in its queue",
          "The unit was never flushed, or was zeroed.", _REBUILD),
     Code("CQ_UNIT_WRONG", ERROR, "a unit points at another place than the record that it stands for",

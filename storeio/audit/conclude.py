@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from storeio import __version__, crc
 from storeio.audit.bytes import byte_results
 from storeio.audit.plan import AuditPlan
+from storeio.audit.peek import record_at
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader
 from storeio.check.checkpoint import Facts, check_checkpoint
-from storeio.check.index_content import IndexOutside, finish_content, units_outside
+from storeio.check.index_finish import finish_content
+from storeio.check.index_outside import IndexOutside, units_outside
 from storeio.check.layout import check_layout
 from storeio.check.marks import edge_findings, host_findings
 from storeio.check.segments import LogView, Segment, view_log
-from storeio.check.tail import lost_tail
+from storeio.check.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, merge
 from storeio.paths import (
@@ -93,6 +95,7 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
     gathered.checks.update(verdicts.checks)
     beyond = _index(plan, stitched, view, gathered)
     gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.config.commitlog_file_bytes)
+    gathered.findings += maybe_missing(plan.queues.values(), view, verdicts.beyond)
     _checkpoint(plan, stitched, view, gathered)
     return _audit(plan, stitched, view, verdicts, gathered)
 
@@ -173,13 +176,17 @@ def _outside(
 def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gathered: _Gathered) -> None:
     entry = plan.listing.get(CHECKPOINT)
     edges = [edge for report in stitched for edge in report.edges]
-    queued = [r.last_queued_ms for r in stitched if r.last_queued_ms is not None]
+    queued = [r.last_queued for r in stitched if r.last_queued is not None]
     rolled = [s.end_timestamp_ms for s in plan.index[:-1] if s.entries >= s.units - 1]
     facts = Facts(
         edges[-1].store_ms if edges else None,
-        queued[-1] if queued else None,
+        queued[-1][1] if queued else None,
         rolled[-1] if rolled else 0,
         view.max_physical_offset,
+        view.min_physical_offset,
+        queued[-1][0] if queued else None,
+        any(f.path == "rocksdbstore" for f in plan.listing.files),
+        lambda offset: record_at(plan, view, offset) is not None,
     )
     data = None
     if entry is not None and not entry.is_dir:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check import ext_units, index_structure
+from storeio.check import ext_units, index_shape, index_structure
 from storeio.check.queue_files import Queue, QueueFile, gather, summarize_file
 from storeio.config import StoreConfig, infer_config
 from storeio.errors import UnreadableError
@@ -124,12 +124,12 @@ def _index_shape(listing: Listing, config: StoreConfig) -> tuple[int, int] | Non
     if config.index_slots is not None and config.index_units is not None:
         return config.index_slots, config.index_units
 
-    def reader(path: str) -> index_structure.Read:
+    def reader(path: str) -> index_shape.Read:
         return lambda start, stop: read_range(listing.root, path, start, stop)
 
     files = [(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)]
     try:
-        return index_structure.infer_shape(files)
+        return index_shape.infer_shape(files)
     except UnreadableError:
         return None  # the file's own task reports it
 

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
-from storeio.check.numbering import Numbering, number_queue, place_of
+from storeio.check.numbering import Numbering, Numbers, number_queue
 from storeio.check.queue_files import Queue
 from storeio.check.segments import LogView
-from storeio.check.uncovered import Leftover, judge_uncovered, subtract
+from storeio.check.uncovered import Leftover, Names, judge_uncovered, subtract
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
-from storeio.format import commitlog as log
 from storeio.format import properties
 from storeio.paths import BATCHQUEUE, QUEUE_EXT
 from storeio.results import LostRange, QueueResult
-
-MOST_RECORD_BYTES: Final = 64 << 20  # a unit that claims more is not looked up
 
 _SHORT: Final = {BATCHQUEUE: "bcq"}
 
@@ -40,7 +38,7 @@ class QueueVerdicts:
 class _Said:
     """What all splits said of one queue."""
 
-    runs: list = field(default_factory=list)  # type: ignore[type-arg]
+    runs: list[Numbers] = field(default_factory=list)
     covered: list[tuple[int, int]] = field(default_factory=list)
     classed: list[tuple[str, int, int]] = field(default_factory=list)
     unplaced: int = 0
@@ -169,19 +167,12 @@ def _union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _namer(plan: AuditPlan, view: LogView):  # type: ignore[no-untyped-def]
+def _namer(plan: AuditPlan, view: LogView) -> Names:
     """Return the function that tells what the record at a place says it is."""
 
     def names(physical: int, size: int) -> str:
-        path, position = place_of(view, physical)
-        entry = next(s.file for s in view.segments if s.file.path == path)
-        if not 0 <= position <= entry.size - size or not log.MIN_RECORD_BYTES <= size <= MOST_RECORD_BYTES:
-            return ""
-        try:
-            record = log.decode_record(plan.read(path, position, position + size).tobytes())
-        except ValueError:
-            return ""
-        if record.magic not in (log.MAGIC_V1, log.MAGIC_V2) or record.size != size:
+        record = record_at(plan, view, physical)
+        if record is None or record.size != size:
             return ""
         return f"{properties.java_decode(record.topic)}/{record.queue_id} queue offset {record.queue_offset}"
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, QueueKey
-from storeio.check.index_content import IndexContent, ReadUnits, check_content
+from storeio.check.index_content import IndexContent, check_content
+from storeio.check.index_stretch import ReadUnits
 from storeio.check.marks import TimedRecord, edge_records, mark_findings, store_hosts, time_findings, topic_findings
 from storeio.check.numbering import runs_of
 from storeio.check.queue_units import Checked, check_in_log_order, check_placed
@@ -46,7 +47,7 @@ class SplitReport:
     edges: list[TimedRecord] = field(default_factory=list)
     hosts: dict[int, tuple[int, str, int, int]] = field(default_factory=dict)
     times: tuple[int, int] | None = None
-    last_queued_ms: int | None = None
+    last_queued: tuple[int, int] | None = None  # physical offset and store time
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -107,8 +108,8 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
             checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
         if units.placed:
             report.runs[key] = runs_of(units)
-            last = int(units.store_ms[-1])
-            report.last_queued_ms = max(last, report.last_queued_ms or last)
+            last = (int(units.physical_offset[-1]), int(units.store_ms[-1]))
+            report.last_queued = max(last, report.last_queued or last)
         else:
             report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
         _add(report, key, checked)

@@ -5,6 +5,7 @@ Source: ``StoreCheckpoint`` and the rules that ``CommitLog`` recovers by.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +18,20 @@ from storeio.paths import CHECKPOINT
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the log and the index say about the checkpoint's numbers; None where nothing is known."""
+    """What the log and the index say about the checkpoint's numbers; None where nothing is known.
+
+    ``last_queued_at`` is where the last record starts that enters a file queue, ``since_5_4`` whether
+    the store shows traces of such a broker, ``starts_record`` whether a record starts at an offset.
+    """
 
     last_store_ms: int | None
     last_queued_ms: int | None
     rolled_index_ms: int
     max_physical_offset: int
+    min_physical_offset: int = 0
+    last_queued_at: int | None = None
+    since_5_4: bool = False
+    starts_record: Callable[[int], bool] = lambda offset: True
 
 
 def check_checkpoint(data: npt.NDArray[np.uint8] | None, size: int, facts: Facts) -> list[Finding]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from storeio.check.queue_files import Queue
 from storeio.check.segments import LogView
 from storeio.findings import Finding
-from storeio.paths import COMMITLOG, file_name
+from storeio.paths import COMMITLOG, CONSUMEQUEUE, file_name
 
 
 def lost_tail(
@@ -45,4 +46,28 @@ def lost_tail(
                 Finding("LOG_TAIL_LOST", path, at - base, upto - at, physical_offset=at, count=count, detail=detail)
             )
         at = base + segment_bytes
+    return findings
+
+
+def maybe_missing(queues: Iterable[Queue], view: LogView, units: Sequence[tuple[int, int]]) -> list[Finding]:
+    """Return a finding for each queue whose last file is full, where the lost tail holds unnamed records.
+
+    Its next file may have gone with the tail; nothing else in the store could tell.
+    """
+    at = view.max_physical_offset
+    unnamed = False
+    for offset, size in sorted(units):
+        unnamed |= offset > at
+        at = max(at, offset + size)
+    if not unnamed or not units:
+        return []
+    findings = []
+    for queue in queues:
+        last = queue.files[-1] if queue.files else None
+        if queue.kind == CONSUMEQUEUE and last is not None and last.used_bytes == last.size == queue.file_bytes:
+            path, position = queue.path_at(last.base + last.size)
+            detail = "its last file is full, and the lost tail of the log holds records that no unit names"
+            findings.append(
+                Finding("CQ_MAYBE_MISSING", path, position, 0, queue.topic, queue.queue_id, detail=detail)
+            )
     return findings

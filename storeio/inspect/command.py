@@ -16,7 +16,7 @@ import click
 from storeio.config import given_settings
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.inspect import api, text
-from storeio.inspect.options import Asked, asked_options
+from storeio.inspect.options import Asked, InspectCommand, asked_options
 from storeio.inspect.reader import Reader
 from storeio.inspect.safe import printable
 from storeio.inspect.views import RecordView
@@ -62,7 +62,7 @@ def _write(file: IO[str], line: str) -> None:
     file.write(line.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
 
 
-@click.command(name="inspect")
+@click.command(name="inspect", cls=InspectCommand)
 @asked_options
 @click.pass_context
 def inspect(context: click.Context, asked: Asked) -> None:

@@ -152,7 +152,7 @@ def _stretch_fields(
 
 def _record_fields(reader: Reader, file: StoreFile, start: int, stop: int, most: int) -> list[HexField]:
     """Return the fields of a record as far as they lead, then what is left of it."""
-    raw = memoryview(reader.read(file.path, start, stop))
+    raw = reader.read(file.path, start, stop).data
     parts, _ = parts_of(raw)
     fields = []
     end = 0
@@ -180,7 +180,7 @@ def _unit_fields(reader: Reader, file: StoreFile, at: int, most: int) -> tuple[s
 
 def _ext_fields(reader: Reader, file: StoreFile, at: int, most: int) -> tuple[str, list[HexField]]:
     """Return the ext unit that holds the position: units are hopped over from the file's start."""
-    sizes = memoryview(reader.read(file.path, 0, at + 1))
+    sizes = reader.read(file.path, 0, at + 1).data
     start = 0
     while start <= at - 1:
         size = int.from_bytes(sizes[start : start + 2], "big", signed=True)

@@ -139,7 +139,7 @@ def places_of(view: RecordView, *, light: bool) -> list[tuple[str | None, int | 
         pairs = view.properties or {}
         names = props.java_split(pairs.get(props.MULTI_DISPATCH, ""), ",")
         items = props.java_split(pairs.get(props.MULTI_QUEUE_OFFSET, ""), ",")
-        if len(names) == len(items):
+        if len(names) == len(items) and props.MULTI_DISPATCH in pairs and props.MULTI_QUEUE_OFFSET in pairs:
             found += [(name, 0, _number(item), 1) for name, item in zip(names, items, strict=True)]
     return found
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,6 +14,7 @@ from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
 from storeio.inspect.safe import parse_time, printable
 from storeio.inspect.selection import OPEN_END
+from storeio.results import EXIT_USAGE
 
 SHOWN_BYTES: Final = 4096  # of a body or a plain dump, unless told otherwise
 
@@ -54,66 +55,66 @@ class Asked:
         return one or self.body != "none"
 
 
-class Number(click.ParamType):
-    """A whole number, decimal or 0x hexadecimal."""
+class WrongUse(click.UsageError):
+    """Wrong options, with the exit code of all verbs for that."""
 
-    name = "number"
+    exit_code = EXIT_USAGE
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number."""
+
+class InspectCommand(click.Command):
+    """A command whose own complaints about options end in the exit code of all verbs, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return what is left of the arguments."""
         try:
-            return value if isinstance(value, int) else int(str(value), 0)
-        except ValueError:
-            self.fail(f"{printable(str(value)[:40])} is no whole number", param, ctx)
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise WrongUse(printable(error.format_message()), ctx) from error
 
 
-class OffsetRange(click.ParamType):
-    """``N``, ``N..M`` or ``N..``: queue offsets, both ends inclusive."""
-
-    name = "n[..m]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return the first and the last."""
-        if isinstance(value, tuple):
-            return value
-        first, dots, last = str(value).partition("..")
-        try:
-            start = int(first)
-            return start, (int(last) if last else OPEN_END) if dots else start
-        except ValueError:
-            self.fail(f"{printable(str(value)[:40])} is neither N nor N..M", param, ctx)
+def number(value: str) -> int:
+    """Return a whole number, decimal or 0x hexadecimal."""
+    try:
+        return int(value, 0)
+    except ValueError:
+        raise click.BadParameter(f"{printable(value[:40])} is no whole number") from None
 
 
-class Time(click.ParamType):
-    """A time as Unix milliseconds."""
+def offset_range(value: str) -> tuple[int, int]:
+    """Return the first and the last of ``N``, ``N..M`` or ``N..``, both inclusive."""
+    first, dots, last = value.partition("..")
+    try:
+        start = int(first)
+        return start, (int(last) if last else OPEN_END) if dots else start
+    except ValueError:
+        raise click.BadParameter(f"{printable(value[:40])} is neither N nor N..M") from None
 
-    name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the time in ms."""
-        try:
-            return value if isinstance(value, int) else parse_time(str(value))
-        except (ValueError, OverflowError) as error:
-            self.fail(printable(str(error)), param, ctx)
+def time_ms(value: str) -> int:
+    """Return a time as Unix milliseconds."""
+    try:
+        return parse_time(value)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(printable(str(error))) from None
 
 
 _OPTIONS: Final = (
     click.argument("store", required=False),
     click.option("--records", is_flag=True, help="Show records; implied by what selects them."),
-    click.option("--at", type=Number(), metavar="OFFSET", help="The record at or around a physical offset."),
-    click.option("--around", type=click.IntRange(0), default=0, metavar="N", help="With --at: N neighbours, too."),
+    click.option("--at", type=number, metavar="OFFSET", help="The record at or around a physical offset."),
+    click.option("--around", type=click.IntRange(0), metavar="N", help="With --at: N neighbours, too."),
     click.option("--message-id", metavar="ID", help="The record that a broker's message id names."),
     click.option("--unique-key", metavar="ID", help="Records with this client message id."),
     click.option("--key", metavar="KEY", help="Records with this key."),
     click.option("--tag", metavar="TAG", help="Records with this tag."),
     click.option("--topic", metavar="TOPIC", help="Records or units of this topic."),
     click.option("--queue", type=int, metavar="N", help="Of this queue id."),
-    click.option("--queue-offset", type=OffsetRange(), metavar="N[..M]", help="At these queue offsets."),
-    click.option("--since", type=Time(), metavar="TIME", help="Stored at this time or later."),
-    click.option("--until", type=Time(), metavar="TIME", help="Stored at this time or earlier."),
+    click.option("--queue-offset", type=offset_range, metavar="N[..M]", help="At these queue offsets."),
+    click.option("--since", type=time_ms, metavar="TIME", help="Stored at this time or later."),
+    click.option("--until", type=time_ms, metavar="TIME", help="Stored at this time or earlier."),
     click.option("--units", is_flag=True, help="Show units of queues and the records they point at."),
     click.option("--index", is_flag=True, help="Show index entries."),
-    click.option("--hex", type=Number(), metavar="POSITION", help="Show bytes with their meaning."),
+    click.option("--hex", type=number, metavar="POSITION", help="Show bytes with their meaning."),
     click.option("--file", metavar="PATH", help="With --hex: the file, relative to the store; else the commitlog."),
     click.option("--body", type=click.Choice(["text", "hex", "none"]), default="none", help="Show bodies."),
     click.option("--bytes", "most", type=click.IntRange(0, MOST_BYTES), default=SHOWN_BYTES, show_default=True,
@@ -137,9 +138,7 @@ def asked_options(command: Callable[..., None]) -> Callable[..., None]:
         try:
             asked = _asked(**options)
         except UsageError as error:
-            failure = click.UsageError(str(error))
-            failure.exit_code = 16
-            raise failure from error
+            raise WrongUse(str(error)) from error
         command(asked)
 
     for option in reversed(_OPTIONS):
@@ -154,7 +153,7 @@ def _asked(*, records: bool, units: bool, index: bool, jobs: int | None, store: 
         UsageError: Options that do not go together, or no store.
     """
     del jobs
-    if store is None and rest["json"] is not None and os.path.isdir(rest["json"]):
+    if store is None and rest["json"] is not None and Path(rest["json"]).is_dir():
         store, rest["json"] = rest["json"], "-"  # --json STORE: its value is optional, and this was none
     if store is None:
         raise UsageError("which store? give its directory")
@@ -162,15 +161,12 @@ def _asked(*, records: bool, units: bool, index: bool, jobs: int | None, store: 
     chosen = [name for name, is_chosen in modes.items() if is_chosen]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} are two questions; ask one at a time")
-    given = {
-        name
-        for name, value in rest.items()
-        if value is not None and value is not False and (name, value) != ("around", 0)
-    } & _SELECTORS.keys()
+    given = {name for name in _SELECTORS if rest[name] is not None and rest[name] is not False}
     mode = chosen[0] if chosen else "records" if given or rest["body"] != "none" else "files"
     for name in sorted(given):
         if mode not in _SELECTORS[name]:
             raise UsageError(f"--{name.replace('_', '-')} does not go with --{mode}")
+    rest["around"] = rest["around"] or 0
     return Asked(store=store, mode=mode, **rest)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -77,7 +78,7 @@ def runs(reader: Reader, file: StoreFile) -> Iterator[Run]:
     for first, units in chunks(reader, file):
         states = states_of(file.kind, units)
         cuts = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(units)]
-        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, stop in pairwise(cuts):
             run = Run(file, (first + start) * size, STATES[states[start]], units[start:stop], stop - start)
             if empty is not None and empty.state == run.state:
                 empty = replace(empty, count=empty.count + run.count)

@@ -68,9 +68,10 @@ def view_of(reader: Reader, stretch: Stretch, start: int, stop: int, kind: int, 
 def row_view(stretch: Stretch, row: int) -> RecordView:
     """Return the view of an intact record."""
     walked = stretch.walked
-    (position, size, _, _, tags_code, _, _, marks, physical, *_, base, batch, _) = walked.records[:, row].tolist()
+    column: list[int] = walked.records[:, row].tolist()
+    position, size = column[w.R_POSITION], column[w.R_SIZE]
     start = position - walked.origin
-    record = log.decode_record(memoryview(walked.window)[start : start + size])
+    record = log.decode_record(walked.window.data[start : start + size])
     body_at = log.BORN_HOST_AT + sum(log.host_bytes(record.sys_flag)) + 24
     return RecordView(
         path=stretch.segment.path,
@@ -93,11 +94,11 @@ def row_view(stretch: Stretch, row: int) -> RecordView:
         body_crc=record.body_crc,
         body_length=len(record.body),
         properties=props.parse(record.properties),
-        tags_code=tags_code,
-        batch_size=batch,
-        base_queue_offset=base,
+        tags_code=column[w.R_TAGS_CODE],
+        batch_size=column[w.R_BATCH_SIZE],
+        base_queue_offset=column[w.R_BATCH_BASE],
         body_position=position + body_at,
-        odd=_odd(marks, physical),
+        odd=_odd(column[w.R_MARKS], column[w.R_PHYSICAL]),
     )
 
 
@@ -114,7 +115,7 @@ def _bad_view(reader: Reader, stretch: Stretch, start: int, stop: int, why: str,
     path = stretch.segment.path
     fields: dict[str, Any] = {}
     try:
-        raw = memoryview(reader.read(path, start, stop))
+        raw = reader.read(path, start, stop).data
     except UnreadableError as error:
         reader.failed(error)
         raw = memoryview(b"")
@@ -126,9 +127,10 @@ def _bad_view(reader: Reader, stretch: Stretch, start: int, stop: int, why: str,
     if "body" in found:
         fields["body_position"] = start + found["body"].at
         fields["body_length"] = found["body"].length
-    odd = ()
-    if "physical_offset" in found and found["physical_offset"].value != stretch.base_offset + start:
-        odd = (f"its physical offset field says {found['physical_offset'].value}",)
+    odd: tuple[str, ...] = ()
+    says = found["physical_offset"].value if "physical_offset" in found else None
+    if isinstance(says, int) and says != stretch.base_offset + start:
+        odd = (f"its physical offset field says {says}",)
     if damaged and ends:
         why = f"{why} ({ends})"
     physical = stretch.base_offset + start

@@ -68,7 +68,8 @@ def failure_object(store: str, error: str, exit_code: int) -> Object:
 
 def to_json(value: Object) -> str:
     """Return one line of ASCII, without its end."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("\x7f", "\\u007f")  # the one control character that json leaves as it is
 
 
 def finding_object(finding: Finding) -> Object:

@@ -11,15 +11,19 @@ _RANK = {name: rank for rank, name in enumerate(CODES)}
 
 
 def next_command(audit: Audit) -> str:
-    """Return the command that shows the worst finding's bytes, empty if nothing was found."""
+    """Return the command that shows the worst finding's bytes, empty if nothing was found.
+
+    Where the worst is that a file is missing, it lists the files.
+    """
     found = [f for f in audit.findings if f.severity != INFO]
     if not found:
         return ""
     sizes = {file.path: file.size for file in audit.files}
     worst = min(found, key=lambda f: (SEVERITIES.index(f.severity), _RANK[f.code], not _can_show(f, sizes)))
-    words = ["storeio", "inspect", audit.store]
+    store = f"./{audit.store}" if audit.store.startswith("-") else audit.store
+    words = ["storeio", "inspect", store]
     if _can_show(worst, sizes):
-        words += ["--hex", f"{worst.path}:{worst.position}"]
+        words += ["--file", worst.path, "--hex", str(worst.position)]
     return " ".join(shell_quoted(word) for word in words)
 
 

@@ -55,7 +55,9 @@ def verdict_sentence(audit: Audit) -> str:
     found = " and ".join(counted(number, severity) for severity, number in numbers if number)
     lost = sum(r.stop_queue_offset - r.first_queue_offset for r in audit.lost)
     queues = len({(r.topic, r.queue_id) for r in audit.lost})
-    tail = f"; {counted(lost, 'message')} of {counted(queues, 'queue')} cannot be had from it any more" if lost else ""
+    are = "is" if lost == 1 else "are"
+    gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, no byte of it can supply them"
+    tail = f"; {gone}" if lost else ""
     unread = "; some of it could not be read" if audit.failed else ""
     return f"DAMAGED: {found} in {printable(audit.store)}{tail}{unread}."
 
@@ -137,21 +139,17 @@ def _affected(finding: Finding) -> str:
 
 
 def _bytes(audit: Audit, width: int) -> list[str]:
-    """Return bytes per kind and class; classes that do not occur are left out, units are used where it is wide."""
-    kinds = audit.bytes_by_kind()
-    names = [name for name in BYTE_CLASSES if any(row[name] for row in kinds.values())]
-    files = {kind: sum(f.kind == kind and (f.size > 0 or not f.classes) for f in audit.files) for kind in kinds}
-    head = ["kind", "files", *names, "total"]
-
-    def rows(exact: bool) -> list[list[str]]:
-        return [
-            [kind, f"{files[kind]:,}", *(f"{row[n]:,}" if exact else bytes_text(row[n]) for n in (*names, "total"))]
-            for kind, row in sorted(kinds.items())
-        ]
-
-    lines = table(head, rows(True), width)
-    if any(len(line) > width for line in lines):
-        lines = table(head, rows(False), width)
+    """Return bytes per kind and class, without classes that do not occur; as sentences where a table gets too wide."""
+    kinds = sorted(audit.bytes_by_kind().items())
+    names = [name for name in (*BYTE_CLASSES, "total") if any(row[name] for _, row in kinds)]
+    files = {kind: sum(1 for f in audit.files if f.kind == kind and f.size > 0) for kind, _ in kinds}
+    rows = [[kind, f"{files[kind]:,}", *(f"{row[name]:,}" for name in names)] for kind, row in kinds]
+    lines = table(["kind", "files", *names], rows, width)
+    if any(len(line) > width or ".." in line for line in lines):
+        lines = []
+        for kind, row in kinds:
+            parts = ", ".join(f"{name} {row[name]:,}" for name in names if row[name])
+            lines += paragraph(f"{kind}: ", f"{counted(files[kind], 'file')}: {parts}", width, "  ")
     return [*_heading("BYTES", "every byte is in one class"), *lines]
 
 

@@ -1,0 +1,130 @@
+"""The splits' index comparisons joined: header times, first units, and neighbours across splits.
+
+A file's begin time is the store time of its first unit's record. If the header says otherwise, all
+seconds seem wrong; so the header is judged first, by that record or by the majority, and reported
+once. The first unit's own seconds count from the end of the file before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from storeio.check.index_content import CODES, FileTimes, IndexContent, Seconds
+from storeio.check.index_stretch import in_log_order
+from storeio.check.index_structure import IndexStructure
+from storeio.findings import Finding
+from storeio.kernels import index_match as kernel
+
+
+@dataclass(slots=True)
+class _Times:
+    """All that is known of one file's times; with each row the split that it comes from."""
+
+    wrong: list[tuple[IndexContent, Seconds]] = field(default_factory=list)
+    wrong_count: int = 0
+    looked_at: int = 0
+    first: tuple[IndexContent, Seconds] | None = None
+    last: tuple[IndexContent, Seconds] | None = None
+
+    def add(self, content: IndexContent, times: FileTimes) -> None:
+        """Add what one split knows."""
+        self.wrong += [(content, each) for each in times.wrong]
+        self.wrong_count += times.wrong_count
+        self.looked_at += times.looked_at
+        self.first = (content, times.first) if times.first else self.first
+        self.last = (content, times.last) if times.last else self.last
+
+
+def finish_content(files: Sequence[IndexStructure], contents: Sequence[IndexContent]) -> list[Finding]:
+    """Return all findings of the splits' comparisons, which are in log order."""
+    times: dict[int, _Times] = {}
+    for content in contents:
+        for each in content.times:
+            times.setdefault(each.file_no, _Times()).add(content, each)
+    findings = _joined(finding for content in contents for finding in content.findings)
+    whole = bool(contents) and contents[0].covered[0] == 0
+    before: int | None = None
+    for file_no in in_log_order(files):
+        known = times.get(file_no, _Times())
+        findings += _times_of(files[file_no], known)
+        if known.first:
+            inherited = _inherited(files, times, before, whole=whole)
+            content, first = known.first
+            fits = any(first.seconds == kernel.seconds_since(first.store_ms, each) for each in inherited)
+            if first.seconds < 0 or (inherited and not fits):
+                findings += _wrong_seconds(files[file_no], content, first)
+        before = file_no
+    return findings
+
+
+def _joined(findings: Iterator[Finding]) -> list[Finding]:
+    """Return the findings, keys that are missing at one place of the index as one."""
+    joined: list[Finding] = []
+    for finding in findings:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.code == finding.code == "INDEX_UNIT_MISSING"
+            and (last.path, last.position) == (finding.path, finding.position)
+        ):
+            joined[-1] = replace(last, count=last.count + finding.count, detail=finding.detail)
+        else:
+            joined.append(finding)
+    return joined
+
+
+def _inherited(
+    files: Sequence[IndexStructure], times: dict[int, _Times], before: int | None, *, whole: bool
+) -> tuple[int, ...]:
+    """Return the times that a file's first unit may count from; empty if they are unknown."""
+    if before is None:
+        return (0,) if whole else ()  # with a log from its beginning, no index file has expired
+    if not files[before].is_full:
+        return ()
+    ends = {files[before].end_timestamp_ms}
+    if before in times and (last := times[before].last):
+        ends.add(last[1].store_ms)
+    return tuple(ends)
+
+
+def _times_of(file: IndexStructure, known: _Times) -> Iterator[Finding]:
+    """Yield wrong begin and end times of a header, and seconds that are wrong by a begin that is right."""
+    begins = [file.begin_timestamp_ms]
+    most_fit = known.wrong_count * 2 <= known.looked_at
+    if known.first and known.first[1].store_ms != file.begin_timestamp_ms:
+        yield from _wrong_time(file, "begin_timestamp_ms", 0, *known.first)
+        if not most_fit:
+            begins = [known.first[1].store_ms]
+    elif not known.first and not most_fit:
+        yield Finding("INDEX_HEADER", file.path, 0, 8, detail="begin_timestamp_ms does not fit the units' seconds")
+        return
+    if known.last and known.last[1].store_ms != file.end_timestamp_ms:
+        yield from _wrong_time(file, "end_timestamp_ms", 8, *known.last)
+    for content, each in known.wrong:
+        if each.seconds not in [kernel.seconds_since(each.store_ms, begin) for begin in begins]:
+            yield from _wrong_seconds(file, content, each)
+
+
+def _wrong_time(
+    file: IndexStructure, name: str, position: int, content: IndexContent, record: Seconds
+) -> Iterator[Finding]:
+    """Yield a header time that is not its record's, and the record if it may be the wrong one."""
+    detail = f"{name} is not the store time {record.store_ms} of its record"
+    yield Finding("INDEX_HEADER", file.path, position, 8, detail=detail)
+    yield from _log_side(content, record, "its store time is not that of the index header")
+
+
+def _wrong_seconds(file: IndexStructure, content: IndexContent, unit: Seconds) -> Iterator[Finding]:
+    code, detail = CODES[kernel.SECONDS]
+    offset = content.base_offset + unit.position
+    yield Finding(code, file.path, file.position_of(unit.unit) + 12, 4, physical_offset=offset, detail=detail)
+    yield from _log_side(content, unit, detail)
+
+
+def _log_side(content: IndexContent, record: Seconds, detail: str) -> Iterator[Finding]:
+    if not record.is_proven:
+        offset = content.base_offset + record.position
+        yield Finding(
+            "LOG_INDEX_DISAGREES", content.segment, record.position, record.size, physical_offset=offset, detail=detail
+        )

@@ -1,0 +1,144 @@
+"""Index units that no split has judged: behind the end of the log, in damage, or expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.check.index_stretch import ReadUnits, chunks, first_unit, place_of
+from storeio.check.index_structure import IndexStructure
+from storeio.findings import Finding
+
+Numbers = npt.NDArray[np.int64]
+Ranges = Sequence[tuple[int, int]]
+
+MAX_OFFSETS: Final = 4096  # of records behind the end of the log that are kept as evidence
+MAX_PLACES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOutside:
+    """What is wrong with the units of one file that no split judged.
+
+    ``beyond`` are the first physical offsets behind the end of the log, ascending, without repeats;
+    ``beyond_count`` the units that point there.
+    """
+
+    findings: tuple[Finding, ...]
+    beyond: tuple[int, ...] = ()
+    beyond_count: int = 0
+
+
+def units_outside(
+    files: Sequence[IndexStructure],
+    file_no: int,
+    read_units: ReadUnits,
+    ranges: Ranges,
+    *,
+    min_physical_offset: int,
+    max_physical_offset: int,
+) -> IndexOutside:
+    """Return what is wrong with the units of one file that point into none of ``ranges``.
+
+    Args:
+        ranges: The ``covered`` of all splits, in any order.
+        min_physical_offset: Start of the log; what points below has expired.
+        max_physical_offset: End of the log.
+    """
+    file = files[file_no]
+    gaps = _gaps(ranges, min_physical_offset, max_physical_offset)
+    if file.ordered:
+        parts = _parts_of_ordered(file, file_no, read_units, gaps)
+    else:
+        parts = _parts_of_any(file, file_no, read_units, gaps)
+    findings: list[Finding] = []
+    beyond, first, count = np.empty(0, np.int64), 0, 0
+    for numbers, offsets, odd in parts:
+        for run in _runs(numbers[odd]):
+            place = place_of(file, *run)
+            findings.append(
+                Finding("INDEX_UNIT_WRONG", file.path, place.position, place.length, count=run[2], detail=OUT_OF_ORDER)
+            )
+        numbers, offsets = numbers[~odd], offsets[~odd]
+        behind = offsets >= max_physical_offset
+        if behind.any():
+            first = first or int(numbers[behind][0])
+            count += int(behind.sum())
+            beyond = np.union1d(beyond, offsets[behind])[:MAX_OFFSETS]
+        between = ~behind & (offsets >= min_physical_offset)
+        findings += _orphans(file, numbers[between], offsets[between])
+    if count:
+        detail = f"{count} units point behind {max_physical_offset}"
+        place = place_of(file, first, min(first + count - 1, file.entries), count)
+        offset = int(beyond[0])
+        findings.append(
+            Finding(
+                "INDEX_BEYOND_LOG", file.path, place.position, place.length, physical_offset=offset, count=count,
+                detail=detail,
+            )
+        )  # fmt: skip
+    return IndexOutside(tuple(findings[:MAX_PLACES]), tuple(beyond.tolist()), count)
+
+
+OUT_OF_ORDER: Final = "the physical offset is out of order"
+
+
+def _gaps(ranges: Ranges, low: int, high: int) -> list[tuple[int, int]]:
+    """Return what of all offsets lies in none of the ranges; of those below the log only what no broker writes."""
+    gaps = [(-(2**63), min(low, 0))]
+    at = low
+    for start, stop in sorted([*(r for r in ranges if r[0] < r[1]), (high, high)]):
+        if start > at:
+            gaps.append((at, start))
+        at = max(at, stop)
+    return [*gaps, (max(at, high), 2**63 - 1)]
+
+
+Part = tuple[Numbers, Numbers, npt.NDArray[np.bool_]]  # unit numbers, their offsets, whether those are out of order
+
+
+def _parts_of_ordered(file: IndexStructure, file_no: int, read_units: ReadUnits, gaps: Ranges) -> Iterator[Part]:
+    for start, stop in gaps:
+        if not file.entries or start > max(file.end_physical_offset, 0) or stop <= file.begin_physical_offset:
+            continue
+        first = first_unit(file, file_no, read_units, start)
+        after = first_unit(file, file_no, read_units, stop)
+        step = 1 << 20
+        for low in range(first, after, step):
+            high = min(low + step, after)
+            odd = np.zeros(high - low, np.bool_)
+            for a, b in file.outliers:
+                if a < high and b > low:
+                    odd[max(a - low, 0) : max(b - low, 0)] = True
+            yield np.arange(low, high), read_units(file_no, low, high)["physical_offset"].astype(np.int64), odd
+
+
+def _parts_of_any(file: IndexStructure, file_no: int, read_units: ReadUnits, gaps: Ranges) -> Iterator[Part]:
+    bounds = np.array(gaps, np.int64).reshape(-1, 2)
+    for first, units in chunks(file, file_no, read_units):
+        offsets = units["physical_offset"].astype(np.int64)
+        row = np.maximum(np.searchsorted(bounds[:, 0], offsets, side="right") - 1, 0)
+        outside = np.flatnonzero((offsets >= bounds[row, 0]) & (offsets < bounds[row, 1]))
+        yield outside + first, offsets[outside], offsets[outside] < 0
+
+
+def _orphans(file: IndexStructure, numbers: Numbers, offsets: Numbers) -> Iterator[Finding]:
+    for first, last, count in _runs(numbers):
+        place = place_of(file, first, last, count)
+        offset = int(offsets[np.searchsorted(numbers, first)])
+        yield Finding("INDEX_UNIT_ORPHAN", file.path, place.position, place.length, physical_offset=offset, count=count)
+
+
+def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
+    """Return runs of consecutive numbers: first, last, how many; many runs end in one for the rest."""
+    if not len(numbers):
+        return []
+    edges = np.flatnonzero(np.diff(numbers) != 1) + 1
+    starts = np.concatenate(([0], edges))[:MAX_PLACES]
+    stops = np.concatenate((edges, [len(numbers)]))[:MAX_PLACES]
+    stops[-1] = len(numbers)
+    return [(int(numbers[a]), int(numbers[b - 1]), int(b - a)) for a, b in zip(starts, stops, strict=True)]

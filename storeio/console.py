@@ -1,0 +1,128 @@
+"""What the command line needs of a terminal: progress, colour, width, and errors as one line each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Final
+
+from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
+from storeio.inspect.safe import printable
+from storeio.report.tables import bytes_text
+from storeio.results import EXIT_FAILED, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from storeio.audit import Progress
+
+DEBUG: Final = "STOREIO_DEBUG"
+LEAST_WIDTH, MOST_WIDTH = 60, 160
+_COLOURS: Final = {"DAMAGED": 31, "ERRORS": 31, "COULD NOT READ": 31, "INCOMPLETE": 33, "WARNINGS": 33, "SOUND": 32}
+_COLOURED: Final = re.compile(rf"^({'|'.join(_COLOURS)})\b", re.MULTILINE)
+
+
+def is_fancy(stream: IO[str]) -> bool:
+    """Tell whether colour and moving bars may go to a stream."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not plain
+
+
+def coloured(text: str) -> str:
+    """Return a report with its headings coloured if standard output is a terminal that wants it.
+
+    Damaged names cannot imitate a heading: they never begin a line.
+    """
+    if not is_fancy(sys.stdout):
+        return text
+    return _COLOURED.sub(lambda m: f"\x1b[1;{_COLOURS[m[1]]}m{m[1]}\x1b[0m", text)
+
+
+def terminal_width() -> int:
+    """Return the columns to write in: the terminal's or ``COLUMNS``, 80 where there is neither."""
+    return min(max(shutil.get_terminal_size((80, 24)).columns, LEAST_WIDTH), MOST_WIDTH)
+
+
+def put(stream: IO[str] | None, text: str) -> None:
+    """Write a line, if there is a stream. That nobody reads standard output any more is no error."""
+    if stream is None:
+        return
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Let all further standard output go nowhere, so that the interpreter's last flush cannot fail."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(text: str) -> None:
+    """Write one line to standard error."""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"storeio: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def explain(error: Exception, store: str | None = None) -> int:
+    """Say in one line what went wrong, and return the exit code for it."""
+    about = f"{store}: " if store and store not in str(error) else ""
+    if os.environ.get(DEBUG):
+        sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n"))
+    if isinstance(error, UsageError | NotAStoreError):
+        complain(f"{about}{error}")
+        return EXIT_USAGE
+    if isinstance(error, StoreError | OSError) and not isinstance(error, AuditError):
+        complain(f"{about}{error}")
+        return EXIT_FAILED
+    kind = "the audit contradicts itself" if isinstance(error, AuditError) else f"unexpected {type(error).__name__}"
+    complain(f"{about}{kind}: {error}; its result is void ({DEBUG}=1 shows where it happened)")
+    return EXIT_FAILED
+
+
+class Meter:
+    """How far a verb is: remembered for who cancels it, shown as a bar on a terminal."""
+
+    def __init__(self) -> None:
+        """Begin with nothing known."""
+        self.last: Progress | None = None
+        self._show: Callable[[Progress], None] | None = None
+
+    def update(self, progress: Progress) -> None:
+        """Take news; may come from any thread."""
+        self.last = progress
+        if self._show is not None:
+            self._show(progress)
+
+    def text(self) -> str:
+        """Return how far it came, as the end of a sentence."""
+        if self.last is None:
+            return "before anything was read"
+        done, total = bytes_text(self.last.done_bytes), bytes_text(self.last.total_bytes)
+        return f"after {done} of {total} ({self.last.phase}); nothing is known of the rest"
+
+    @contextlib.contextmanager
+    def bar(self, title: str, *, shown: bool) -> Iterator[None]:
+        """Show bytes, rate and time left on standard error while the block runs, if it is a terminal."""
+        if not (shown and is_fancy(sys.stderr)):
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import TransferSpeedColumn as Rate
+
+        columns = (BarColumn(), DownloadColumn(), Rate(), TimeRemainingColumn(), TextColumn("{task.fields[phase]}"))
+        with Progress(
+            TextColumn("{task.description}", markup=False), *columns, console=Console(stderr=True), transient=True
+        ) as bar:
+            task = bar.add_task(printable(title), total=None, phase="")
+            self._show = lambda p: bar.update(task, completed=p.done_bytes, total=p.total_bytes, phase=p.phase)
+            try:
+                yield
+            finally:
+                self._show = None
