@@ -227,6 +227,34 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(merged, key=lambda f: (rank[f.severity], f.path, f.position, f.code))
 
 
+def condense(findings: Iterable[Finding], limit: int = 1000) -> list[Finding]:
+    """Return merged findings with at most ``limit`` rows of one code in one file and queue.
+
+    What is over is folded into one row that spans the rest and carries its count, so that the
+    report of a store that is wrong everywhere stays small.
+    """
+    kept: list[Finding] = []
+    seen: dict[tuple[str, str, str | None, int | None], int] = {}
+    folded: dict[tuple[str, str, str | None, int | None], int] = {}
+    for finding in merge(findings):
+        key = (finding.code, finding.path, finding.topic, finding.queue_id)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] < limit:
+            kept.append(finding)
+        elif key not in folded:
+            folded[key] = len(kept)
+            kept.append(finding)
+        else:
+            first = kept[folded[key]]
+            start = min(first.position, finding.position)
+            stop = max(first.position + first.length, finding.position + finding.length)
+            kept[folded[key]] = replace(
+                first, position=start, length=stop - start, count=first.count + finding.count,
+                detail="many places in this range",
+            )  # fmt: skip
+    return kept
+
+
 def _joins(last: Finding, finding: Finding) -> bool:
     return (
         (last.path, last.code, last.topic, last.queue_id)

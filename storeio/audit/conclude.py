@@ -20,7 +20,7 @@ from storeio.check.marks import edge_findings, host_findings
 from storeio.check.segments import LogView, Segment, view_log
 from storeio.check.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
-from storeio.findings import Finding, merge
+from storeio.findings import Finding, condense
 from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
@@ -223,7 +223,7 @@ def _audit(
         queues=verdicts.queues,
         index=[IndexResult(s.path, s.entries, s.begin_physical_offset, s.end_physical_offset) for s in plan.index],
         checks=dict(sorted(gathered.checks.items())),
-        findings=merge(gathered.findings),
+        findings=condense(gathered.findings),
         lost=verdicts.lost,
         failed=gathered.failed,
     )  # fmt: skip

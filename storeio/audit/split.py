@@ -14,7 +14,7 @@ from storeio.check.marks import TimedRecord, edge_records, mark_findings, store_
 from storeio.check.numbering import runs_of
 from storeio.check.queue_units import Checked, check_in_log_order, check_placed
 from storeio.dispatch import Implied, implied_units, multi_dispatched
-from storeio.findings import Finding
+from storeio.findings import Finding, condense
 from storeio.format import index as index_format
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
@@ -75,6 +75,7 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
         _compare_queues(plan, walked, report)
     if plan.index:
         report.index = check_content(plan.index, index_reader(plan), walked)
+    report.findings = condense(report.findings)
     return report
 
 

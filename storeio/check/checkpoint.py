@@ -84,4 +84,14 @@ def _offsets(fields: np.void, facts: Facts) -> list[Finding]:
             findings.append(
                 _field("CHECKPOINT_AHEAD", name, f"{value}, but the log ends at {facts.max_physical_offset}")
             )
-    return findings
+        elif value > facts.min_physical_offset and not facts.starts_record(value):
+            findings.append(_field("CHECKPOINT_FIELD", name, f"no record starts at {value}"))
+    return findings + _dispatched(int(fields["logic_physical_offset"]), facts)
+
+
+def _dispatched(value: int, facts: Facts) -> list[Finding]:
+    """Return the finding of the offset that chooses the start file of an abnormal recovery since 5.5.0."""
+    last = facts.last_queued_at
+    if last is None or not 0 <= value < last or (value == 0 and not facts.since_5_4):
+        return []  # before 5.5.0 nobody writes it
+    return [_field("CHECKPOINT_BEHIND", "logic_physical_offset", f"{value}, the last queued record starts at {last}")]

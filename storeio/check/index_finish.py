@@ -90,20 +90,33 @@ def _inherited(
 
 def _times_of(file: IndexStructure, known: _Times) -> Iterator[Finding]:
     """Yield wrong begin and end times of a header, and seconds that are wrong by a begin that is right."""
-    begins = [file.begin_timestamp_ms]
-    most_fit = known.wrong_count * 2 <= known.looked_at
-    if known.first and known.first[1].store_ms != file.begin_timestamp_ms:
+    begin = file.begin_timestamp_ms
+    if known.first and known.first[1].store_ms != begin:
         yield from _wrong_time(file, "begin_timestamp_ms", 0, *known.first)
-        if not most_fit:
-            begins = [known.first[1].store_ms]
-    elif not known.first and not most_fit:
+        if _agree_on(known, known.first[1]):
+            begin = known.first[1].store_ms
+    elif not known.first and _is_shifted(known, begin):
         yield Finding("INDEX_HEADER", file.path, 0, 8, detail="begin_timestamp_ms does not fit the units' seconds")
         return
     if known.last and known.last[1].store_ms != file.end_timestamp_ms:
         yield from _wrong_time(file, "end_timestamp_ms", 8, *known.last)
     for content, each in known.wrong:
-        if each.seconds not in [kernel.seconds_since(each.store_ms, begin) for begin in begins]:
+        if each.seconds != kernel.seconds_since(each.store_ms, begin):
             yield from _wrong_seconds(file, content, each)
+
+
+def _agree_on(known: _Times, first: Seconds) -> bool:
+    """Tell whether most units that the header's begin does not fit agree on the first record's time."""
+    others = [each for _, each in known.wrong if each.position != first.position]
+    fits = [each.seconds == kernel.seconds_since(each.store_ms, first.store_ms) for each in others]
+    return 2 * sum(fits) > len(fits)
+
+
+def _is_shifted(known: _Times, begin_ms: int) -> bool:
+    """Tell whether the begin is wrong and not the units: most do not fit, or several by the same seconds."""
+    late = {each.position: each.seconds - kernel.seconds_since(each.store_ms, begin_ms) for _, each in known.wrong}
+    same = len(late) > 3 and max(late.values()) - min(late.values()) <= 1
+    return same or known.wrong_count * 2 > known.looked_at
 
 
 def _wrong_time(

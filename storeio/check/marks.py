@@ -31,10 +31,11 @@ _FIELDS: Final = (
     (w.MARK_LENGTH, "LOG_FIELD", 0, 0, "a negative length, which counts as 0"),
     (w.MARK_CRC_OF_NOTHING, "LOG_FIELD", log.BODY_CRC_AT, 4, "a body CRC without a body"),
     (w.MARK_RECONSUME, "LOG_FIELD", 0, 0, "negative reconsume times"),
-    (w.MARK_PREPARED, "LOG_FIELD", 0, 0, "negative prepared transaction offset"),
+    (w.MARK_PREPARED, "LOG_FIELD", 0, 0, "the prepared transaction offset is negative or not before the record"),
     (w.MARK_TIME, "LOG_TIME", 0, 0, "store time is zero or negative"),
     (w.MARK_BORN, "LOG_FIELD", log.BORN_TIMESTAMP_AT, 8, "born time is zero, negative or years from the store time"),
     (w.MARK_MANY_RETRIES, "LOG_UNUSUAL", 0, 0, "more reconsume times than any group retries"),
+    (w.MARK_BORN_APART, "LOG_UNUSUAL", log.BORN_TIMESTAMP_AT, 8, "born after it was stored, or days before"),
     (w.MARK_PROPERTY_CRC, "LOG_PROPERTY_CRC", 0, 0, "the property CRC over the whole record differs"),
 )
 

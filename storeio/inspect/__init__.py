@@ -4,10 +4,23 @@
 ``storeio inspect`` prints it. Nothing here writes.
 """
 
-from storeio.inspect.api import body, files, hex_view, index_entries, open_reader, records, units
-from storeio.inspect.bodies import Body
-from storeio.inspect.hexview import HexField, HexView
-from storeio.inspect.views import EntryView, ExtView, FileView, RecordView, UnitView
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from storeio.inspect.api import body, files, hex_view, index_entries, open_reader, records, units
+    from storeio.inspect.bodies import Body
+    from storeio.inspect.hexview import HexField, HexView
+    from storeio.inspect.views import EntryView, ExtView, FileView, RecordView, UnitView
+
+_HOMES = {
+    "api": ("body", "files", "hex_view", "index_entries", "open_reader", "records", "units"),
+    "bodies": ("Body",),
+    "hexview": ("HexField", "HexView"),
+    "views": ("EntryView", "ExtView", "FileView", "RecordView", "UnitView"),
+}
 
 __all__ = [
     "Body",
@@ -26,3 +39,11 @@ __all__ = [
     "records",
     "units",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, imported when it is first used: ``safe`` alone must not cost the engine's import."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,13 +14,13 @@ from typing import IO, Any
 import click
 
 from storeio.config import given_settings
-from storeio.errors import NotAStoreError, UnreadableError, UsageError
+from storeio.console import complain, explain
+from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.inspect import api, text
 from storeio.inspect.options import Asked, InspectCommand, asked_options
 from storeio.inspect.reader import Reader
-from storeio.inspect.safe import printable
 from storeio.inspect.views import RecordView
-from storeio.results import EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
+from storeio.results import EXIT_FAILED, EXIT_SOUND
 
 Line = dict[str, Any]
 
@@ -42,24 +42,18 @@ class Output:
             self.json_file.write(json.dumps(line).replace("\x7f", "\\u007f") + "\n")
         if self.text_file is not None:
             for text_line in lines:
-                _write(self.text_file, text_line)
+                self.text_file.write(text_line + "\n")
 
     def note(self, sentence: str) -> None:
         """Say something once on standard error, unless quiet."""
         if not self.quiet and sentence not in self.said:
             self.said.add(sentence)
-            _write(sys.stderr, printable(sentence))
+            complain(sentence)
 
     def failed(self, error: UnreadableError) -> None:
         """Report what could not be read, and remember for the exit code."""
         self.failures += 1
-        _write(sys.stderr, f"error: {printable(str(error))}")
-
-
-def _write(file: IO[str], line: str) -> None:
-    """Write a line in whatever encoding the file has."""
-    encoding = getattr(file, "encoding", None) or "utf-8"
-    file.write(line.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+        complain(str(error))
 
 
 @click.command(name="inspect", cls=InspectCommand)
@@ -73,12 +67,8 @@ def inspect(context: click.Context, asked: Asked) -> None:
     """
     try:
         code = run(asked)
-    except (UsageError, NotAStoreError) as error:
-        _write(sys.stderr, f"error: {printable(str(error))}")
-        code = EXIT_USAGE
-    except UnreadableError as error:
-        _write(sys.stderr, f"error: {printable(str(error))}")
-        code = EXIT_FAILED
+    except StoreError as error:
+        code = explain(error, asked.store)
     context.exit(code)
 
 
@@ -103,15 +93,15 @@ def _conf_text(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return Path(path).read_text(encoding="latin-1")  # as Java reads it
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+        raise UsageError(f"--conf {path}: {error.strerror or error}") from error
 
 
 def _open_outside(path: str, store: str) -> IO[str]:
     """Return the file for JSON lines, opened for writing; never one inside the store."""
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
-        raise UsageError(f"{path}: lies in the store, which is only read")
+        raise UsageError(f"--json {path}: lies inside the store, which is never written")
     try:
         return Path(path).open("w", encoding="ascii")
     except OSError as error:
@@ -165,14 +155,14 @@ def _record_json(reader: Reader, view: RecordView, asked: Asked) -> Line:
     line = view.as_json()
     if asked.body != "none":
         body = api.body(reader, view, asked.most)
-        readable = as_text_exact(body.data) if asked.body == "text" else None
+        readable = _exact_text(body.data) if asked.body == "text" else None
         line |= {"body": readable} if readable is not None else {"body_hex": body.data.hex()}
         if body.note:
             line["body_note"] = body.note
     return line
 
 
-def as_text_exact(data: bytes) -> str | None:
+def _exact_text(data: bytes) -> str | None:
     """Return a body as text, every character kept, None if it is no UTF-8."""
     try:
         return data.decode("utf-8")
@@ -201,7 +191,7 @@ def _show_hex(reader: Reader, asked: Asked, output: Output) -> None:
     view = api.hex_view(reader, asked.hex or 0, asked.file, asked.most)
     if output.text_file is not None:
         for line in text.hex_view_lines(view):
-            _write(output.text_file, line)
+            output.text_file.write(line + "\n")
     if output.json_file is not None:
         for part in view.fields:
             Output(json_file=output.json_file).show({"path": view.path, "title": view.title} | part.as_json(), ())

@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 from storeio.errors import UnreadableError
-from storeio.format import checkpoint
+from storeio.format import checkpoint, queueext
 from storeio.inspect.indexunits import header_of
 from storeio.inspect.logwalk import single
 from storeio.inspect.queueunits import CHUNK_UNITS, STATES, states_of, unit_dtype
 from storeio.inspect.reader import Reader
 from storeio.inspect.safe import printable, time_text
-from storeio.inspect.views import PRE_BLANK, ZERO, FileView
+from storeio.inspect.views import PRE_BLANK, FileView
 from storeio.kernels import tables as w
 from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, LOCK, QUEUE_EXT, StoreFile
 
@@ -110,16 +110,16 @@ def _leading(reader: Reader, file: StoreFile, total: int, state: str) -> int:
 
 
 def _ext(reader: Reader, file: StoreFile) -> tuple[str, Details]:
-    """Return how many bytes of an ext file are used."""
-    used = 0
-    step = CHUNK_UNITS
-    for stop in range(file.size, 0, -step):
-        start = max(stop - step, 0)
-        nonzero = np.flatnonzero(reader.read(file.path, start, stop))
-        if len(nonzero):
-            used = start + int(nonzero[-1]) + 1
+    """Return how many units an ext file holds; they are hopped over, for nothing else tells where they end."""
+    data = reader.read(file.path, 0, file.size).data
+    at = units = 0
+    while at <= file.size - queueext.HEAD_BYTES:
+        size = int.from_bytes(data[at : at + 2], "big", signed=True)
+        if size < queueext.HEAD_BYTES or size > file.size - at:
             break
-    return f"{used} bytes up to the last that is not {ZERO}", {"used_bytes": used}
+        at += size
+        units += 1
+    return f"{units} units in {at} bytes", {"units": units, "used_bytes": at}
 
 
 def _index(reader: Reader, file: StoreFile) -> tuple[str, Details]:

@@ -136,11 +136,14 @@ def settle(
     """
     if named < 1 or named > entries:
         return False
-    if flags[named] != FINE:
-        claims[named] = slot + 1
-        return True
     at = units_at + named * UNIT
     other = slot_of(data, at, slots)
+    if flags[named] != FINE:
+        claims[named] = slot + 1
+        doubter = skippers[named]
+        if other == slot and doubter > 0 and flags[doubter] == FINE:
+            flags[doubter] = BAD  # its own slot names it after all
+        return True
     before = int32_at(data, at + PREVIOUS_AT)
     if other == slot or last[other] != named or before != last[slot]:
         return False
@@ -244,7 +247,7 @@ def name_wrong(
             continue
         at = units_at + i * UNIT
         elsewhere = claims[i] > 0 and claims[i] - 1 != slot_of(data, at, slots)
-        units += flags[i] != HOLE and (elsewhere or flags[i] != DOUBTED or skippers[i] > 0)
+        units += flags[i] != HOLE and (elsewhere or flags[i] != DOUBTED or flags[max(skippers[i], 0)] == FINE)
         if flags[i] == HOLE:
             count[1] += 1
             add_wrong(wrong, count, at, at + UNIT)
@@ -252,11 +255,13 @@ def name_wrong(
             add_wrong(wrong, count, at, at + OFFSET_AT)
         elif flags[i] == BAD:
             add_wrong(wrong, count, at + (PREVIOUS_AT if claims[i] else 0), at + UNIT)
-        elif skippers[i] > 0:
+        elif skippers[i] < 0:
+            slot = -1 - skippers[i]
+            named = int32_at(data, SLOTS_AT + 4 * slot) == i
+            last[slot] = int32_at(data, at + PREVIOUS_AT) if named else i
+        elif flags[skippers[i]] == FINE:
             other = units_at + skippers[i] * UNIT
             add_wrong(wrong, count, other + PREVIOUS_AT, other + UNIT)
-        else:
-            last[-1 - skippers[i]] = i
     return units
 
 

@@ -87,12 +87,14 @@ def marks_of(head: Numbers, base: int, position: int) -> int:
         marks |= w.MARK_RECONSUME
     elif head[h.RECONSUME] > w.MANY_RETRIES:
         marks |= w.MARK_MANY_RETRIES
-    if head[h.PREPARED] < 0:
+    if head[h.PREPARED] < 0 or (head[h.PREPARED] > 0 and head[h.PREPARED] >= base + position):
         marks |= w.MARK_PREPARED
     if head[h.STORE_MS] <= 0:
         marks |= w.MARK_TIME
-    elif head[h.BORN_MS] <= 0 or abs(head[h.STORE_MS] - head[h.BORN_MS]) > w.BORN_APART_MS:
+    elif head[h.BORN_MS] <= 0 or abs(head[h.STORE_MS] - head[h.BORN_MS]) > w.BORN_WRONG_MS:
         marks |= w.MARK_BORN
+    elif not -w.BORN_LATE_MS <= head[h.STORE_MS] - head[h.BORN_MS] <= w.BORN_EARLY_MS:
+        marks |= w.MARK_BORN_APART
     return marks
 
 

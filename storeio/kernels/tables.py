@@ -20,18 +20,19 @@ MARK_HOST: Final = 1 << 4  # a port outside 0..65535
 MARK_LENGTH: Final = 1 << 5  # a negative length that counts as 0
 MARK_CRC_OF_NOTHING: Final = 1 << 6  # a CRC, but no body
 MARK_RECONSUME: Final = 1 << 7  # negative
-MARK_PREPARED: Final = 1 << 8  # negative offset of the prepared message
+MARK_PREPARED: Final = 1 << 8  # offset of the prepared message negative, or not before the record
 MARK_TIME: Final = 1 << 9  # store time zero or negative
 MARK_BORN: Final = 1 << 10  # born time zero or negative, or years away from the store time
 MARK_PROPERTY_CRC: Final = 1 << 11  # the property CRC does not agree
 MARK_ODD_PROPERTY: Final = 1 << 12  # a piece that is no name and value
 MARK_TEXT: Final = 1 << 13  # malformed UTF-8 or control characters in topic or properties
 MARK_MANY_RETRIES: Final = 1 << 14  # more reconsume times than any group retries
-MARKS_ODD: Final = (1 << 15) - 1
-MARK_HAS_PROPERTY_CRC: Final = 1 << 16
-MARK_MULTI: Final = 1 << 17  # light queues: has both multi-dispatch properties
-MARK_INNER_BATCH: Final = 1 << 18
-MARK_SCHEDULED: Final = 1 << 19
+MARK_BORN_APART: Final = 1 << 15  # born well after it was stored, or days before
+MARKS_ODD: Final = (1 << 16) - 1
+MARK_HAS_PROPERTY_CRC: Final = 1 << 20
+MARK_MULTI: Final = 1 << 21  # light queues: has both multi-dispatch properties
+MARK_INNER_BATCH: Final = 1 << 22
+MARK_SCHEDULED: Final = 1 << 23
 
 # Classes of bytes.
 RECORD: Final = 0
@@ -74,6 +75,8 @@ FULL_QUEUES: Final = 5
 HASH_MASK: Final = 2**56 - 1  # 31 times it still fits 64 bits
 GAP_BLOCK: Final = 64  # zero and other bytes of a gap are told apart in aligned blocks of this
 MANY_RETRIES: Final = 64  # retryMaxTimes is 16 unless somebody raised it
-BORN_APART_MS: Final = 10 * 366 * 86_400_000
+BORN_WRONG_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
+BORN_LATE_MS: Final = 5_000  # a producer's clock ahead of the broker's by more is unusual
+BORN_EARLY_MS: Final = 3 * 86_400_000  # older than retention keeps messages
 
 

@@ -1,0 +1,54 @@
+# PYTHON creates the environment; after that only .venv is used.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-stamp
+EXTRAS := spark,codecs,dev
+WORKERS ?= 2
+PYTEST_ARGS ?=
+CODE := $(wildcard storeio udfs jobs)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java jars demo test lint bench wheel clean
+
+help:  ## show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: java jars  ## .venv with everything installed, Java checked, Delta jars at hand; done once, then offline
+
+java:
+	@command -v $(PYTHON) >/dev/null || { echo "python 3.10 or newer is needed: apt-get install python3 (found: none)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit("python 3.10 or newer is needed: set PYTHON=... (found: " + sys.version.split()[0] + ")" if sys.version_info < (3, 10) else 0)'
+	@$(PYTHON) jobs/java.py
+
+# Done again only when the dependencies change.
+$(STAMP): pyproject.toml | java
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	@touch $@
+
+jars: $(STAMP)
+	@$(BIN)/python -m jobs.resolve_jars
+
+demo: setup  ## the audit job over a damaged store: its report and its Delta tables
+	@$(BIN)/python -m jobs.demo
+
+test: setup lint  ## everything that CI runs
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark' $(PYTEST_ARGS)
+	@# One process, so that they share one session: xdist 3.8 does not keep groups together under pytest 9.2.
+	$(BIN)/python -m pytest -m spark $(PYTEST_ARGS)
+
+lint: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+
+bench: setup  ## measure the audit's speed and memory on this machine
+	$(BIN)/python -m bench
+
+wheel: setup  ## dist/*.whl, for spark-submit --py-files
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+clean:  ## remove .venv and everything built
+	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Entry points for spark-submit: parse arguments, start a session, wire, write the result."""

@@ -1,0 +1,139 @@
+"""``spark-submit jobs/audit_store.py``: the audit of one or many stores, into Delta tables.
+
+The same audit as ``storeio check``: same report, JSON and exit codes, whose bits add up over the stores.
+The splits of all stores are one Spark job, so that many small stores keep a cluster as busy as one large.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs import tables
+from jobs.common import build_session, run_job
+from jobs.stores import given_of, master_of, new_run_id, source_options, store_parser, stores_of
+from storeio import audit
+from storeio.cli import json_sink
+from storeio.config import Given
+from storeio.console import Meter, coloured, explain, put, terminal_width
+from storeio.errors import StoreError
+from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
+from storeio.report.rows import Row
+from storeio.results import EXIT_SOUND, Audit
+from udfs.checks import audit_stores
+from udfs.datasource import read_records
+
+DESCRIPTION: Final = "Audit RocketMQ stores with Spark: the report of storeio check, and Delta tables."
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the job: what was asked for, where JSON lines go, and what has become of the stores."""
+
+    args: argparse.Namespace
+    given: Given
+    sink: IO[str] | None
+    audits: list[Audit] = field(default_factory=list)
+    exit_code: int = EXIT_SOUND
+
+    def failed(self, store: str, error: Exception) -> None:
+        """Say why a store could not be audited; the others go on."""
+        code = explain(error, store)
+        put(self.sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
+        self.exit_code |= code
+
+    def report(self, result: Audit) -> None:
+        """Print an audit and keep it."""
+        put(self.sink, to_json(audit_object(result)))
+        if self.args.json != "-":
+            text = render(result, width=terminal_width(), show_all=self.args.all).removesuffix("\n")
+            put(sys.stdout, verdict_sentence(result) if self.args.quiet else coloured(text))
+        self.audits.append(result)
+        self.exit_code |= result.exit_code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of one call."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    args = parser().parse_args(words)
+    stores, given = stores_of(args), given_of(args)
+    with json_sink(args.json) as sink:
+        call = Call(args, given, sink)
+        plans = prepared(call, stores)
+        if plans:
+            run(call, plans, arguments=shlex.join(words))
+    return call.exit_code
+
+
+def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
+    """Audit the stores that could be listed: reports first, then the tables."""
+    args = call.args
+    spark = build_session("storeio audit", master=master_of(args))
+    run_id = args.run_id or new_run_id()
+    tables.refuse_finished(spark, args.tables, run_id)
+    meter = Meter()
+    with meter.bar(plans[0].root if len(plans) == 1 else f"{len(plans)} stores", shown=not args.quiet):
+        results = audit_stores(spark, plans, meter.update)
+    for plan, result in zip(plans, results, strict=True):
+        if isinstance(result, Exception):
+            call.failed(plan.root, result)
+        else:
+            call.report(result)
+    if not call.audits:
+        return
+    frames = table_frames(spark, call.audits, run_id, arguments)
+    if args.records:
+        frames[tables.RECORDS] = record_frame(spark, call, run_id)
+    tables.write_run(spark, args.tables, run_id, frames)
+    if not args.quiet:
+        put(sys.stderr, f"run {run_id} is in {args.tables}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the job's options."""
+    made = store_parser("audit_store", DESCRIPTION)
+    made.add_argument("--records", action="store_true", help="also the table records, one row a message")
+    made.add_argument("--all", action="store_true", help="print every finding, queue and index file")
+    return made
+
+
+def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
+    """Return the plans of the stores that can be listed."""
+    plans = []
+    for store in stores:
+        try:
+            plans.append(audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes))
+        except (StoreError, OSError) as error:
+            call.failed(store, error)
+    return plans
+
+
+def table_frames(spark: SparkSession, audits: Sequence[Audit], run_id: str, arguments: str) -> dict[str, DataFrame]:
+    """Return the rows of the run by table."""
+    rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+    for one in audits:
+        for name, part in table_rows(one, run_id=run_id, arguments=arguments).items():
+            rows[name] += part
+    return {name: tables.frame_of(spark, name, part) for name, part in rows.items()}
+
+
+def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:
+    """Return the records of all stores as rows of the table ``records``."""
+    options = source_options(call.args, call.given)
+    parts = [
+        read_records(spark, one.store, **options).withColumns({"run_id": F.lit(run_id), "store": F.lit(one.store)})
+        for one in call.audits
+    ]
+    return tables.in_contract(functools.reduce(DataFrame.unionByName, parts), tables.RECORDS)
+
+
+if __name__ == "__main__":
+    run_job(main)

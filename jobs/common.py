@@ -1,0 +1,218 @@
+"""What every job shares: the Spark session, the arguments, the exit codes.
+
+A session starts from local files only: the Delta jars that set-up resolved, and ``conf/spark.conf``. It writes nothing
+into the current directory, the home directory or Spark's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import functools
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import NoReturn
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from jobs.java import java_problem
+from jobs.resolve_jars import delta_jars
+from storeio.errors import NotAStoreError, StoreError, UsageError
+
+# fsck's bits, as for the command line
+COULD_NOT = 8
+WRONG_USE = 16
+CANCELLED = 32
+
+Settings = dict[str, str]
+
+# A session on this machine alone must not depend on its host name and network.
+LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+
+# Spark asks for this JVM module by itself, and the JVM says so before it reads any logging set-up.
+BANNERS = ("WARNING: Using incubator modules",)
+
+
+class NoJavaError(StoreError, OSError):
+    """There is no Java on this machine that Spark runs on."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def parse_conf(text: str) -> Settings:
+    """Return the settings in a file of Spark's properties format: key, blank or ``=``, value; ``#`` comments.
+
+    Raises:
+        UsageError: A line has a key without a value, or a key comes twice.
+    """
+    settings: Settings = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        key, *rest = re.split(r"\s*=\s*|\s+", stripped, maxsplit=1)
+        if not rest or not rest[0]:
+            raise UsageError(f"spark.conf line {number}: {key} has no value")
+        if key in settings:
+            raise UsageError(f"spark.conf line {number}: {key} is set twice")
+        settings[key] = rest[0]
+    return settings
+
+
+def conf_text(name: str) -> str:
+    """Return the text of a file in ``conf/``, from a checkout, an install or a zip."""
+    return (resources.files("storeio") / "conf" / name).read_text(encoding="utf-8")
+
+
+def build_session(app_name: str, *, master: str | None = None, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the session of this process; a second call returns the same one with ``extra`` applied.
+
+    Args:
+        app_name: Shown in Spark's own listings.
+        master: Where to run, ``local[*]`` if not given. What spark-submit was told wins.
+        extra: Settings over ``conf/spark.conf``. What spark-submit was told wins over both.
+
+    Raises:
+        MissingJarsError: Set-up has not resolved the Delta jars.
+        NoJavaError: Java is missing or too old; holds the line that names the package.
+    """
+    jars = delta_jars()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    submitted = _submitted_settings()
+    wanted = {"spark.master": master or "local[*]", **parse_conf(conf_text("spark.conf")), **(extra or {}), **submitted}
+    if wanted["spark.master"].startswith("local"):
+        wanted = {**LOCAL, **wanted}
+    own_delta = "delta-spark_" in wanted.get("spark.jars", "")  # spark-submit --packages or --jars brought it
+    if not own_delta:
+        wanted["spark.jars"] = ",".join(filter(None, [wanted.get("spark.jars"), *(jar.as_uri() for jar in jars)]))
+    wanted = {**_scratch_settings(), **wanted}
+    if not _is_submitted():
+        _launch(wanted)
+    elif not own_delta:
+        _add_to_running_jvm(jars)
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _is_submitted() -> bool:
+    """Tell whether spark-submit started this process, so that its JVM runs already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted_settings() -> Settings:
+    """Return what spark-submit was given, defaults file included; nothing where we start the JVM ourselves."""
+    if not _is_submitted():
+        return {}
+    SparkContext._ensure_initialized()  # connects to the JVM that spark-submit runs in
+    settings = dict(SparkConf().getAll())
+    jvm = SparkContext._jvm
+    if jvm is not None and "spark.log.level" not in settings:
+        # Before the context starts, which is what writes a hundred lines; our log4j2.properties came too late here.
+        log4j = jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setRootLevel(log4j.Level.ERROR)
+    return settings
+
+
+def _add_to_running_jvm(jars: list[Path]) -> None:
+    """Make the jars known to a JVM that spark-submit started; ``spark.jars`` then only reaches the executors."""
+    jvm = SparkContext._jvm
+    assert jvm is not None  # _submitted_settings has connected
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        loader.addURL(jvm.java.net.URI(jar.as_uri()).toURL())
+
+
+def _launch(settings: Settings) -> None:
+    """Start the JVM unless this process has one; memory, class path and logging can only be given here."""
+    if SparkContext._gateway is not None:
+        return
+    problem = java_problem()
+    if problem:
+        raise NoJavaError(problem)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    read_end, write_end = os.pipe()
+    threading.Thread(target=_relay, args=(read_end,), daemon=True, name="spark-stderr").start()
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(write_end)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _relay(read_end: int) -> None:
+    """Copy the JVM's standard error to ours, less the lines that every start prints and that nothing turns off."""
+    with open(read_end, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if not line.startswith(BANNERS):
+                sys.stderr.write(line)
+                sys.stderr.flush()
+
+
+@functools.cache
+def _scratch_settings() -> Settings:
+    """Return settings that keep all that Spark and Hive write in one directory, removed at exit."""
+    scratch = Path(tempfile.mkdtemp(prefix="storeio-spark-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    logging = scratch / "log4j2.properties"
+    logging.write_text(conf_text("log4j2.properties"), encoding="utf-8")
+    return {
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Dlog4j2.configurationFile={logging.as_uri()}",
+    }
+
+
+class JobParser(argparse.ArgumentParser):
+    """A parser whose exit code for wrong use is ours, 16, and not argparse's 2, which would read as a bit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit with 16."""
+        self.print_usage(sys.stderr)
+        self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
+
+
+def job_parser(name: str, description: str) -> JobParser:
+    """Return a parser with the options that all jobs have: stores, tables, broker settings, report."""
+    parser = JobParser(prog=name, description=description, allow_abbrev=False)
+    add = parser.add_argument
+    add("--store", dest="stores", metavar="URI", nargs="+", action="extend", required=True, help="store roots")
+    add("--tables", metavar="URI", required=True, help="directory of the Delta tables; created if need be")
+    add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
+    add("--conf", metavar="FILE", help="broker.conf of the stores")
+    add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[], help="one broker setting; repeat")
+    add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
+    add("--quiet", action="store_true", help="no progress, no text report")
+    add("--master", metavar="URL", help="where to run, unless spark-submit says so (default: local[*])")
+    return parser
+
+
+def run_job(main: Callable[[], int]) -> NoReturn:
+    """Exit with what ``main`` returns; errors raised on purpose become one line and an exit code."""
+    try:
+        code = main()
+    except (UsageError, NotAStoreError) as error:
+        code = _complain(error, WRONG_USE)
+    except StoreError as error:
+        code = _complain(error, COULD_NOT)
+    except KeyboardInterrupt:
+        code = CANCELLED
+    sys.exit(code)
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return code

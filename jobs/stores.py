@@ -1,0 +1,83 @@
+"""What the jobs that read stores share: their options, and what is refused before anything is read."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from jobs.common import job_parser
+from storeio.cli import read_conf
+from storeio.config import Given, given_settings
+from storeio.errors import UsageError
+
+
+def store_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options of all jobs and those of jobs that walk logs."""
+    parser = job_parser(name, description)
+    parser.add_argument("--jobs", metavar="N", type=positive, help="cores of this machine, where --master is not given")
+    parser.add_argument("--split-bytes", metavar="N", type=positive, help="bytes of the log that are walked at a time")
+    return parser
+
+
+def positive(text: str) -> int:
+    """Return a number above 0.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text}: not a number above 0")
+    return int(text)
+
+
+def master_of(args: argparse.Namespace) -> str | None:
+    """Return where to run, None for the session's default."""
+    return args.master or (f"local[{args.jobs}]" if args.jobs else None)
+
+
+def stores_of(args: argparse.Namespace) -> list[str]:
+    """Return the roots of the stores, each once.
+
+    Raises:
+        UsageError: The tables or the report would lie inside a store, which is never written.
+    """
+    stores = list(dict.fromkeys(map(local_path, args.stores)))
+    for store in stores:
+        for option, target in (("--tables", local_path(args.tables)), ("--json", args.json)):
+            if target not in (None, "-") and is_inside(target, store):
+                raise UsageError(f"{option} {target}: lies inside the store {store}, which is never written")
+    return stores
+
+
+def is_inside(path: str, root: str) -> bool:
+    """Tell whether a local path lies in a directory."""
+    return Path(path).resolve().is_relative_to(Path(root).resolve())
+
+
+def local_path(uri: str) -> str:
+    """Return the path of a ``file:`` URI, anything else as it is."""
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" else uri
+
+
+def given_of(args: argparse.Namespace) -> Given:
+    """Return the broker settings of ``--conf`` and ``--set``.
+
+    Raises:
+        UsageError: The file cannot be read; an unknown setting, or a bad value.
+    """
+    return given_settings(read_conf(args.conf) if args.conf else None, args.conf or "broker.conf", args.settings)
+
+
+def source_options(args: argparse.Namespace, given: Given) -> dict[str, str]:
+    """Return the options of the data source that say the same as the job's."""
+    options = {"settings": "\n".join(f"{name}={value}" for name, value in given.items())}
+    return options | ({"split_bytes": str(args.split_bytes)} if args.split_bytes else {})
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time and that no other run has."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"

@@ -1,0 +1,289 @@
+"""The Delta tables: their columns, writing one run so that all of it appears at once, reading finished runs.
+
+A run's rows are in several tables, and Delta commits one table at a time. So the table that lists runs
+is written last, in one commit, and readers take only runs that it lists: ``finished``. What a run that
+failed has written before is never seen; it is deleted at once where possible, else by the next run of
+the same id. Runs of different ids only append and do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
+
+from storeio.errors import StoreError, UsageError
+from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
+from udfs.schemas import RECORD_SCHEMA
+
+R = TypeVar("R")
+
+RUNS: Final = "runs"
+PROFILE_RUNS: Final = "profile_runs"
+RECORDS: Final = "records"
+TRIES: Final = 8  # of one commit, where others commit at the same time
+_SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType()}
+_ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64()}
+
+
+class TablesError(StoreError, OSError):
+    """The tables could not be read or written."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
+    """Return the columns of a table whose rows belong to a run and a store."""
+    return (*TABLES[RUNS][:2], *(Column(name, kind, True, meaning) for name, kind, meaning in rows))
+
+
+_COUNTED: Final = (
+    ("records", LONG, "valid records"),
+    ("bytes", LONG, "their sizes"),
+    ("body_bytes", LONG, "bytes of their bodies as stored"),
+)
+_TIMES: Final = (
+    ("first_store_timestamp_ms", LONG, "store time of the oldest record, Unix ms"),
+    ("last_store_timestamp_ms", LONG, "store time of the newest record, Unix ms"),
+)
+_SIZES: Final = (
+    ("min_size", INT, "smallest record, bytes"),
+    ("mean_size", DOUBLE, "mean size of a record, bytes"),
+    ("max_size", INT, "largest record, bytes"),
+)
+_RATES: Final = (
+    ("records_per_second", DOUBLE, "records over the time from the oldest to the newest; null if that is 0"),
+    ("bytes_per_second", DOUBLE, "bytes over the same time"),
+)
+PROFILE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
+    "profile_topics": _columns(
+        ("topic", STRING, "topic"),
+        ("queues", LONG, "queues that records name"),
+        *_COUNTED,
+        *_SIZES,
+        *_TIMES,
+        *_RATES,
+    ),
+    "profile_queues": _columns(
+        ("topic", STRING, "topic"),
+        ("queue_id", INT, "queue id"),
+        *_COUNTED,
+        *_TIMES,
+        *_RATES,
+    ),
+    "profile_tags": _columns(
+        ("topic", STRING, "topic"),
+        ("tag", STRING, "the property TAGS, null for records without it"),
+        *_COUNTED,
+        *_TIMES,
+    ),
+    "profile_time": _columns(
+        ("topic", STRING, "topic"),
+        ("bucket_start_ms", LONG, "start of the stretch of store time, Unix ms"),
+        ("bucket_ms", LONG, "its length"),
+        *_COUNTED,
+        *_RATES,
+    ),
+    "profile_sizes": _columns(
+        ("topic", STRING, "topic"),
+        ("min_bytes", LONG, "records of at least this size, a power of two"),
+        ("max_bytes", LONG, "and below this one"),
+        *_COUNTED,
+    ),
+    "profile_segments": _columns(
+        ("path", STRING, "segment, relative to the store root"),
+        *_COUNTED,
+        *_TIMES,
+        *_RATES,
+    ),
+    PROFILE_RUNS: _columns(
+        ("tool", STRING, "storeio"),
+        ("version", STRING, "version of the tool"),
+        ("arguments", STRING, "how the run was called"),
+        ("started_ms", LONG, "start of the run, Unix ms"),
+        ("seconds", DOUBLE, "how long it took"),
+        ("topics", LONG, "topics with valid records"),
+        *_COUNTED,
+        *_TIMES,
+    ),
+}
+
+
+def schema_of(name: str) -> StructType:
+    """Return the schema of a table, each column with its comment."""
+    if name == RECORDS:
+        return StructType([*map(_field, TABLES[RUNS][:2]), *RECORD_SCHEMA.fields])
+    return StructType([_field(column) for column in {**TABLES, **PROFILE_TABLES}[name]])
+
+
+def _field(column: Column) -> StructField:
+    return StructField(column.name, _SPARK[column.type], metadata={"comment": column.meaning})
+
+
+def frame_of(spark: SparkSession, name: str, rows: Iterable[Row]) -> DataFrame:
+    """Return rows of a table of ``report.rows`` as a data frame of one partition."""
+    columns = TABLES[name]
+    arrow = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
+    table = pa.Table.from_pylist(list(rows), schema=arrow)
+    return in_contract(spark.createDataFrame(table).coalesce(1), name)
+
+
+def in_contract(frame: DataFrame, name: str) -> DataFrame:
+    """Return the frame with exactly the columns of the table, their order, types and comments."""
+    return frame.select(*(F.col(f.name).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema_of(name)))
+
+
+def path_of(tables: str, name: str) -> str:
+    """Return where a table lies."""
+    return f"{tables.rstrip('/')}/{name}"
+
+
+def exists(spark: SparkSession, tables: str, name: str) -> bool:
+    """Tell whether the table has been written."""
+    return bool(DeltaTable.isDeltaTable(spark, path_of(tables, name)))
+
+
+def is_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS) -> bool:
+    """Tell whether a run of this id is listed as finished."""
+    return exists(spark, tables, runs) and _has_run(spark, tables, runs, run_id)
+
+
+def _has_run(spark: SparkSession, tables: str, name: str, run_id: str) -> bool:
+    return not spark.read.format("delta").load(path_of(tables, name)).filter(F.col("run_id") == run_id).isEmpty()
+
+
+def refuse_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS) -> None:
+    """Raise if a run of this id is finished: it is never replaced.
+
+    Raises:
+        UsageError: It is.
+    """
+    if is_finished(spark, tables, run_id, runs):
+        raise UsageError(f"run {run_id} is finished and in {path_of(tables, runs)}: choose another --run-id")
+
+
+def write_run(
+    spark: SparkSession, tables: str, run_id: str, frames: Mapping[str, DataFrame], *, runs: str = RUNS
+) -> None:
+    """Append one run to its tables; it is visible once all of it is written, and not before.
+
+    Args:
+        spark: The session.
+        tables: Directory of the tables.
+        run_id: In every row of every frame.
+        frames: Table name to rows.
+        runs: The table that lists finished runs, one of ``frames``.
+
+    Raises:
+        UsageError: A run of this id is finished.
+        TablesError: Writing failed; nothing of the run is visible.
+    """
+    refuse_finished(spark, tables, run_id, runs)
+    names = [name for name in frames if name != runs]
+    discard(spark, tables, run_id, names)  # what a run of this id left that did not end
+    try:
+        _each(lambda name: append(frames[name], path_of(tables, name)), names)
+        append(frames[runs], path_of(tables, runs))
+    except Exception as error:
+        _try_discard(spark, tables, run_id, names)
+        raise TablesError(f"{tables}: run {run_id} was not written: {first_line(error)}") from error
+
+
+def _try_discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str]) -> None:
+    try:
+        discard(spark, tables, run_id, names)
+    except Exception:  # the error that led here is the one to report; the rows stay invisible
+        return
+
+
+def discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str]) -> None:
+    """Delete the rows of a run that is not finished."""
+
+    def one(name: str) -> None:
+        if exists(spark, tables, name) and _has_run(spark, tables, name, run_id):
+            table = DeltaTable.forPath(spark, path_of(tables, name))
+            retried(lambda: table.delete(F.col("run_id") == run_id))
+
+    _each(one, names)
+
+
+def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
+    """Do the work for every table; a commit mostly waits, so several at a time."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        list(pool.map(work, names))
+
+
+def append(frame: DataFrame, path: str) -> None:
+    """Append rows in one commit; makes the table, and adds columns that it lacks."""
+    retried(lambda: frame.write.format("delta").mode("append").option("mergeSchema", "true").save(path))
+
+
+def retried(commit: Callable[[], R]) -> R:
+    """Return what the commit returns, tried again where another run's commit came in between."""
+    for attempt in range(TRIES):
+        try:
+            return commit()
+        except (DeltaConcurrentModificationException, PySparkException) as error:
+            if attempt == TRIES - 1 or not is_conflict(error):
+                raise
+            time.sleep(random.uniform(0.1, 0.5) * (attempt + 1))
+    raise AssertionError("not reached")
+
+
+def is_conflict(error: Exception) -> bool:
+    """Tell whether another commit at the same time is to blame, e.g. one that made the table first."""
+    if isinstance(error, DeltaConcurrentModificationException):
+        return True
+    return any(word in str(error) for word in ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"))
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's first line; the JVM's stack follows in the others."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
+    """Return a table's rows of finished runs; the only way to read it.
+
+    Raises:
+        TablesError: No run has been written there.
+    """
+    runs = PROFILE_RUNS if name in PROFILE_TABLES else RUNS
+    for needed in {runs, name}:
+        if not exists(spark, tables, needed):
+            raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
+    table = spark.read.format("delta").load(path_of(tables, name))
+    ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
+    return table.join(ended, "run_id", how="left_semi").select(*schema_of(name).names)
+
+
+def views(spark: SparkSession, tables: str) -> list[str]:
+    """Make each table that is there a temporary view of its finished rows, for SQL; return their names."""
+    names = [name for name in (*TABLES, RECORDS, *PROFILE_TABLES) if exists(spark, tables, name)]
+    for name in names:
+        finished(spark, tables, name).createOrReplaceTempView(name)
+    return names
+
+
+def as_markdown() -> str:
+    """Return ``docs/tables.md``'s part that follows from the declarations."""
+    parts: list[str] = []
+    for name in (*TABLES, RECORDS, *PROFILE_TABLES):
+        parts += [f"### `{name}`", "", "| Column | Type | Meaning |", "|---|---|---|"]
+        parts += [
+            f"| `{field.name}` | {field.dataType.simpleString()} | {field.metadata.get('comment', '')} |"
+            for field in schema_of(name)
+        ]
+        parts.append("")
+    return "\n".join(parts)

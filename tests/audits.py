@@ -1,0 +1,63 @@
+"""Hand-made audits: results that no file had to be read for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storeio.findings import Finding
+from storeio.results import Audit, FileResult, IndexResult, LogResult, LostRange, QueueResult, Setting
+
+SEGMENT = "commitlog/00000000000000065536"
+QUEUE = "consumequeue/topic_1/3/00000000000000000000"
+
+
+def sound(**changes: Any) -> Audit:
+    """Return the audit of a small sound store."""
+    values: dict[str, Any] = {
+        "store": "/data/store",
+        "version": "0.1.0",
+        "crc_engine": "isal",
+        "started_ms": 1_790_000_000_000,
+        "seconds": 0.25,
+        "settings": [
+            Setting("mappedFileSizeCommitLog", "65536", "inferred from 2 files"),
+            Setting("messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "default"),
+        ],
+        "files": [
+            FileResult("commitlog/00000000000000000000", "commitlog", 65536, {"record": 65500, "blank": 36}),
+            FileResult(SEGMENT, "commitlog", 65536, {"record": 40000, "zero": 25536}),
+            FileResult(QUEUE, "consumequeue", 4000, {"record": 2000, "zero": 2000}, "topic_1", 3),
+            FileResult("index/20261121000415273", "index", 42040, {"record": 30000, "zero": 12040}),
+            FileResult("checkpoint", "checkpoint", 4096, {"record": 48, "zero": 4048}),
+        ],
+        "log": LogResult(0, 105536, 100, 2, 1_790_000_000_000, 1_790_000_060_000),
+        "queues": [QueueResult("topic_1", 3, "cq", 0, 100, 100, 100)],
+        "index": [IndexResult("index/20261121000415273", 200, 0, 105300)],
+        "checks": {"records": 100, "body CRCs": 100, "queue units": 100, "index units": 200, "batch queue units": 0},
+        "findings": [],
+    }
+    return Audit(**{**values, **changes})
+
+
+def damaged(**changes: Any) -> Audit:
+    """Return the audit of the same store with a damaged body, a missing unit, a lost range and a note."""
+    findings = [
+        Finding(
+            "LOG_BODY_CRC",
+            SEGMENT,
+            1234,
+            410,
+            "topic_1",
+            3,
+            17,
+            66770,
+            2,
+            "expected 0x3610a686 over 100 bytes, the body has 0x1f2e3d4c",
+        ),
+        Finding("CQ_UNIT_MISSING", QUEUE, 400, 20, "topic_1", 3, 20, 70000, 1, "expected offset 70000, size 200"),
+        Finding("LOG_TIME", SEGMENT, 2000, 8, "topic_1", 3, 21, 67536, 1, "an hour before its neighbours"),
+        Finding("ABORT_PRESENT", "abort"),
+    ]
+    lost = [LostRange("topic_1", 3, 17, 19, 66770, 67180, "two queue units point there")]
+    queues = [QueueResult("topic_1", 3, "cq", 0, 100, 99, 98, ((17, 19),))]
+    return sound(**{"findings": findings, "lost": lost, "queues": queues, **changes})

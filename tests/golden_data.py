@@ -1,0 +1,135 @@
+"""Stores that real brokers wrote, their records as the broker decodes them, and damages with outcomes.
+
+``golden/`` holds them compressed. A store is unpacked when first asked for, once per process, so tests
+must not write into it: they take ``copy_of`` or ``damaged``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import lzma
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+GOLDEN: Final = Path(__file__).parent / "golden"
+
+RICH: Final = tuple(sorted(p.name[:-7] for p in GOLDEN.glob("*.tar.gz") if not p.name.startswith("base-")))
+BASES: Final = tuple(sorted(p.name[:-7] for p in GOLDEN.glob("base-*.tar.gz")))
+STORES: Final = RICH + BASES
+CASES: Final = tuple(sorted(p.name[: -len(".jsonl.xz")] for p in GOLDEN.glob("*.jsonl.xz")))
+
+Edit = list[Any]
+Case = dict[str, Any]
+
+
+@functools.cache
+def _unpacked() -> Path:
+    """Return this process's directory of unpacked stores; it goes with the process."""
+    place = Path(tempfile.mkdtemp(prefix="storeio-golden-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
+
+
+@functools.cache
+def store(name: str) -> Path:
+    """Return the directory of a sound store; read it, never write it."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(_unpacked(), filter="data")
+        else:
+            archive.extractall(_unpacked())
+    return _unpacked() / name
+
+
+def copy_of(name: str, target: Path) -> Path:
+    """Return ``target``, made a copy of a sound store that the test may change."""
+    shutil.copytree(store(name), target)
+    return target
+
+
+@functools.cache
+def options(name: str) -> dict[str, Any]:
+    """Return the sizes and settings the store was written with; ``clFile``, ``cqEntries`` and so on."""
+    loaded: dict[str, Any] = json.loads((GOLDEN / f"{name}.options.json").read_text())
+    return loaded
+
+
+@functools.cache
+def dump(name: str) -> list[dict[str, str]]:
+    """Return one dict a record in log order, all values as the broker's decoder printed them."""
+    text = lzma.decompress((GOLDEN / f"{name}.dump.tsv.xz").read_bytes()).decode()
+    header, *lines = [line.split("\t") for line in text.removesuffix("\n").split("\n")]
+    return [dict(zip(header, line, strict=True)) for line in lines]
+
+
+@functools.cache
+def cases(name: str) -> list[Case]:
+    """Return the damages of a list such as ``rows-5.3.3``, with what the broker made of them."""
+    text = lzma.decompress((GOLDEN / f"{name}.jsonl.xz").read_bytes()).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def base_of(cases_name: str) -> str:
+    """Return the name of the store that the damages of a list start from."""
+    return f"base-{cases_name.partition('-')[2]}"
+
+
+def damaged(name: str, edits: list[Edit], target: Path) -> Path:
+    """Return ``target``, made a copy of a sound store with the edits applied."""
+    copy_of(name, target)
+    apply_edits(target, edits)
+    return target
+
+
+def apply_edits(root: Path, edits: list[Edit]) -> None:
+    """Change the store at ``root`` as each edit says, in order."""
+    for kind, path, *arguments in edits:
+        _EDITS[kind](root / path, *((root / arguments[0],) if kind == "rename" else arguments))
+
+
+def _write(path: Path, offset: int, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    _put(path, offset, bytes.fromhex(text))
+
+
+def _put(path: Path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def _zero(path: Path, offset: int, length: int) -> None:
+    _put(path, offset, bytes(length))
+
+
+def _truncate(path: Path, length: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(length)
+
+
+def _create(path: Path, length: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(length))
+
+
+def _mkdir(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+
+
+_EDITS: Final[dict[str, Callable[..., Any]]] = {
+    "write": _write,
+    "zero": _zero,
+    "truncate": _truncate,
+    "create": _create,
+    "delete": Path.unlink,
+    "rmtree": shutil.rmtree,
+    "mkdir": _mkdir,
+    "rename": Path.rename,
+}

@@ -1,0 +1,159 @@
+"""The session, its settings, the arguments and exit codes that all jobs share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.common import build_session, conf_text, job_parser, parse_conf, run_job
+from jobs.resolve_jars import MissingJarsError
+from storeio.errors import NotAStoreError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+# What a job does, as small as it gets: prints one line to standard output.
+JOB = """
+from jobs.common import build_session
+spark = build_session("small", master="local[1]", extra={"spark.sql.shuffle.partitions": "3"})
+rows = spark.range(5)
+rows.write.format("delta").save("TABLE")
+count = spark.read.format("delta").load("TABLE").count()
+print(count, spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
+"""
+
+
+def test_conf_is_parsed() -> None:
+    text = "# why\n\nspark.a  1\nspark.b=two words\n  spark.c\t-Dx=y -Dz\n"
+    assert parse_conf(text) == {"spark.a": "1", "spark.b": "two words", "spark.c": "-Dx=y -Dz"}
+
+
+@pytest.mark.parametrize("text", ["spark.a", "spark.a=", "spark.a 1\nspark.a 2"])
+def test_bad_conf_is_wrong_use(text: str) -> None:
+    with pytest.raises(UsageError, match=r"spark\.conf line"):
+        parse_conf(text)
+
+
+def test_every_setting_has_a_reason() -> None:
+    paragraphs = conf_text("spark.conf").strip().split("\n\n")[1:]
+    assert paragraphs
+    for paragraph in paragraphs:
+        assert paragraph.startswith("# "), paragraph
+        assert parse_conf(paragraph), paragraph
+
+
+def test_small_tables_are_read_in_few_tasks() -> None:
+    settings = parse_conf(conf_text("spark.conf"))
+    assert int(settings["spark.databricks.delta.snapshotPartitions"]) <= 2
+    assert int(settings["spark.sql.shuffle.partitions"]) <= 8
+
+
+def test_missing_jars_stop_before_java_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOREIO_JARS", str(tmp_path))
+    with pytest.raises(MissingJarsError, match="run make setup"):
+        build_session("none")
+
+
+def test_arguments_of_all_jobs() -> None:
+    parser = job_parser("audit_store", "audit")
+    given = parser.parse_args(
+        ["--store", "a", "b", "--store", "c", "--tables", "t", "--set", "x=1", "--set", "y=2", "--quiet"]
+    )
+    assert given.stores == ["a", "b", "c"]
+    assert given.settings == ["x=1", "y=2"]
+    assert (given.tables, given.quiet, given.json, given.master) == ("t", True, None, None)
+
+
+@pytest.mark.parametrize("words", [[], ["--store", "a"], ["--store", "a", "--tables", "t", "--nonsense"]])
+def test_wrong_arguments_exit_with_16(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        job_parser("audit_store", "audit").parse_args(words)
+    assert caught.value.code == 16
+    assert capsys.readouterr().out == ""
+
+
+def raises(error: BaseException) -> Callable[[], int]:
+    """Return a job that ends with ``error``."""
+
+    def main() -> int:
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("main", "code"),
+    [
+        (lambda: 0, 0),
+        (lambda: 4, 4),
+        (raises(UsageError("bad setting")), 16),
+        (raises(NotAStoreError("not a store")), 16),
+        (raises(MissingJarsError("run make setup")), 8),
+        (raises(KeyboardInterrupt()), 32),
+    ],
+)
+def test_exit_codes(main: Callable[[], int], code: int) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run_job(main)
+    assert caught.value.code == code
+
+
+def test_delta_table_of_two_commits(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], "number long, name string")
+    rows.write.format("delta").save(table)
+    rows.write.format("delta").mode("append").save(table)
+    assert spark.read.format("delta").load(table).count() == 4
+    assert sorted(row.version for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()) == [0, 1]
+
+
+def test_second_session_is_the_first(spark: SparkSession) -> None:
+    again = build_session("again", master="local[7]", extra={"spark.sql.shuffle.partitions": "4"})
+    assert again.sparkContext is spark.sparkContext
+    assert again.sparkContext.master == "local[2]"
+
+
+def test_workers_run_this_python(spark: SparkSession) -> None:
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("sys").executable).collect()
+    assert found == [sys.executable]
+
+
+def run_small_job(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Return the finished run of the small job, started in an empty read-only-home folder."""
+    job = folder / "job.py"
+    job.write_text(JOB.replace("TABLE", str(folder / "table")))
+    work = folder / "work"
+    work.mkdir()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # as in an activated environment
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": "/proc/none", "PYTHONDONTWRITEBYTECODE": "1"}
+    env.pop("PYSPARK_GATEWAY_PORT", None)
+    env.pop("PYSPARK_PYTHON", None)
+    env.pop("PYSPARK_DRIVER_PYTHON", None)
+    done = subprocess.run(
+        [*command, str(job)], cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert not list(work.iterdir())
+    return done
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_python_starts_a_quiet_session(tmp_path: Path) -> None:
+    run = run_small_job([sys.executable], tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "5 local[1] 3\n", "")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_submit_decides_where_to_run(tmp_path: Path) -> None:
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    run = run_small_job([*submit, "--conf", "spark.sql.shuffle.partitions=5"], tmp_path)
+    assert (run.returncode, run.stdout) == (0, "5 local[2] 5\n"), run.stderr

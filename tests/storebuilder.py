@@ -1,0 +1,434 @@
+"""Builds small stores as a broker would, and derives from any log what its other files must hold.
+
+``StoreBuilder`` places records by the broker's rules (queue offsets, blank records, batches that stay whole).
+``derive`` is the obvious way from records to queues, ext units and index entries: one record at a time, one file
+a bytearray. It shares no code with ``storeio`` but the record encoder, so it is the oracle of queue and index checks;
+the tests prove it against stores of real brokers, byte for byte.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import slow
+
+from storeio.format import commitlog as log
+from storeio.format.commitlog import Host, Record
+
+PREPARED, COMMIT, ROLLBACK = 0x4, 0x8, 0xC
+LOCAL = Host(bytes((127, 0, 0, 1)), 10911)
+LOCAL_V6 = Host(bytes.fromhex("20010db8000000000000000000000001"), 10911)
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+Files = dict[str, bytearray]  # path below the store root -> content
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes and switches of the broker that is imitated; the defaults are those of 5.3.3, but small."""
+
+    segment_bytes: int = 16384
+    units_per_file: int = 50
+    batch_units_per_file: int = 300_000
+    index_slots: int = 50
+    index_units: int = 200
+    ext: bool = False
+    ext_bytes: int = 4096
+    multi_dispatch: bool = False
+    batch_topics: frozenset[str] = frozenset()
+    property_crc: bool = False
+    trailing_separator: bool = True  # 4.9.1 to 5.1.4 strip it
+    tag_keys: bool = False  # since 5.4.0
+
+
+# ---- From records to the other files
+
+
+@dataclass
+class Queue:
+    """One consume queue as ``ConsumeQueue`` fills it: ``wrote`` is its end in bytes, None before its first unit."""
+
+    directory: str
+    file_bytes: int
+    wrote: int | None = None
+    max_physical: int = -1
+
+    def put(self, files: Files, offset: int, size: int, tags_code: int, queue_offset: int) -> None:
+        """Append one unit unless the queue is ahead of it; spec 4.2."""
+        if offset + size <= self.max_physical:
+            return
+        expected = queue_offset * 20
+        if self.wrote is None:
+            self.wrote = expected - expected % self.file_bytes
+            while self.wrote < expected:
+                self._append(files, struct.pack(">qiq", 0, 2**31 - 1, 0))
+        elif queue_offset != 0 and expected < self.wrote:
+            return
+        self.max_physical = offset + size
+        self._append(files, struct.pack(">qiq", offset, size, tags_code))
+
+    def _append(self, files: Files, unit: bytes) -> None:
+        assert self.wrote is not None
+        _put(files, self.directory, self.file_bytes, self.wrote, unit)
+        self.wrote += len(unit)
+
+
+def _put(files: Files, directory: str, file_bytes: int, at: int, unit: bytes) -> None:
+    """Write at a byte position of a queue, into the file that holds it."""
+    base = at - at % file_bytes
+    content = files.setdefault(f"{directory}/{base:020d}", bytearray(file_bytes))
+    content[at - base : at - base + len(unit)] = unit
+
+
+@dataclass
+class Index:
+    """The index files in order of creation, as ``IndexFile.putKey`` fills them; spec 5.2."""
+
+    slots: int
+    units: int
+    files: list[bytearray] = field(default_factory=list)
+
+    def count(self) -> int:
+        """Return indexCount of the last file."""
+        return max(int(struct.unpack_from(">i", self.files[-1], 36)[0]), 1)
+
+    def touch(self) -> None:
+        """Make the last file one that has room."""
+        if self.files and self.count() < self.units:
+            return
+        new = bytearray(40 + self.slots * 4 + self.units * 20)
+        struct.pack_into(">i", new, 36, 1)
+        if self.files:
+            end_ms, end_offset = struct.unpack_from(">q", self.files[-1], 8)[0], self.end_offset()
+            struct.pack_into(">qqqq", new, 0, end_ms, end_ms, end_offset, end_offset)
+        self.files.append(new)
+
+    def end_offset(self) -> int:
+        """Return endPhyOffset of the last file."""
+        return int(struct.unpack_from(">q", self.files[-1], 24)[0])
+
+    def put(self, key_hash: int, offset: int, store_ms: int) -> None:
+        """Append one entry."""
+        self.touch()
+        data, n = self.files[-1], self.count()
+        slot_at = 40 + 4 * (key_hash % self.slots)
+        (previous,) = struct.unpack_from(">i", data, slot_at)
+        (begin_ms,) = struct.unpack_from(">q", data, 0)
+        seconds = int((store_ms - begin_ms) / 1000) if begin_ms > 0 else 0
+        seconds = max(0, min(seconds, 2**31 - 1))
+        struct.pack_into(">iqii", data, 40 + 4 * self.slots + 20 * n, key_hash, offset, seconds, previous)
+        struct.pack_into(">i", data, slot_at, n)
+        if n == 1:
+            struct.pack_into(">q", data, 0, store_ms)
+            struct.pack_into(">q", data, 16, offset)
+        struct.pack_into(">q", data, 8, store_ms)
+        struct.pack_into(">q", data, 24, offset)
+        (used,) = struct.unpack_from(">i", data, 32)
+        struct.pack_into(">ii", data, 32, used + (previous == 0), n + 1)
+
+
+@dataclass
+class Derived:
+    """What a log implies: queue files by path, index files in order."""
+
+    files: Files
+    index: list[bytearray]
+
+
+def derive(
+    records: list[slow.Head], settings: Settings, *, tag_keys: Callable[[slow.Head], bool] | None = None
+) -> Derived:
+    """Return what a broker that dispatched these records, in log order and from the first, has on disk.
+
+    ``tag_keys`` says of which records the tag was indexed, where several brokers wrote one store.
+    """
+    files: Files = {}
+    queues: dict[tuple[str, int], Queue] = {}
+    ext_ends: dict[str, int] = {}
+    batch_ends: dict[str, int] = {}
+    index = Index(settings.index_slots, settings.index_units)
+    tagged = tag_keys or (lambda head: settings.tag_keys)
+    for head in records:
+        topic = slow.java_text(head.topic)
+        if head.sys_flag & 0xC not in (PREPARED, ROLLBACK):
+            if topic in settings.batch_topics:
+                _put_batch(files, batch_ends, topic, head, settings)
+            else:
+                code = _ext_address(files, ext_ends, topic, head, settings) if settings.ext else head.tags_code
+                _queue(queues, topic, head.queue_id, settings).put(
+                    files, head.physical, head.size, code, head.queue_offset
+                )
+                if settings.multi_dispatch:
+                    _put_light(files, queues, head, settings)
+        index.touch()
+        if head.physical >= index.end_offset():
+            for key_hash, kind in head.keys:
+                if kind != "TAGS" or tagged(head):
+                    index.put(key_hash, head.physical, head.store_ms)
+    return Derived(files, index.files)
+
+
+def _queue(queues: dict[tuple[str, int], Queue], topic: str, queue_id: int, settings: Settings) -> Queue:
+    directory = f"consumequeue/{topic}/{queue_id}"
+    return queues.setdefault((topic, queue_id), Queue(directory, 20 * settings.units_per_file))
+
+
+def _put_light(
+    files: Files, queues: dict[tuple[str, int], Queue], head: slow.Head, settings: Settings
+) -> None:
+    """Append a unit to each light queue that the message names; spec 3.4."""
+    listed, numbered = (head.pairs.get(f"INNER_MULTI_{name}", "") for name in ("DISPATCH", "QUEUE_OFFSET"))
+    names, numbers = slow.java_split(listed, ","), slow.java_split(numbered, ",")
+    if listed.strip() and numbered.strip() and len(names) == len(numbers):
+        for name, number in zip(names, numbers, strict=True):
+            queue_id = 0 if name.startswith("%LMQ%") else head.queue_id
+            _queue(queues, name, queue_id, settings).put(
+                files, head.physical, head.size, head.tags_code, int(number)
+            )
+
+
+def _put_batch(files: Files, ends: dict[str, int], topic: str, head: slow.Head, settings: Settings) -> None:
+    directory = f"batchconsumequeue/{topic}/{head.queue_id}"
+    at = ends.get(directory, 0)
+    unit = struct.pack(
+        ">qiqqqhii", head.physical, head.size, head.tags_code, head.store_ms, head.batch_base, head.batch_size, -1, 0
+    )
+    _put(files, directory, 46 * settings.batch_units_per_file, at, unit)
+    ends[directory] = at + 46
+
+
+def _ext_address(files: Files, ends: dict[str, int], topic: str, head: slow.Head, settings: Settings) -> int:
+    """Append an ext unit without bitmap and return the address that the consume queue unit stores; spec 4.4."""
+    directory = f"consumequeue_ext/{topic}/{head.queue_id}"
+    at = ends.get(directory, 0)
+    if at % settings.ext_bytes + 20 > settings.ext_bytes - 4:
+        _put(files, directory, settings.ext_bytes, at, b"\xff\xff")
+        at += settings.ext_bytes - at % settings.ext_bytes
+    _put(files, directory, settings.ext_bytes, at, struct.pack(">hqqh", 20, head.tags_code, head.store_ms, 0))
+    ends[directory] = at + 20
+    return at - 2**63
+
+
+# ---- A store from messages
+
+
+@dataclass
+class Placed:
+    """Where a message went."""
+
+    physical_offset: int
+    queue_offset: int
+    raw: bytes
+
+
+class StoreBuilder:
+    """Appends messages as a broker does; ``close`` writes the store directory.
+
+    Args:
+        root: Directory to make; None for a log in memory only.
+        base: Physical offset at which the log begins, a multiple of ``segment_bytes``.
+        start_ms: Store time of the first message; each later one is ``step_ms`` newer.
+        sizes: Fields of ``Settings``.
+    """
+
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        base: int = 0,
+        start_ms: int = 1_700_000_000_000,
+        step_ms: int = 7,
+        settings: Settings | None = None,
+        **sizes: object,
+    ) -> None:
+        self.root = root
+        self.settings = settings or Settings(**sizes)  # type: ignore[arg-type]
+        self.now_ms = start_ms
+        self.step_ms = step_ms
+        self.base = base
+        self.segments: list[bytearray] = []
+        self.left = 0  # bytes free in the last segment
+        self.next_offsets: dict[tuple[str, int], int] = {}
+        self.messages = 0
+
+    @property
+    def end(self) -> int:
+        """Return the physical offset at which the next record would lie, were there room."""
+        return self.base + len(self.segments) * self.settings.segment_bytes - self.left
+
+    def message(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        body: bytes = b"",
+        *,
+        tags: str | None = None,
+        keys: str | None = None,
+        unique_key: str | None = None,
+        delay: int | None = None,
+        lmq: tuple[str, ...] = (),
+        inner: int | None = None,
+        properties: Mapping[str, str] | bytes | None = None,
+        transaction: int = 0,
+        sys_flag: int = 0,
+        compressed: bool = False,
+        born_host: Host = LOCAL,
+        store_host: Host = LOCAL,
+        queue_offset: int | None = None,
+        store_ms: int | None = None,
+        born_ms: int | None = None,
+        flag: int = 0,
+        reconsume: int = 0,
+        prepared: int = 0,
+    ) -> Placed:
+        """Append one message; properties given as bytes are stored as they are."""
+        if delay is not None and topic != SCHEDULE:
+            pairs = {"REAL_TOPIC": topic, "REAL_QID": str(queue_id), **dict(properties or {})}  # type: ignore[arg-type]
+            properties, topic, queue_id = pairs, SCHEDULE, delay - 1
+        number = self._number(topic, queue_id, transaction, inner or 1) if queue_offset is None else queue_offset
+        if isinstance(properties, bytes):
+            text = properties
+        else:
+            given = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": unique_key, "DELAY": delay and str(delay)}
+            if lmq:
+                given |= {"INNER_MULTI_DISPATCH": ",".join(lmq), "INNER_MULTI_QUEUE_OFFSET": self._light(lmq)}
+            if inner is not None:
+                given |= {"INNER_NUM": str(inner), "INNER_BASE": str(number)}
+            text = self._properties({**given, **(properties or {})})
+        flags = sys_flag | transaction | (0x80 if inner is not None else 0) | (0x1 if compressed else 0)
+        flags |= (0x10 if len(born_host.address) == 16 else 0) | (0x20 if len(store_host.address) == 16 else 0)
+        stored = zlib.compress(body) if compressed else body
+        time_ms = self._time() if store_ms is None else store_ms
+        record = Record(
+            0, log.MAGIC_V1 if len(topic) <= 127 else log.MAGIC_V2, log.body_crc(stored), queue_id, flag, number, 0,
+            flags, time_ms - 3 if born_ms is None else born_ms, born_host, time_ms, store_host, reconsume, prepared,
+            stored, topic.encode(), text,
+        )  # fmt: skip
+        return self._append([record])[0]
+
+    def batch(self, topic: str, queue_id: int, bodies: list[bytes], *, tags: str | None = None) -> list[Placed]:
+        """Append a client batch: one record a message, one store time, all in one segment."""
+        time_ms = self._time()
+        records = [
+            Record(
+                0, log.MAGIC_V1, log.body_crc(body), queue_id, 0, self._number(topic, queue_id, 0, 1), 0, 0, time_ms,
+                LOCAL, time_ms, LOCAL, 0, 0, body, topic.encode(), self._properties({"TAGS": tags}),
+            )
+            for body in bodies
+        ]  # fmt: skip
+        return self._append(records)
+
+    def raw(self, data: bytes) -> int:
+        """Append any bytes as if they were a record; return where they lie."""
+        self.make_room(len(data))
+        at = self.end
+        self._put(data)
+        return at
+
+    def segment_files(self) -> list[tuple[int, bytes]]:
+        """Return base offset and bytes of each segment."""
+        step = self.settings.segment_bytes
+        return [(self.base + n * step, bytes(data)) for n, data in enumerate(self.segments)]
+
+    def records(self) -> list[slow.Head]:
+        """Return all records as the slow decoder reads them."""
+        return [head for base, data in self.segment_files() for head in slow.SlowWalk(data, base).records]
+
+    def close(self, *, clean: bool = True) -> Path:
+        """Write the store: log, queues, index, checkpoint, lock; ``abort`` unless it stopped cleanly."""
+        assert self.root is not None, "a log in memory has no directory"
+        records = self.records()
+        derived = derive(records, self.settings)
+        files: dict[str, bytes | bytearray] = dict(derived.files)
+        files |= {f"commitlog/{base:020d}": data for base, data in self.segment_files()}
+        files |= {f"index/{20231114221320000 + n:017d}": data for n, data in enumerate(derived.index)}
+        queued = [head.store_ms for head in records if head.sys_flag & 0xC not in (PREPARED, ROLLBACK)]
+        rolled = struct.unpack_from(">q", derived.index[-2], 8)[0] if len(derived.index) > 1 else 0
+        times = (records[-1].store_ms if records else 0, queued[-1] if queued else 0, rolled)
+        files["checkpoint"] = struct.pack(">qqq", *times).ljust(4096, b"\0")
+        files["lock"] = b"lock"
+        if not clean:
+            files["abort"] = b"4711"
+        for path, data in files.items():
+            target = self.root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        return self.root
+
+    def _time(self) -> int:
+        self.now_ms += self.step_ms
+        return self.now_ms - self.step_ms
+
+    def _number(self, topic: str, queue_id: int, transaction: int, count: int) -> int:
+        """Return the queue offset of the next message; prepared and rolled-back ones have 0 and take none."""
+        if transaction in (PREPARED, ROLLBACK):
+            return 0
+        number = self.next_offsets.get((topic, queue_id), 0)
+        self.next_offsets[topic, queue_id] = number + count
+        return number
+
+    def _light(self, names: tuple[str, ...]) -> str:
+        return ",".join(str(self._number(name, 0, 0, 1)) for name in names)
+
+    def _properties(self, pairs: Mapping[str, str | None]) -> bytes:
+        text = "\x02".join(f"{name}\x01{value}" for name, value in pairs.items() if value)
+        if text and self.settings.trailing_separator:
+            text += "\x02"
+        return text.encode()
+
+    def _append(self, records: list[Record]) -> list[Placed]:
+        extra = 20 if self.settings.property_crc else 0
+        texts = []
+        for record in records:
+            open_end = extra and record.properties and not record.properties.endswith(b"\x02")
+            texts.append(record.properties + (b"\x02" if open_end else b""))
+        lengths = [
+            log.record_size(record.sys_flag, record.magic, len(record.body), len(record.topic), len(text) + extra)
+            for record, text in zip(records, texts, strict=True)
+        ]
+        self.make_room(sum(lengths))
+        placed = []
+        for record, text, size in zip(records, texts, lengths, strict=True):
+            at = self.end
+            raw = encode(record, text + bytes(extra), size=size, physical_offset=at)
+            if extra:
+                digits = f"{zlib.crc32(raw[:-20]) & 0x7FFFFFFF}"[::-1].ljust(10, "0")
+                raw = raw[:-20] + b"__CRC32#\x01" + digits.encode() + b"\x02"
+            self._put(raw)
+            placed.append(Placed(at, record.queue_offset, raw))
+        self.messages += len(records)
+        return placed
+
+    def make_room(self, size: int) -> None:
+        """Go to a new segment, behind a blank record, where these bytes and 8 more do not fit."""
+        assert size + 8 <= self.settings.segment_bytes, "no segment is that large"
+        if size + 8 > self.left:
+            if self.segments:
+                self._put(log.encode_blank(self.left))
+            self.segments.append(bytearray(self.settings.segment_bytes))
+            self.left = self.settings.segment_bytes
+
+    def _put(self, data: bytes) -> None:
+        at = self.settings.segment_bytes - self.left
+        self.segments[-1][at : at + len(data)] = data
+        self.left -= len(data)
+
+
+def encode(record: Record, properties: bytes, *, size: int, physical_offset: int) -> bytes:
+    """Return a record's bytes with these three set."""
+    values = {name: getattr(record, name) for name in Record.__dataclass_fields__}
+    values |= {"properties": properties, "size": size, "physical_offset": physical_offset}
+    return log.encode_record(Record(**values))
+
+
+def forged(physical_offset: int, *, topic: str = "forged", body: bytes = b"not a message", store_ms: int = 1) -> bytes:
+    """Return an intact record for a place, fit to lie inside a message body."""
+    record = Record(
+        0, log.MAGIC_V1, log.body_crc(body), 0, 0, 0, 0, 0, store_ms, LOCAL, store_ms, LOCAL, 0, 0, body,
+        topic.encode(), b"",
+    )  # fmt: skip
+    size = log.record_size(0, log.MAGIC_V1, len(body), len(topic), 0)
+    return encode(record, b"", size=size, physical_offset=physical_offset)

@@ -1,0 +1,239 @@
+"""The compiled walk equals the slow, obvious decoder on sound, odd and damaged logs."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+import slow
+from damage import add_to_field, append, damaged_segments, logs, set_field, zero
+from hypothesis import HealthCheck, given, settings
+from storebuilder import StoreBuilder, forged
+
+import storeio.walk
+from storeio.format import commitlog as log
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.kernels import tags as t
+from storeio.splits import Split
+from storeio.walk import Walked, walk_split
+
+QUIET = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+KINDS = {t.UNIQUE_KEY: "UNIQ_KEY", t.KEYS: "KEYS", t.TAGS: "TAGS"}
+
+Row = tuple[object, ...]
+
+
+def walk_whole(base: int, data: bytes) -> Walked:
+    """Return the sequential walk over one segment."""
+    array = np.frombuffer(data, np.uint8)
+    return walk_split(lambda start, stop: array[start:stop], Split("", base, len(data), 0, len(data)))
+
+
+def rows_of(walked: Walked) -> list[Row]:
+    """Return one row a record: all columns, the queue by name, the keys."""
+    keys: dict[int, list[tuple[int, str]]] = {}
+    for key_hash, record, kind in walked.keys.T.tolist():
+        keys.setdefault(record, []).append((key_hash, KINDS[kind]))
+    rows: list[Row] = []
+    for n, column in enumerate(walked.records.T.tolist()):
+        queue = walked.queues[column[w.R_QUEUE]]
+        rows.append((*column[: w.R_QUEUE], *queue, *column[w.R_QUEUE + 1 :], keys.get(n, [])))
+    return rows
+
+
+def row_of(head: slow.Head) -> Row:
+    """Return the same row of a slowly decoded record."""
+    return (
+        head.position, head.size, head.topic, head.queue_id, head.queue_offset, head.tags_code, head.store_ms,
+        head.sys_flag, head.marks, head.physical, head.body_length, head.properties_at, head.properties_length,
+        head.batch_base, head.batch_size, head.born_ms, host_number(head.store_host), head.keys,
+    )  # fmt: skip
+
+
+def host_number(host: bytes) -> int:
+    """Return the number that stands for a store host: its first 8 bytes, the other 4-byte numbers mixed in."""
+    (value, *others) = struct.unpack(">qiii" if len(host) == 20 else ">q", host)
+    for other in others:
+        value = value % 2**57 * 31 + other
+    return int(value)
+
+
+def spans_of(walked: Walked) -> list[slow.Span]:
+    """Return the spans as tuples."""
+    return [tuple(column) for column in walked.spans.T.tolist()]
+
+
+def assert_agrees(base: int, data: bytes) -> slow.SlowWalk:
+    """Compare both walks over a segment; return the slow one."""
+    oracle = slow.SlowWalk(data, base)
+    walked = walk_whole(base, data)
+    assert spans_of(walked) == oracle.spans
+    assert rows_of(walked) == [row_of(head) for head in oracle.records]
+    assert (walked.end.position, walked.end.mode) == (oracle.position, oracle.mode)
+    assert [(0, 0), *[span[:2] for span in oracle.spans], (len(data), 0)][-2][1] == len(data)
+    return oracle
+
+
+@settings(QUIET, max_examples=60)
+@given(logs())
+def test_sound_logs(builder: StoreBuilder) -> None:
+    rows = 0
+    for base, data in builder.segment_files():
+        oracle = assert_agrees(base, data)
+        rows += len(oracle.records)
+        assert {kind for _, _, kind, _ in oracle.spans} <= {w.RECORD, w.BLANK, w.ZERO, w.TORN}
+    # Only what Java cannot parse is no record: INNER_NUM=x.
+    assert rows <= builder.messages
+
+
+@settings(QUIET, max_examples=400)
+@given(damaged_segments())
+def test_damaged_segments(segment: tuple[int, bytes]) -> None:
+    assert_agrees(*segment)
+
+
+@settings(QUIET, max_examples=60)
+@given(damaged_segments(segment_bytes=2048, most_damages=2))
+def test_tables_that_are_full_at_every_row(segment: tuple[int, bytes]) -> None:
+    """Room for one row at first, so that every table is full at every size and the walk comes again."""
+    base, data = segment
+
+    def tiny(count: int) -> storeio.walk._Tables:
+        tables = [np.full((rows, 1), -7, np.int64) for rows in (w.RECORD_ROWS, 3, 4, 6)]
+        return storeio.walk._Tables(*tables, np.zeros(4, np.int64))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storeio.walk._Tables, "for_bytes", staticmethod(tiny))
+        assert_agrees(base, data)
+
+
+def one_record(properties: bytes = b"", **fields: int) -> bytes:
+    """Return a segment of three small records, the middle one with fields set as damage would."""
+    builder = StoreBuilder(segment_bytes=1024)
+    placed = [builder.message("T", 0, b"body", properties=text) for text in (b"", properties, b"")]
+    data = bytearray(builder.segment_files()[0][1])
+    for field, value in fields.items():
+        set_field(data, placed[1].physical_offset, field, value)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("value", [-(2**62), -(2**62) + 1, -(2**63), 2**62, 2**63 - 1, -1, 0])
+@pytest.mark.parametrize("field", ["queue_offset", "store_timestamp", "born_timestamp", "physical_offset", "prepared"])
+def test_no_number_in_a_field_is_special(field: str, value: int) -> None:
+    """A broker accepts any of them: all three are records."""
+    assert len(assert_agrees(0, one_record(**{field: value})).records) == 3
+
+
+@pytest.mark.parametrize("store_ms", [-(2**62), -(2**63), 0])
+def test_odd_store_time_before_damage(store_ms: int) -> None:
+    """A store time is remembered as it is: what resumes behind damage is compared with it."""
+    builder = StoreBuilder(segment_bytes=2048)
+    first = builder.message("T", 0, b"a" * 50, born_ms=1)
+    hole = builder.message("T", 0, b"b" * 50)
+    builder.message("T", 0, b"c" * 50, store_ms=-(2**62) - 9, born_ms=1)
+    data = bytearray(builder.segment_files()[0][1])
+    set_field(data, first.physical_offset, "store_timestamp", store_ms)
+    zero(data, hole.physical_offset, hole.physical_offset + 100)
+    oracle = assert_agrees(0, bytes(data))
+    assert (w.STALE in [kind for _, _, kind, _ in oracle.spans]) == (store_ms > -(2**62) - 9)
+
+
+@pytest.mark.parametrize("count", ["1", "32767", "32768", "-32768", "-32769", "70000", "0001", "x", "+2", ""])
+@pytest.mark.parametrize("base", ["7", "900000000000000001", "9223372036854775807", "9223372036854775808", "0" * 50])
+def test_inner_batch_numbers_are_a_short_and_a_long(count: str, base: str) -> None:
+    text = f"INNER_NUM\x01{count}\x02INNER_BASE\x01{base}\x02"
+    oracle = assert_agrees(0, one_record(text.encode()))
+    accepted = not count or (count.lstrip("+-").isdigit() and -32768 <= int(count) <= 32767 and int(base) < 2**63)
+    assert len(oracle.records) == (3 if accepted else 2)
+
+
+@pytest.mark.parametrize("level", ["1", "18", "19", "2147483647", "2147483648", "-1", "0", "x", "0" * 45 + "3"])
+def test_delay_levels(level: str) -> None:
+    builder = StoreBuilder(segment_bytes=1024)
+    builder.message("SCHEDULE_TOPIC_XXXX", 0, b"b", tags="TagA", properties={"DELAY": level})
+    builder.message("T", 0, b"b", tags="TagA", properties={"DELAY": level})
+    oracle = assert_agrees(0, builder.segment_files()[0][1])
+    assert oracle.records[-1].tags_code == 2598919
+
+
+def test_schedule_vector() -> None:
+    builder = StoreBuilder(segment_bytes=1024)
+    builder.message("T", 0, b"b", delay=3, store_ms=1700000000123)
+    assert walk_whole(0, builder.segment_files()[0][1]).records[w.R_TAGS_CODE].tolist() == [1700000010123]
+
+
+def test_a_full_span_table_changes_nothing() -> None:
+    """The walk comes again where a stale record behind a gap found no room."""
+    builder = StoreBuilder(segment_bytes=8192)
+    builder.message("T", 0, b"a" * 50)
+    for _ in range(12):
+        builder.raw(forged(12345, body=b"from elsewhere"))
+        builder.raw(forged(builder.end)[:-9])
+    data = builder.segment_files()[0][1]
+    oracle = slow.SlowWalk(data)
+    assert sum(kind == w.STALE for _, _, kind, _ in oracle.spans) > 3
+    for room in range(1, len(oracle.spans) + 1):
+
+        def tables(count: int, room: int = room) -> storeio.walk._Tables:
+            made = [np.empty((rows, 64), np.int64) for rows in (w.RECORD_ROWS, 3, 4, 6)]
+            made[2] = np.empty((4, room), np.int64)
+            return storeio.walk._Tables(*made, np.zeros(256, np.int64))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(storeio.walk._Tables, "for_bytes", staticmethod(tables))
+            assert spans_of(walk_whole(0, data)) == oracle.spans
+
+
+@pytest.mark.parametrize("size", [*range(0, 130), 255, 256, 257])
+def test_short_segments_of_anything(size: int) -> None:
+    """A segment may be cut anywhere, and hold a record's head without its end."""
+    builder = StoreBuilder(segment_bytes=4096)
+    append(builder, "v6", 60, 1)
+    data = builder.segment_files()[0][1]
+    for segment in (bytes(size), data[:size], data[:8] * (size // 8), b"\xda" * size, log.encode_blank(size)[:size]):
+        if segment:
+            assert_agrees(0, segment)
+
+
+def test_a_wrong_length_reads_nothing_outside() -> None:
+    """Every length that a record can claim, at the segment's very end."""
+    builder = StoreBuilder(segment_bytes=1024)
+    while builder.left > 400:
+        builder.message("T", 0, b"x" * 20)
+    last = builder.message("T", 0, b"y" * 200)
+    sound = builder.segment_files()[0][1]
+    for field in ("size", "body_length"):
+        for difference in [*range(-250, 200, 3), 2**30, -(2**30), 2**31 - 600, -(2**31) + 600]:
+            data = bytearray(sound)
+            add_to_field(data, last.physical_offset, field, difference)
+            assert_agrees(0, bytes(data))
+
+
+def test_property_crc_is_checked() -> None:
+    builder = StoreBuilder(segment_bytes=4096, property_crc=True)
+    first = builder.message("T", 0, b"body", tags="TagA", properties={"a": "b"})
+    builder.message("T", 0, b"body")
+    data = bytearray(builder.segment_files()[0][1])
+    assert [head.marks for head in assert_agrees(0, bytes(data)).records] == [w.MARK_HAS_PROPERTY_CRC] * 2
+    set_field(data, first.physical_offset, "flag", 5)  # nothing else guards it
+    marks = [head.marks for head in assert_agrees(0, bytes(data)).records]
+    assert marks == [w.MARK_HAS_PROPERTY_CRC | w.MARK_PROPERTY_CRC, w.MARK_HAS_PROPERTY_CRC]
+
+
+def test_the_random_damages_reach_every_class_and_reason() -> None:
+    """Else the property tests would prove less than they seem to."""
+    seen: set[tuple[int, int]] = set()
+
+    @settings(QUIET, max_examples=400)
+    @given(damaged_segments())
+    def collect(segment: tuple[int, bytes]) -> None:
+        base, data = segment
+        seen.update((kind, why) for _, _, kind, why in slow.SlowWalk(data, base).spans)
+
+    collect()
+    assert {kind for kind, _ in seen} == {w.RECORD, w.BLANK, w.ZERO, w.STALE, w.TORN, w.GARBAGE}
+    reasons = {h.WHY_MAGIC, h.WHY_SIZE, h.WHY_BODY_LENGTH, h.WHY_TOPIC_LENGTH, h.WHY_FORMULA, h.WHY_BODY_CRC}
+    reasons |= {w.WHY_BLANK_SIZE, w.WHY_BLANK_DIRTY, w.WHY_MISPLACED, w.WHY_OLDER, w.WHY_SEARCHED}
+    assert reasons <= {why for _, why in seen}

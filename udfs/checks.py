@@ -1,0 +1,154 @@
+"""The audit's tasks as Spark jobs: the plans travel to the workers once, reports come back.
+
+A worker opens the bytes itself. Neighbouring tasks share a Spark task until it has enough bytes: starting
+one costs ten milliseconds, in which a worker audits as many megabytes as a split has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from storeio import audit
+from storeio.audit import AuditPlan, FileReport, Progress, SplitReport
+from storeio.errors import StoreError, UnreadableError
+from storeio.results import Audit
+from storeio.splits import Split
+
+T = TypeVar("T")
+R = TypeVar("R")
+Tell = Callable[[Progress], None]
+
+SLICES_PER_CORE: Final = 4  # so that a slow task at the end costs a quarter of a core's time at most
+TELL_SECONDS: Final = 0.2
+
+
+class WorkersError(StoreError, OSError):
+    """Spark could not finish the tasks: workers were lost, or a task failed again and again."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Phase(Generic[T, R]):
+    """One job: what is done to each item of a plan, how many bytes an item is, and what it is called."""
+
+    name: str
+    work: Callable[[AuditPlan, T], R]
+    size: Callable[[T], int]
+
+
+def split_report(plan: AuditPlan, split: Split) -> SplitReport | str:
+    """Return the report of a split, or why it could not be read."""
+    try:
+        return audit.audit_split(plan, split)
+    except UnreadableError as error:
+        return f"{split.path}: {error}"
+
+
+FILES: Final = Phase("queues and index", audit.run_file_task, lambda task: task.file.size)
+SPLITS: Final = Phase("commitlog", split_report, lambda split: split.stop - split.start)
+
+
+def audit_stores(spark: SparkSession, plans: Sequence[AuditPlan], tell: Tell | None = None) -> list[Audit | Exception]:
+    """Return the audit of each store, or why there is none.
+
+    Raises:
+        WorkersError: Spark could not finish; nothing is known of any store.
+    """
+    context = spark.sparkContext
+    files: list[list[FileReport]] = on_workers(context, plans, [audit.file_tasks(p) for p in plans], FILES, tell)
+    plans = [audit.with_files(plan, reports) for plan, reports in zip(plans, files, strict=True)]
+    bare = [replace(plan, file_reports=[]) for plan in plans]  # only the driver needs them
+    found: list[list[SplitReport | str]] = on_workers(context, bare, [p.splits for p in plans], SPLITS, tell)
+    return [_concluded(plan, reports) for plan, reports in zip(plans, found, strict=True)]
+
+
+def _concluded(plan: AuditPlan, found: Sequence[SplitReport | str]) -> Audit | Exception:
+    reports = [report for report in found if isinstance(report, SplitReport)]
+    failed = [report for report in found if isinstance(report, str)]
+    try:
+        return audit.conclude(plan, reports, lambda split, begin: audit.audit_split(plan, split, begin), failed=failed)
+    except Exception as error:  # one store's trouble must not keep the others from their reports
+        return error
+
+
+def on_workers(
+    context: SparkContext,
+    plans: Sequence[AuditPlan],
+    items: Sequence[Sequence[T]],
+    phase: Phase[T, R],
+    tell: Tell | None = None,
+) -> list[list[R]]:
+    """Return the results for the items of each plan, in order, made by the workers in one job."""
+    flat = [(number, item) for number, part in enumerate(items) for item in part]
+    found: list[list[R]] = [[] for _ in plans]
+    if not flat:
+        return found
+    work, size = phase.work, phase.size
+    total = sum(size(item) for _, item in flat)
+    groups = list(grouped(flat, lambda row: size(row[1]), total // (SLICES_PER_CORE * context.defaultParallelism)))
+    shared, done = context.broadcast(list(plans)), context.accumulator(0)
+
+    def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R]]:
+        for number, item in group:
+            yield number, work(shared.value[number], item)
+            done.add(size(item))
+
+    try:
+        with _told(tell, lambda: Progress(done.value, total, phase.name)):
+            for number, result in context.parallelize(groups, len(groups)).flatMap(run).collect():
+                found[number].append(result)
+    except (Py4JError, PySparkException) as error:
+        raise WorkersError(f"Spark could not finish the {phase.name}: {reason(error)}") from error
+    finally:
+        shared.destroy()
+    return found
+
+
+@contextlib.contextmanager
+def _told(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[None]:
+    """Tell how far the job is, again and again, while the block runs."""
+    ended = threading.Event()
+
+    def keep_telling(tell: Tell) -> None:
+        while not ended.wait(TELL_SECONDS):
+            tell(progress())
+
+    if tell is not None:
+        threading.Thread(target=keep_telling, args=(tell,), daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def reason(error: Exception) -> str:
+    """Return the line of Spark's many that says what went wrong: a worker's own exception, else the first."""
+    lines = str(error).splitlines()
+    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+    return next(iter(raised or lines), type(error).__name__)
+
+
+def grouped(items: Sequence[T], size: Callable[[T], int], enough: int) -> Iterator[list[T]]:
+    """Yield neighbouring items together until they reach ``enough``."""
+    group: list[T] = []
+    total = 0
+    for item in items:
+        group.append(item)
+        total += size(item)
+        if total >= enough:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group
