@@ -172,7 +172,9 @@ def _scratch_settings() -> Settings:
     logging.write_text(conf_text("log4j2.properties"), encoding="utf-8")
     return {
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.driver.extraJavaOptions": (
+            f'-Dderby.system.home="{scratch}" -Dlog4j2.configurationFile={logging.as_uri()}'
+        ),
     }
 
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
 from storeio.inspect.safe import printable
-from storeio.report.tables import bytes_text
+from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEBUG: Final = "STOREIO_DEBUG"
 LEAST_WIDTH, MOST_WIDTH = 60, 160
+TITLE_WIDTH = 20  # of a store in front of its bar
 _COLOURS: Final = {"DAMAGED": 31, "ERRORS": 31, "COULD NOT READ": 31, "INCOMPLETE": 33, "WARNINGS": 33, "SOUND": 32}
 _COLOURED: Final = re.compile(rf"^({'|'.join(_COLOURS)})\b", re.MULTILINE)
 
@@ -120,7 +121,8 @@ class Meter:
         with Progress(
             TextColumn("{task.description}", markup=False), *columns, console=Console(stderr=True), transient=True
         ) as bar:
-            task = bar.add_task(printable(title), total=None, phase="")
+            name = clipped(printable(title.rstrip("/").rpartition("/")[2]), TITLE_WIDTH)
+            task = bar.add_task(name, total=None, phase="")
             self._show = lambda p: bar.update(task, completed=p.done_bytes, total=p.total_bytes, phase=p.phase)
             try:
                 yield

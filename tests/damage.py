@@ -79,10 +79,7 @@ def swap(data: bytearray, first: int, second: int, length: int) -> None:
 # ---- Random logs
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-MESSAGES: Final = (
-    "plain empty tagged keyed odd malformed v6 long delayed prepared commit rollback batch inner compressed light "
-    "crc forged forged_newer forged_blank large"
-).split()
+MESSAGES: Final = ["plain", "empty", "tagged", "keyed", "odd", "malformed", "v6", "long", "delayed", "prepared", "commit", "rollback", "batch", "inner", "compressed", "light", "crc", "forged", "forged_newer", "forged_blank", "large"]
 TAGS: Final = ("TagA", "标签", "😀 x", "polygenelubricants", "\u20ac")
 ODD_PROPERTIES: Final = (
     b"a\x01b", b"ab\x02c\x01d", b"\x02\x02TAGS\x01b", b"\x01TAGS\x01t\x02", b"TAGS\x01\x01\x02", b"KEYS\x01 a  b \x02",
@@ -170,9 +167,7 @@ def logs(draw: Draw, *, segment_bytes: int = 4096, most: int = 14) -> StoreBuild
 
 SPECIAL: Final = (0, -1, 1, 90, 91, 92, 2**31 - 1, -(2**31), 2**29 + 1)
 STEPS: Final = (-(2**16), -4096, -64, -1, 1, 64, 4096)
-DAMAGES: Final = (
-    "flip field step zero noise copy foreign swap cut insert head_zero magic blank_here older".split()
-)
+DAMAGES: Final = ["flip", "field", "step", "zero", "noise", "copy", "foreign", "swap", "cut", "insert", "head_zero", "magic", "blank_here", "older"]
 
 
 @st.composite
@@ -191,9 +186,7 @@ def damaged_segments(draw: Draw, *, segment_bytes: int = 4096, most_damages: int
     return base, bytes(data)
 
 
-def _damage(
-    draw: Draw, data: bytearray, starts: list[int], base: int, segments: list[tuple[int, bytes]]
-) -> None:
+def _damage(draw: Draw, data: bytearray, starts: list[int], base: int, segments: list[tuple[int, bytes]]) -> None:
     at = min(draw(st.sampled_from(starts)), len(data) - 100)
     anywhere = draw(st.one_of(st.just(at), st.integers(0, len(data) - 100)))
     length = draw(st.sampled_from([1, 4, 8, 63, 64, 65, 130, 500, 2000]))

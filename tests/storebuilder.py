@@ -176,18 +176,14 @@ def _queue(queues: dict[tuple[str, int], Queue], topic: str, queue_id: int, sett
     return queues.setdefault((topic, queue_id), Queue(directory, 20 * settings.units_per_file))
 
 
-def _put_light(
-    files: Files, queues: dict[tuple[str, int], Queue], head: slow.Head, settings: Settings
-) -> None:
+def _put_light(files: Files, queues: dict[tuple[str, int], Queue], head: slow.Head, settings: Settings) -> None:
     """Append a unit to each light queue that the message names; spec 3.4."""
     listed, numbered = (head.pairs.get(f"INNER_MULTI_{name}", "") for name in ("DISPATCH", "QUEUE_OFFSET"))
     names, numbers = slow.java_split(listed, ","), slow.java_split(numbered, ",")
     if listed.strip() and numbered.strip() and len(names) == len(numbers):
         for name, number in zip(names, numbers, strict=True):
             queue_id = 0 if name.startswith("%LMQ%") else head.queue_id
-            _queue(queues, name, queue_id, settings).put(
-                files, head.physical, head.size, head.tags_code, int(number)
-            )
+            _queue(queues, name, queue_id, settings).put(files, head.physical, head.size, head.tags_code, int(number))
 
 
 def _put_batch(files: Files, ends: dict[str, int], topic: str, head: slow.Head, settings: Settings) -> None:

@@ -205,7 +205,9 @@ def kernel_pairs(raw: bytes) -> dict[str, str]:
 
 
 @QUIET
-@given(st.lists(st.sampled_from([b"\x01", b"\x02", b"x", b"\xed\xa0", *(name.encode() for name in KNOWN)])).map(b"".join))
+@given(
+    st.lists(st.sampled_from([b"\x01", b"\x02", b"x", b"\xed\xa0", *(name.encode() for name in KNOWN)])).map(b"".join)
+)
 def test_properties_text(raw: bytes) -> None:
     pairs, odd = slow.java_pairs(slow.java_text(raw))
     assert properties.parse(raw) == pairs

@@ -46,7 +46,7 @@ def change(root: Path, kind: str, field: str, value: int) -> tuple[int, bytes]:
         ("size", -(2**30), "size impossible"),
         ("magic", 1, "no magic code"),
         ("body_crc", 1, "body CRC differs"),
-        ("body_length", 1, "length"),
+        ("body_length", 1, "does not fit into"),
         ("body_length", 2**29, "body length leads out"),
     ],
 )

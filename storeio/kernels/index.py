@@ -122,36 +122,17 @@ def survey(
             found[3] = head
 
 
-@compiled(
-    "boolean(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1],"
-    " int32[::1])"
-)
-def settle(
-    data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
-    claims: Small, skippers: Small,
-) -> bool:  # fmt: skip
-    """Tell whether ``who`` of ``slot`` may name unit ``named`` and not the slot's last, that one's hash being wrong.
-
-    Whoever names a unit says what slot it was put in: ``claims`` keeps that, plus one.
-    """
-    if named < 1 or named > entries:
-        return False
-    at = units_at + named * UNIT
-    other = slot_of(data, at, slots)
-    if flags[named] != FINE:
-        claims[named] = slot + 1
-        doubter = skippers[named]
-        if other == slot and doubter > 0 and flags[doubter] == FINE:
-            flags[doubter] = BAD  # its own slot names it after all
-        return True
-    before = int32_at(data, at + PREVIOUS_AT)
-    if other == slot or last[other] != named or before != last[slot]:
-        return False
-    flags[named] = DOUBTED  # its wrong slot had the same last unit, so its own check passed
+@compiled("void(readonly(uint8[::1]), int64, int64, int64, int64, uint8[::1], int32[::1], int32[::1])")
+def claim(
+    data: Bytes, units_at: int, slots: int, slot: int, named: int, flags: Bytes, claims: Small, skippers: Small
+) -> None:
+    """Keep that ``slot`` names a unit that is in doubt: it says what slot the unit was put in."""
+    if named < 1 or flags[named] == FINE:
+        return
     claims[named] = slot + 1
-    skippers[named] = who
-    last[other] = before
-    return True
+    doubter = skippers[named]
+    if doubter > 0 and flags[doubter] == FINE and slot_of(data, units_at + named * UNIT, slots) == slot:
+        flags[doubter] = BAD  # the unit's own slot names it after all
 
 
 @compiled(
@@ -162,14 +143,37 @@ def accepts(
     data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
     claims: Small, skippers: Small,
 ) -> bool:  # fmt: skip
-    """Tell whether ``who`` may name another unit than the last of its slot, because that one is in doubt."""
-    if settle(data, units_at, slots, slot, named, entries, who, last, flags, claims, skippers):
+    """Tell whether ``who`` may name another unit than the last of its slot: one in doubt, or past the last."""
+    if 1 <= named <= entries and flags[named] != FINE:
+        claim(data, units_at, slots, slot, named, flags, claims, skippers)
         return True
     top = last[slot]
-    if top < 1 or flags[top] != FINE or int32_at(data, units_at + top * UNIT + PREVIOUS_AT) != named:
+    if top < 1 or top > entries or int32_at(data, units_at + top * UNIT + PREVIOUS_AT) != named:
         return False
-    flags[top] = DOUBTED  # passed over: perhaps it does not belong to the slot
-    skippers[top] = who
+    if flags[top] == FINE:
+        flags[top] = DOUBTED
+        skippers[top] = who
+    return flags[top] == DOUBTED
+
+
+@compiled(
+    "boolean(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1],"
+    " int32[::1])"
+)
+def doubts(
+    data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
+    claims: Small, skippers: Small,
+) -> bool:  # fmt: skip
+    """Tell whether ``who`` would be right if the unit that it names has a wrong hash and belongs to ``slot``."""
+    if named < 1 or named > entries or flags[named] != FINE:
+        return False
+    at = units_at + named * UNIT
+    other = slot_of(data, at, slots)
+    if other == slot or last[other] != named or int32_at(data, at + PREVIOUS_AT) != last[slot]:
+        return False
+    flags[named] = DOUBTED
+    claims[named] = slot + 1
+    skippers[named] = who
     return True
 
 
@@ -188,9 +192,13 @@ def replay_damaged(
             flags[i] = HASH
             continue
         named = int32_at(data, at + PREVIOUS_AT)
-        if named == last[slot] or accepts(data, units_at, slots, slot, named, i - 1, i, last, flags, claims, skippers):
+        if named == last[slot]:
+            claim(data, units_at, slots, slot, named, flags, claims, skippers)
+            last[slot] = i
+        elif accepts(data, units_at, slots, slot, named, i - 1, i, last, flags, claims, skippers):
             last[slot] = i
         else:
+            doubts(data, units_at, slots, slot, named, i - 1, i, last, flags, claims, skippers)
             flags[i] = BAD
 
 
@@ -207,13 +215,44 @@ def judge_heads(
     """
     for slot in range(present):
         head = int32_at(data, SLOTS_AT + 4 * slot)
-        if head == last[slot]:
-            continue
         who = -1 - slot
-        if entries < head <= cut or accepts(
-            data, units_at, slots, slot, head, entries, who, last, flags, claims, skippers
+        if head == last[slot]:
+            claim(data, units_at, slots, slot, head if head <= entries else 0, flags, claims, skippers)
+        elif (
+            entries < head <= cut
+            or accepts(data, units_at, slots, slot, head, entries, who, last, flags, claims, skippers)
+            or doubts(data, units_at, slots, slot, head, entries, who, last, flags, claims, skippers)
         ):
             last[slot] = head
+
+
+@compiled("boolean(readonly(uint8[::1]), int64, int64, int64, int32[::1])")
+def is_elsewhere(data: Bytes, units_at: int, slots: int, unit: int, claims: Small) -> bool:
+    """Tell whether a unit is named by another slot than that of its hash."""
+    return claims[unit] > 0 and claims[unit] - 1 != slot_of(data, units_at + unit * UNIT, slots)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, uint8[::1], int32[::1], int32[::1])")
+def verdict_on(data: Bytes, units_at: int, slots: int, unit: int, flags: Bytes, claims: Small, skippers: Small) -> int:
+    """Return what is wrong about a unit in doubt: HOLE, HASH, BAD for the rest of it, DOUBTED for its doubter, FINE."""
+    flag = np.int64(flags[unit])
+    elsewhere = is_elsewhere(data, units_at, slots, unit, claims)
+    if flag == BAD:
+        if elsewhere:
+            return np.int64(HASH)
+        named = int32_at(data, units_at + unit * UNIT + PREVIOUS_AT)
+        slot = slot_of(data, units_at + unit * UNIT, slots)
+        # Right if the unit that it names was put into this slot by all that is known, against its hash.
+        right = 1 <= named < unit and flags[named] == DOUBTED and skippers[named] == unit
+        return np.int64(FINE if right and claims[unit] and claims[named] - 1 == slot else BAD)
+    if flag == DOUBTED:
+        doubter = skippers[unit]
+        if doubter < 0 or flags[doubter] == FINE:
+            return np.int64(HASH if elsewhere else DOUBTED)
+        if elsewhere and not is_elsewhere(data, units_at, slots, doubter, claims):
+            return np.int64(HASH)
+        return np.int64(FINE)
+    return flag
 
 
 @compiled("void(int64[:, ::1], int64[::1], int64, int64)")
@@ -246,22 +285,24 @@ def name_wrong(
         if flags[i] == FINE:
             continue
         at = units_at + i * UNIT
-        elsewhere = claims[i] > 0 and claims[i] - 1 != slot_of(data, at, slots)
-        units += flags[i] != HOLE and (elsewhere or flags[i] != DOUBTED or flags[max(skippers[i], 0)] == FINE)
-        if flags[i] == HOLE:
+        verdict = verdict_on(data, units_at, slots, i, flags, claims, skippers)
+        if verdict == HOLE:
             count[1] += 1
             add_wrong(wrong, count, at, at + UNIT)
-        elif flags[i] == HASH or elsewhere:
+        elif verdict == HASH:
+            units += 1
             add_wrong(wrong, count, at, at + OFFSET_AT)
-        elif flags[i] == BAD:
+        elif verdict == BAD:
+            units += 1
             add_wrong(wrong, count, at + (PREVIOUS_AT if claims[i] else 0), at + UNIT)
-        elif skippers[i] < 0:
+        elif verdict == DOUBTED and skippers[i] > 0:
+            units += 1
+            other = units_at + skippers[i] * UNIT
+            add_wrong(wrong, count, other + PREVIOUS_AT, other + UNIT)
+        elif verdict == DOUBTED:
             slot = -1 - skippers[i]
             named = int32_at(data, SLOTS_AT + 4 * slot) == i
             last[slot] = int32_at(data, at + PREVIOUS_AT) if named else i
-        elif flags[skippers[i]] == FINE:
-            other = units_at + skippers[i] * UNIT
-            add_wrong(wrong, count, other + PREVIOUS_AT, other + UNIT)
     return units
 
 

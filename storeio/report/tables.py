@@ -24,10 +24,11 @@ def clipped(text: str, most: int) -> str:
     """Return at most so many columns of the text; its middle goes, since names differ at both ends."""
     if width_of(text) <= most:
         return text
-    head = (most - 2) // 2
-    tail = most - 2 - head
-    short = f"{text[:head]}..{text[-tail:]}" if tail > 0 else text[:most]
-    return short if width_of(short) <= most else clipped(text[: len(text) // 4] + text[-len(text) // 4 :], most)
+    for kept in range(most - 2, 1, -1):  # fewer where characters are two columns wide
+        short = f"{text[: kept // 2]}..{text[kept // 2 - kept :]}"
+        if width_of(short) <= most:
+            return short
+    return text[: most // 2]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], width: int, *, left: int = 1) -> list[str]:
@@ -65,7 +66,7 @@ def flowed(cells: Sequence[tuple[str, str]], width: int) -> list[str]:
     name = max(width_of(n) for n, _ in cells)
     number = max(width_of(v) for _, v in cells)
     one = name + len(GAP) + number
-    columns = max(1, (width + 1) // (one + 2 * len(GAP)))
+    columns = max(1, (width + 2) // (one + 2 * len(GAP)))
     height = -(-len(cells) // columns)
     texts = [n + " " * (one - width_of(n) - width_of(v)) + v for n, v in cells]
     return [GAP + (2 * GAP).join(texts[row::height]) for row in range(height)]
@@ -95,4 +96,4 @@ def bytes_text(count: int) -> str:
         value, units = value / 1000, units[1:]
     if units[0] == "bytes":
         return "1 byte" if count == 1 else f"{count} bytes"
-    return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f} {units[0]}"
+    return f"{value:#.3g}".rstrip(".") + f" {units[0]}"

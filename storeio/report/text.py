@@ -13,7 +13,7 @@ from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
 from storeio.inspect.safe import printable, time_text
 from storeio.report.next_step import next_command
 from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
-from storeio.results import BYTE_CLASSES, Audit, QueueResult
+from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult
 
 PLACES: Final = 5  # of one code; the rest is counted
 ROWS: Final = 20  # of a table
@@ -64,6 +64,11 @@ def verdict_sentence(audit: Audit) -> str:
 
 def _size(audit: Audit) -> int:
     return sum(file.size for file in audit.files)
+
+
+def _present(audit: Audit) -> list[FileResult]:
+    """Return the files that are there, empty ones included."""
+    return [file for file in audit.files if file.size or not file.classes.get("missing")]
 
 
 def _heading(title: str, remark: str = "") -> list[str]:
@@ -142,14 +147,14 @@ def _bytes(audit: Audit, width: int) -> list[str]:
     """Return bytes per kind and class, without classes that do not occur; as sentences where a table gets too wide."""
     kinds = sorted(audit.bytes_by_kind().items())
     names = [name for name in (*BYTE_CLASSES, "total") if any(row[name] for _, row in kinds)]
-    files = {kind: sum(1 for f in audit.files if f.kind == kind and f.size > 0) for kind, _ in kinds}
+    files = {kind: sum(1 for f in _present(audit) if f.kind == kind) for kind, _ in kinds}
     rows = [[kind, f"{files[kind]:,}", *(f"{row[name]:,}" for name in names)] for kind, row in kinds]
     lines = table(["kind", "files", *names], rows, width)
     if any(len(line) > width or ".." in line for line in lines):
         lines = []
         for kind, row in kinds:
             parts = ", ".join(f"{name} {row[name]:,}" for name in names if row[name])
-            lines += paragraph(f"{kind}: ", f"{counted(files[kind], 'file')}: {parts}", width, "  ")
+            lines += paragraph(f"{printable(kind)}: ", f"{counted(files[kind], 'file')}: {parts}", width, "  ")
     return [*_heading("BYTES", "every byte is in one class"), *lines]
 
 
@@ -213,7 +218,7 @@ def _settings(audit: Audit, width: int) -> list[str]:
 def _closing(audit: Audit, width: int) -> Iterable[str]:
     size = _size(audit)
     rate = f" ({bytes_text(int(size / audit.seconds))}/s)" if audit.seconds > 0.001 else ""
-    text = f"Checked {counted(len(audit.files), 'file')}, {bytes_text(size)} in {audit.seconds:.2f} s{rate}; "
+    text = f"Checked {counted(len(_present(audit)), 'file')}, {bytes_text(size)} in {audit.seconds:.2f} s{rate}; "
     text += f"CRC by {printable(audit.crc_engine)}, {audit.tool} {audit.version}, exit code {audit.exit_code}."
     yield ""
     yield from paragraph("", text, width, "")

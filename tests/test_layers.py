@@ -1,0 +1,143 @@
+"""Imports flow one way, and modules and functions stay short: read from the sources with ``ast``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parent.parent
+CODE: Final = ("storeio", "udfs", "jobs")
+MODULE_LINES: Final = 300
+FUNCTION_LINES: Final = 60
+
+# What each part of storeio may import of storeio, itself aside. From bytes to report, never back.
+FORMAT: Final = {"errors", "paths", "format"}
+KERNELS: Final = {"format", "compiled", "crc"}
+WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
+PURE: Final = WALK | {"dispatch", "findings", "results", "check", "simulate", "plan"}
+FILES: Final = PURE | {"scan", "file_sizes", "config"}
+LAYERS: Final = {
+    "__init__": set[str](),
+    "__main__": {"cli"},
+    "errors": set[str](),
+    "paths": {"errors"},
+    "format": FORMAT,
+    "compiled": set[str](),
+    "crc": {"compiled"},
+    "kernels": KERNELS,
+    "splits": FORMAT | {"kernels"},
+    "walk": WALK,
+    "dispatch": WALK,
+    "findings": FORMAT,
+    "results": WALK | {"findings"},
+    "check": PURE,
+    "simulate": PURE,
+    "plan": PURE,
+    "report": PURE,
+    "file_sizes": FORMAT,
+    "scan": FORMAT,
+    "config": FORMAT | {"results", "scan", "file_sizes"},
+    "audit": FILES,
+    "apply": PURE,
+    "inspect": FILES | {"console"},
+    "console": FILES | {"audit", "report", "inspect"},
+    "cli": FILES | {"audit", "report", "inspect", "console", "apply"},
+    "conf": set[str](),
+}
+NO_FILES: Final = ["format", "kernels", "splits", "walk", "dispatch", "findings", "check", "simulate", "plan", "report", "paths", "errors", "results"]
+TOUCHES_FILES: Final = {"os", "io", "mmap", "pathlib", "logging", "shutil", "tempfile", "glob", "subprocess", "socket"}
+SPARK: Final = {"pyspark", "delta", "pyarrow", "pandas", "py4j"}
+COMPILED_LAYER: Final = {"numpy", "numba", "llvmlite", "isal", "crcmod", "typing", "collections", "__future__"}
+
+
+def modules(top: str) -> list[Path]:
+    """Return the Python files of a package."""
+    return sorted(path for path in (ROOT / top).rglob("*.py") if "conf" not in path.relative_to(ROOT).parts)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the dotted name of everything a module imports, at any depth, names of packages' modules included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def part_of(path: Path) -> str:
+    """Return the part of storeio that a module belongs to."""
+    inside = path.relative_to(ROOT / "storeio")
+    return inside.parts[0].removesuffix(".py")
+
+
+def parts_imported(path: Path) -> set[str]:
+    """Return the parts of storeio that a module imports."""
+    return {parts[1] for name in imports(path) if (parts := name.split("."))[0] == "storeio" and len(parts) > 1}
+
+
+@pytest.mark.parametrize("path", modules("storeio"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_storeio_imports_downwards(path: Path) -> None:
+    part = part_of(path)
+    assert part in LAYERS, "a new part needs a row in the table"
+    known = parts_imported(path) & LAYERS.keys()  # the rest are names that storeio/__init__ defines
+    assert known - LAYERS[part] - {part} == set()
+
+
+@pytest.mark.parametrize("path", modules("storeio"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_scan_and_apply_know_files_and_nothing_knows_spark(path: Path) -> None:
+    tops = {name.split(".")[0] for name in imports(path)}
+    if part_of(path) != "scan":  # reads what is no local path through Arrow, if it is there
+        assert not tops & SPARK
+    if part_of(path) in NO_FILES:
+        assert not tops & TOUCHES_FILES
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        assert "open" not in {call.id for call in calls if isinstance(call, ast.Name)}
+
+
+@pytest.mark.parametrize("path", modules("storeio/kernels"), ids=lambda path: path.name)
+def test_kernels_are_numbers_in_numbers_out(path: Path) -> None:
+    assert {name.split(".")[0] for name in imports(path)} <= COMPILED_LAYER | {"storeio"}
+
+
+@pytest.mark.parametrize("path", modules("udfs"), ids=lambda path: path.name)
+def test_spark_adapters_know_no_format(path: Path) -> None:
+    tops = {name.split(".")[0] for name in imports(path)}
+    assert "struct" not in tops
+    assert not parts_imported(path) & {"apply", "cli", "console"}
+    called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    assert "frombuffer" not in called
+
+
+def test_apply_is_imported_where_something_is_written() -> None:
+    allowed = {ROOT / "storeio" / "cli.py", ROOT / "jobs" / "apply_repair.py"}
+    found = {path for top in CODE for path in modules(top) if "apply" in parts_imported(path)}
+    assert {path for path in found if part_of_or_top(path) != "apply"} <= allowed
+
+
+def part_of_or_top(path: Path) -> str:
+    """Return the part of storeio, or the package outside it."""
+    top = path.relative_to(ROOT).parts[0]
+    return part_of(path) if top == "storeio" else top
+
+
+@pytest.mark.parametrize("top", CODE)
+def test_modules_are_short(top: str) -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules(top)}
+    assert {name: length for name, length in lengths.items() if length > MODULE_LINES} == {}
+
+
+@pytest.mark.parametrize("top", CODE)
+def test_functions_are_short(top: str) -> None:
+    long = {}
+    for path in modules(top):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > FUNCTION_LINES:
+                    long[f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"] = length
+    assert long == {}
