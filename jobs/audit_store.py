@@ -10,8 +10,9 @@ import argparse
 import functools
 import shlex
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,8 @@ class Call:
         put(self.sink, to_json(audit_object(result)))
         if self.args.json != "-":
             text = render(result, width=terminal_width(), show_all=self.args.all).removesuffix("\n")
-            put(sys.stdout, verdict_sentence(result) if self.args.quiet else coloured(text))
+            between = "\n" if self.audits and not self.args.quiet else ""
+            put(sys.stdout, between + (verdict_sentence(result) if self.args.quiet else coloured(text)))
         self.audits.append(result)
         self.exit_code |= result.exit_code
 
@@ -79,6 +81,8 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
     spark = build_session("storeio audit", master=master_of(args))
     run_id = args.run_id or new_run_id()
     tables.refuse_finished(spark, args.tables, run_id)
+    now_ms = time.time_ns() // 1_000_000
+    plans = [replace(plan, started_ms=now_ms) for plan in plans]  # what a session costs is no part of the audit
     meter = Meter()
     with meter.bar(plans[0].root if len(plans) == 1 else f"{len(plans)} stores", shown=not args.quiet):
         results = audit_stores(spark, plans, meter.update)

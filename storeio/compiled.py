@@ -36,6 +36,7 @@ import numba  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 from numba import types
 from numba.core import caching, compiler, serialize, typeinfer  # type: ignore[import-untyped, unused-ignore]
+from numba.core.compiler_lock import global_compiler_lock  # type: ignore[import-untyped, unused-ignore]
 
 try:
     import fcntl
@@ -64,21 +65,14 @@ def compiled(signatures: str | Sequence[str], **options: Any) -> Callable[[F], F
         signatures: In numba's notation, for instance ``"int64(uint8[::1], int64)"``. ``readonly(uint8[::1])`` takes
             read-only arrays, such as views of a mapped file, and writable ones; plain ``uint8[::1]`` only writable.
         options: More arguments for ``numba.njit``, such as ``inline="always"``.
-
-    With ``NUMBA_DISABLE_JIT=1`` the function stays as it is.
     """
 
     def decorate(function: F) -> F:
-        if config.DISABLE_JIT:
+        if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: the function stays as it is
             return function
         dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
-        dispatcher._cache = cache = KernelCache(dispatcher.py_func, options)
-        with typeinfer.register_dispatcher(dispatcher):  # lets a function call itself
-            for text in [signatures] if isinstance(signatures, str) else signatures:
-                signature = eval(text, {}, NOTATION)  # the text is a literal in our own source
-                with cache.one_compiler(signature, dispatcher.targetctx):
-                    dispatcher.compile(signature)
-            dispatcher.disable_compile()
+        dispatcher._cache = KernelCache(dispatcher, signatures, options)
+        dispatcher._cache.prepare()
         return dispatcher  # type: ignore[no-any-return, unused-ignore]
 
     return decorate
@@ -87,47 +81,50 @@ def compiled(signatures: str | Sequence[str], **options: Any) -> Callable[[F], F
 class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
     """Cache of one function's signatures, as numba's dispatcher wants it; misses where no directory serves."""
 
-    def __init__(self, function: FunctionType, options: dict[str, Any]) -> None:
-        self._name = re.sub(r"[^A-Za-z0-9_.]", "", f"{function.__module__}.{function.__qualname__}")[-80:]
-        self._options = repr(sorted(options.items())).encode()
-        self._payload: bytes | None = None  # read by one_compiler for the load_overload that follows
-        self.content = function_content(function)
+    def __init__(self, dispatcher: Any, signatures: str | Sequence[str], options: dict[str, Any]) -> None:
+        self._dispatcher = dispatcher
+        self.content = function_content(dispatcher.py_func)
+        content = digest([environment(dispatcher.targetctx), self.content, repr(sorted(options.items())).encode()])
+        name = re.sub(r"[^A-Za-z0-9_.]", "", f"{dispatcher.__module__}.{dispatcher.__qualname__}")[-80:]
+        directory, self._entries = cache_directory(), dict[Any, Path | None]()  # by signature
+        for text in [signatures] if isinstance(signatures, str) else signatures:
+            signature = eval(text, {}, NOTATION)  # the text is a literal in our own source
+            key = digest([content, str(signature).encode()]).hex()[:40]
+            self._entries[signature] = directory and directory / f"{name}-{key}.bin"
 
-    def _entry(self, signature: Any, target: Any) -> Path | None:
-        """File that holds this signature's machine code, None without a cache."""
-        name = digest([environment(target), self.content, self._options, str(signature).encode()]).hex()
-        directory = cache_directory()
-        return directory and directory / f"{self._name}-{name[:40]}.bin"
+    def prepare(self) -> None:
+        """Compile what is in no entry now; have the rest loaded when Python or the compiler of a kernel first calls."""
+        if all(entry and is_kept(entry) for entry in self._entries.values()):
+            # Most kernels serve only kernels that are compiled already, and loading costs ten times all the rest here.
+            template = type(self._dispatcher).get_call_template
+            self._dispatcher.get_call_template = lambda args, named: template(self.load(), args, named)
+            self._dispatcher._compile_for_args = lambda *args, **named: self.load()  # numba calls what comes back
+        else:
+            self.load()
 
-    @contextlib.contextmanager
-    def one_compiler(self, signature: Any, target: Any) -> Iterator[None]:
-        """Hold the entry's lock while the body compiles; without it when the entry is there already."""
-        entry = self._entry(signature, target)
-        if entry is None:
-            yield
-            return
-        self._payload = read_entry(entry)
-        with contextlib.nullcontext() if self._payload else locked(entry.with_suffix(".lock")):
-            self._payload = self._payload or read_entry(entry)  # while we waited, another process may have finished
-            yield
+    def load(self) -> Any:
+        """Dispatcher after every signature is loaded or, by one process at a time, compiled."""
+        with global_compiler_lock, typeinfer.register_dispatcher(self._dispatcher):  # lets a function call itself
+            for signature, entry in self._entries.items() if self._dispatcher._can_compile else ():
+                with contextlib.nullcontext() if entry is None or is_kept(entry) else locked(entry):
+                    self._dispatcher.compile(signature)  # load_overload looks again: another may have compiled it
+            self._dispatcher.disable_compile()
+        return self._dispatcher
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Numba's compile result for a signature, None where it has to be compiled."""
-        if self._payload is None:
-            return None
-        target_context.refresh()
-        try:
-            result = REBUILD(target_context, *pickle.loads(self._payload))
-        except Exception:  # whatever is wrong with an entry, compiling it again replaces it
-            return None
-        COUNTS["loaded"] += 1
-        return result
+        payload: Any = (entry := self._entries.get(sig)) and read_entry(entry)
+        with contextlib.suppress(Exception):  # no entry, or whatever is wrong with it: compiling writes another
+            target_context.refresh()
+            result = REBUILD(target_context, *pickle.loads(payload))
+            COUNTS["loaded"] += 1
+            return result
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write a compile result to its entry, unless it cannot be kept."""
         COUNTS["compiled"] += 1
-        entry = self._entry(sig, data.target_context)
-        if entry is None or data.lifted or data.library.has_dynamic_globals:
+        if (entry := self._entries.get(sig)) is None or data.lifted or data.library.has_dynamic_globals:
             return
         with contextlib.suppress(OSError, pickle.PicklingError):  # a full disk costs the next start, not this one
             write_entry(entry, DUMP(data._reduce()))
@@ -147,10 +144,9 @@ def environment(target: Any) -> bytes:
 
 
 def function_content(function: FunctionType) -> bytes:
-    """Digest of everything a function's machine code is made of: sources, byte code, constants, callees.
+    """Digest of all that a function's machine code is made of: sources, byte code, constants, callees.
 
-    The source alone would not do: a file may change between its import and our reading it. Nor would the byte code:
-    numba's extensions are reached through its registries, not by name.
+    Byte code, since a file may change after its import; sources, since numba's extensions are reached without names.
     """
     place = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
     used = sorted((name, value_content(value)) for name, value in values_used(function))
@@ -251,18 +247,22 @@ def is_private(path: Path) -> bool:
     return target.stat().st_uid == os.geteuid() and path.lstat().st_uid in owners
 
 
+def is_kept(path: Path) -> bool:
+    """Tell whether there is an entry, and keep it young: remove_stale goes by its time."""
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime > KEEP_SECONDS / 14:
+            os.utime(path)
+        return True
+    return False
+
+
 def read_entry(path: Path) -> bytes | None:
     """Payload of an entry, None if it is missing, cut off or damaged."""
-    try:
+    with contextlib.suppress(OSError):
         data = path.read_bytes()
-        start = len(MAGIC) + hashlib.sha256().digest_size
-        if data[:start] != MAGIC + hashlib.sha256(data[start:]).digest():
-            return None
-        if time.time() - path.stat().st_mtime > KEEP_SECONDS / 14:
-            os.utime(path)  # remove_stale goes by this time
-    except OSError:
-        return None
-    return data[start:]
+        payload = data[len(MAGIC) + hashlib.sha256().digest_size :]
+        return payload if data == MAGIC + hashlib.sha256(payload).digest() + payload else None
+    return None
 
 
 def write_entry(path: Path, payload: bytes) -> None:
@@ -285,11 +285,11 @@ def remove_stale(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(entry: Path) -> Iterator[None]:
     """Hold a lock between processes during the body, or no lock where locking is impossible or takes too long."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            file = stack.enter_context(path.open("ab"))  # closing it unlocks
+            file = stack.enter_context(entry.with_suffix(".lock").open("ab"))  # closing it unlocks
             for _ in range(LOCK_TRIES):
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

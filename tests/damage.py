@@ -79,7 +79,10 @@ def swap(data: bytearray, first: int, second: int, length: int) -> None:
 # ---- Random logs
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-MESSAGES: Final = ["plain", "empty", "tagged", "keyed", "odd", "malformed", "v6", "long", "delayed", "prepared", "commit", "rollback", "batch", "inner", "compressed", "light", "crc", "forged", "forged_newer", "forged_blank", "large"]
+MESSAGES: Final = (
+    "plain", "empty", "tagged", "keyed", "odd", "malformed", "v6", "long", "delayed", "prepared", "commit", "rollback",
+    "batch", "inner", "compressed", "light", "crc", "forged", "forged_newer", "forged_blank", "large",
+)  # fmt: skip
 TAGS: Final = ("TagA", "标签", "😀 x", "polygenelubricants", "\u20ac")
 ODD_PROPERTIES: Final = (
     b"a\x01b", b"ab\x02c\x01d", b"\x02\x02TAGS\x01b", b"\x01TAGS\x01t\x02", b"TAGS\x01\x01\x02", b"KEYS\x01 a  b \x02",
@@ -167,7 +170,10 @@ def logs(draw: Draw, *, segment_bytes: int = 4096, most: int = 14) -> StoreBuild
 
 SPECIAL: Final = (0, -1, 1, 90, 91, 92, 2**31 - 1, -(2**31), 2**29 + 1)
 STEPS: Final = (-(2**16), -4096, -64, -1, 1, 64, 4096)
-DAMAGES: Final = ["flip", "field", "step", "zero", "noise", "copy", "foreign", "swap", "cut", "insert", "head_zero", "magic", "blank_here", "older"]
+DAMAGES: Final = (
+    "flip", "field", "step", "zero", "noise", "copy", "foreign", "swap", "cut", "insert", "head_zero", "magic",
+    "blank_here", "older",
+)  # fmt: skip
 
 
 @st.composite

@@ -288,7 +288,12 @@ class StoreBuilder:
         if isinstance(properties, bytes):
             text = properties
         else:
-            given = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": unique_key, "DELAY": delay and str(delay)}
+            given: dict[str, str | None] = {
+                "TAGS": tags,
+                "KEYS": keys,
+                "UNIQ_KEY": unique_key,
+                "DELAY": None if delay is None else str(delay),
+            }
             if lmq:
                 given |= {"INNER_MULTI_DISPATCH": ",".join(lmq), "INNER_MULTI_QUEUE_OFFSET": self._light(lmq)}
             if inner is not None:

@@ -45,6 +45,7 @@ def factorial(n):
     return 1 if n < 2 else n * factorial(n - 1)
 """
 FUNCTIONS = 3
+CALLED = 2  # by Python: their code has taken in weigh's
 PROBE = """
 import json, sys
 from storeio import compiled
@@ -118,7 +119,7 @@ def probe(path: Path, cache: Path | None, **how: Any) -> dict[str, Any]:
 
 
 def assert_loaded(result: dict[str, Any]) -> None:
-    assert (result["loaded"], result["compiled"]) == (FUNCTIONS, 0)
+    assert (result["loaded"], result["compiled"]) == (CALLED, 0)
     assert (result["found"], result["factorial"]) == (TOTAL, 720)
 
 
@@ -165,7 +166,6 @@ def test_many_processes_compile_once(package: Path, tmp_path: Path) -> None:
     results = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
     assert [result["found"] for result in results] == [TOTAL] * 4
     assert sum(result["compiled"] for result in results) == FUNCTIONS
-    assert sum(result["loaded"] for result in results) == 3 * FUNCTIONS
 
 
 def cut(data: bytes) -> bytes:
@@ -344,12 +344,54 @@ def test_only_old_files_of_the_cache_are_removed(cache: Path) -> None:
     assert {path.name for path in cache.iterdir()} == names - {old.name} | {foreign.name}
 
 
-def test_loading_an_entry_keeps_it_young(cache: Path) -> None:
-    entry = next(cache.glob("*.bin"))
+def test_importing_keeps_entries_young_whether_called_or_not(package: Path, cache: Path) -> None:
+    entries = list(cache.glob("*.bin"))
+    assert len(entries) == FUNCTIONS
     week_ago = time.time() - 7 * 86400
-    os.utime(entry, (week_ago, week_ago))
-    assert under_test.read_entry(entry)
-    assert entry.stat().st_mtime > week_ago + 86400
+    for entry in entries:
+        os.utime(entry, (week_ago, week_ago))
+    assert_loaded(probe(package, cache))
+    assert all(entry.stat().st_mtime > week_ago + 86400 for entry in entries)
+
+
+def test_first_calls_from_many_threads_agree(package: Path, warm: Path) -> None:
+    before = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from storeio.small.caller import factorial
+barrier = Barrier(8)
+def call(n):
+    barrier.wait()
+    return factorial(n)
+with ThreadPoolExecutor(8) as pool:
+    assert list(pool.map(call, [5] * 8)) == [120] * 8
+"""
+    assert_loaded(probe(package, warm, before=before))
+
+
+def test_wrong_types_are_refused_before_and_after_loading(package: Path, warm: Path) -> None:
+    before = """
+from storeio.small.caller import total
+for _ in range(2):
+    try:
+        total("text", 1)
+    except TypeError:
+        continue
+    raise AssertionError("took a text")
+"""
+    assert_loaded(probe(package, warm, before=before))
+
+
+def test_new_caller_of_loaded_kernels_compiles(package: Path, cache: Path) -> None:
+    before = """
+from storeio.small.callee import weigh
+@compiled.compiled("int64(int64)")
+def twice(value):
+    return 2 * weigh(value)
+assert twice(1) == 10
+"""
+    result = probe(package, cache, before=before)
+    assert (result["compiled"], result["loaded"]) == (1, 3)  # the new one; the two called and weigh
 
 
 @pytest.mark.skipif(bool(under_test.config.DISABLE_JIT), reason="plain functions take every array")

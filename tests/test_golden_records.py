@@ -9,6 +9,7 @@ import golden_data as golden
 import numpy as np
 import pytest
 import slow
+from test_walk import Reader
 
 from storeio.format import commitlog as log
 from storeio.format import properties
@@ -69,7 +70,7 @@ def test_records_equal_broker_decode(name: str) -> None:
     rows = []
     for base, data in segments(name):
         split = Split("", base, len(data), 0, len(data))
-        walked = walk_split(lambda start, stop, data=data: data[start:stop], split)
+        walked = walk_split(Reader(data), split)
         table = walked.records
         for n in range(walked.count):
             position, size = int(table[w.R_POSITION, n]), int(table[w.R_SIZE, n])
@@ -96,7 +97,7 @@ def test_keys_are_those_of_the_dump(name: str) -> None:
     found = []
     for base, data in segments(name):
         split = Split("", base, len(data), 0, len(data))
-        walked = walk_split(lambda start, stop, data=data: data[start:stop], split)
+        walked = walk_split(Reader(data), split)
         kept = walked.keys[:, walked.keys[2] != 0]  # tag keys are no column of the dump
         found += kept[0].tolist()
     expected = []
@@ -113,7 +114,7 @@ def test_keys_are_those_of_the_dump(name: str) -> None:
 def test_sound_stores_are_records_blanks_and_zeros_only(name: str) -> None:
     for base, data in segments(name):
         split = Split("", base, len(data), 0, len(data))
-        spans = walk_split(lambda start, stop, data=data: data[start:stop], split).spans
+        spans = walk_split(Reader(data), split).spans
         kinds = spans[w.SPAN_CLASS].tolist()
         assert kinds in ([w.RECORD, w.BLANK], [w.RECORD, w.ZERO])
         assert spans[w.SPAN_START, 0] == 0

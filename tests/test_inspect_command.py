@@ -199,7 +199,7 @@ def test_a_file_that_shrinks_meanwhile_is_reported(call: Any, tmp_path: Path) ->
 
 def test_nothing_of_the_store_acts_on_the_terminal(call: Any, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "s", segment_bytes=1 << 16)
-    builder.message("t" + EVIL, 0, EVIL.encode() + "\nfine\n".encode(), tags=EVIL, keys=EVIL, properties={EVIL: EVIL})
+    builder.message("t" + EVIL, 0, EVIL.encode() + b"\nfine\n", tags=EVIL, keys=EVIL, properties={EVIL: EVIL})
     builder.message("plain", 0, b"\xff\xfe" + EVIL.encode())
     builder.segments[0][builder.end - 5] ^= 1
     topic = tmp_path / "s" / "consumequeue" / os.fsdecode(b"\xff\x1b[2J") / "0" / ("0" * 20)

@@ -111,7 +111,7 @@ def test_real_stores_with_flipped_bytes(name: str, tmp_path: Path) -> None:
     root = golden.copy_of(name, tmp_path / "s")
     rng = random.Random(11)
     files = [p for p in sorted(root.rglob("*")) if p.is_file() and 0 < p.stat().st_size < 100_000]
-    for _ in range(25):
+    for _ in range(6):
         for path in rng.sample(files, 12):
             data = bytearray(path.read_bytes())
             for _ in range(rng.choice([1, 3, 200])):
@@ -145,7 +145,7 @@ def test_lengths_allocate_nothing(tmp_path: Path) -> None:
     )
     reader = Reader(tmp_path)
     tracemalloc.start()
-    for question in questions(reader, [0, 5, 90], ["index/20260101000000000", "checkpoint"]):
+    for question in questions(reader, [0, 5, 46], ["index/20260101000000000", "checkpoint"]):
         question()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -159,9 +159,9 @@ def test_properties_with_absurd_numbers(tmp_path: Path) -> None:
     builder.message("t", 0, b"x", properties={**lists, "INNER_NUM": "1" * 5000, "INNER_BASE": "2"})
     _write_log(builder, tmp_path)
     assert len(list(inspect.records(tmp_path))) == 2
-    assert len(list(inspect.records(tmp_path, topic="%LMQ%a"))) == 1
+    assert [view.valid for view in inspect.records(tmp_path, topic="%LMQ%a")] == [True, False]
     assert list(inspect.records(tmp_path, topic="%LMQ%a", queue_id=0, queue_offset=3)) == []
-    assert len(list(inspect.records(tmp_path, topic="%LMQ%b", queue_id=0, queue_offset=3))) == 1
+    assert len(list(inspect.records(tmp_path, topic="%LMQ%b", queue_id=0, queue_offset=3))) == 2
 
 
 def _write_log(builder: StoreBuilder, root: Path) -> None:

@@ -105,6 +105,7 @@ def test_at_finds_starts_and_insides(name: str) -> None:
         start, size = int(row["phy_offset"]), int(row["size"])
         for inside in (start, start + 1, start + size // 2, start + size - 1):
             assert offsets(inspect.records(root, at=inside)) == [start]
+        assert offsets(inspect.records(root, at=start, scan=True)) == [start]
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -45,6 +45,8 @@ def segments() -> list[tuple[int, bytes]]:
 
 def results() -> list[str]:
     """Return one line a segment and split size: digest of all that the walk says of it."""
+    from test_walk import Reader
+
     import storeio.walk
     from storeio.paths import COMMITLOG, StoreFile
     from storeio.splits import cut
@@ -56,7 +58,7 @@ def results() -> list[str]:
         for step in (len(data), 640):
             seen = hashlib.sha256()
             for split in cut(StoreFile("", COMMITLOG, len(data), base), step):
-                walked = storeio.walk.walk_split(lambda start, stop, array=array: array[start:stop].copy(), split)
+                walked = storeio.walk.walk_split(Reader(array), split)
                 for table in (walked.records, walked.keys, walked.spans):
                     seen.update(np.ascontiguousarray(table).tobytes())
                 seen.update(repr((walked.queues, walked.end, walked.asked)).encode())
@@ -88,7 +90,7 @@ def test_same_results(setting: str) -> None:
     assert results_with(**{setting: "1"}) == expected
 
 
-@pytest.mark.parametrize("engine", ["isal", "zlib", "tables"])
+@pytest.mark.parametrize("engine", ["zlib", "tables"])
 def test_every_crc_engine_gives_the_same(engine: str) -> None:
     assert results_with(STOREIO_CRC_ENGINE=engine) == results_with()
 

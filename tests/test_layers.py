@@ -48,7 +48,7 @@ LAYERS: Final = {
     "cli": FILES | {"audit", "report", "inspect", "console", "apply"},
     "conf": set[str](),
 }
-NO_FILES: Final = ["format", "kernels", "splits", "walk", "dispatch", "findings", "check", "simulate", "plan", "report", "paths", "errors", "results"]
+NO_FILES: Final = FORMAT | {"kernels", "splits", "walk", "dispatch", "findings", "results", "check", "report"}
 TOUCHES_FILES: Final = {"os", "io", "mmap", "pathlib", "logging", "shutil", "tempfile", "glob", "subprocess", "socket"}
 SPARK: Final = {"pyspark", "delta", "pyarrow", "pandas", "py4j"}
 COMPILED_LAYER: Final = {"numpy", "numba", "llvmlite", "isal", "crcmod", "typing", "collections", "__future__"}

@@ -13,7 +13,7 @@ from damage import append, damaged_segments, set_field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from storebuilder import StoreBuilder
-from test_walk import QUIET, Row, row_of, rows_of
+from test_walk import QUIET, Reader, Row, row_of, rows_of
 
 import storeio.walk
 from storeio import splits
@@ -21,22 +21,7 @@ from storeio.audit.conclude import stitch
 from storeio.audit.split import SplitReport
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.splits import Split, WalkState
-from storeio.walk import Bytes, Walked, walk_split
-
-
-@dataclass
-class Reader:
-    """Serves windows of a segment, each a copy without anything around it, and refuses what is outside."""
-
-    data: Bytes
-    asked: list[tuple[int, int]] = field(default_factory=list)
-
-    def __call__(self, start: int, stop: int) -> Bytes:
-        assert 0 <= start <= stop <= len(self.data)
-        self.asked.append((start, stop))
-        window = self.data[start:stop].copy()
-        window.flags.writeable = False
-        return window
+from storeio.walk import Walked, walk_split
 
 
 @dataclass(slots=True)

@@ -6,10 +6,21 @@ import numpy as np
 
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts
+from storeio.check.queue_files import UNIT_BYTES
 from storeio.check.segments import LogView
 from storeio.errors import AuditError, UnreadableError
 from storeio.format import checkpoint
-from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, LOCK, QUEUE_EXT, StoreFile
+from storeio.paths import (
+    ABORT,
+    BATCHQUEUE,
+    CHECKPOINT,
+    COMMITLOG,
+    CONSUMEQUEUE,
+    INDEX,
+    LOCK,
+    QUEUE_EXT,
+    StoreFile,
+)
 from storeio.results import FileResult
 
 _AUDITED = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT, INDEX, CHECKPOINT, ABORT, LOCK)
@@ -43,19 +54,29 @@ def byte_results(plan: AuditPlan, view: LogView, verdicts: QueueVerdicts) -> lis
 def _checked(plan: AuditPlan, file: StoreFile, classes: dict[str, int], failed: bool) -> FileResult:
     """Return the result of a file after adding up.
 
-    A queue file may end in a part of a unit, and a segment may be longer than the others: such a
+    A queue file may end in a part of a unit, and any file may be longer than it should be: such a
     rest is nobody's and counts as garbage.
     """
     classes = {name: count for name, count in classes.items() if count}
     total = sum(count for name, count in classes.items() if name != "missing")
     rest = file.size - total
-    extra = max(file.size - plan.config.commitlog_file_bytes, 0) if file.kind == COMMITLOG else 0
-    allowed = 46 if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.base_offset is not None else extra
+    allowed = _surplus(plan, file)
     if 0 < rest <= allowed:
         classes["garbage"] = classes.get("garbage", 0) + rest
     elif rest and not failed:
         raise AuditError(f"{file.path}: {file.size} bytes, but its classes add up to {total}: {classes}")
     return FileResult(file.path, file.kind, file.size, classes, file.topic, file.queue_id)
+
+
+def _surplus(plan: AuditPlan, file: StoreFile) -> int:
+    """Return how many bytes of a file belong to no log and no queue, at most."""
+    if file.kind == COMMITLOG:
+        return max(file.size - plan.config.commitlog_file_bytes, 0)
+    if file.kind not in UNIT_BYTES or file.topic is None or file.queue_id is None:
+        return 0
+    queue = plan.queue(file.kind, file.topic, file.queue_id)
+    kept = next((f.size for f in queue.files if f.path == file.path), 0)
+    return file.size - kept + queue.unit_bytes - 1
 
 
 def _of_small(plan: AuditPlan, file: StoreFile) -> dict[str, int]:

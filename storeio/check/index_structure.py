@@ -18,6 +18,7 @@ import numpy.typing as npt
 from storeio.findings import Finding
 from storeio.format import index
 from storeio.kernels import index as kernel
+from storeio.kernels import index_damage as damage
 from storeio.kernels import index_shape
 from storeio.kernels.search import first_nonzero
 
@@ -76,12 +77,11 @@ def check_structure(path: str, data: Bytes, slots: int, units: int) -> IndexStru
     file = _File(path, data, slots, units)
     content = _sound_content(file) or _damaged_content(file)
     ordered, outliers = _order(file, content.entries) if content.disordered else (True, ())
-    first, last = 1, content.entries
-    if outliers and outliers[0][0] == 1:
-        first = outliers[0][1]
-    if outliers and outliers[-1][1] > last:
-        last = outliers[-1][0] - 1
+    first, last = _in_order(content.entries, outliers)
     _check_header(file, content, first, last)
+    if 1 < last == content.claimed and (not outliers or outliers[-1][1] < last) and _is_too_far(file, last):
+        outliers = (*outliers, (last, last + 1))
+        first, last = _in_order(content.entries, outliers)
     header = file.header
     offsets = header["begin_physical_offset"], header["end_physical_offset"]
     if first <= last:
@@ -162,13 +162,13 @@ def _damaged_content(file: _File) -> _Content:
     last, counts = np.zeros(file.slots if file.present_slots else 0, np.int32), np.zeros(3, np.int64)
     flags = np.zeros(entries + 1, np.uint8)
     claims, skippers = np.zeros(entries + 1, np.int32), np.zeros(entries + 1, np.int32)
-    kernel.replay_damaged(file.data, file.units_at, file.slots, entries, last, flags, claims, skippers)
+    damage.replay_damaged(file.data, file.units_at, file.slots, entries, last, flags, claims, skippers)
     heads = file.present_slots
     for _ in range(2):  # what a later slot says of a unit may speak for an earlier one
-        kernel.judge_heads(file.data, file.units_at, file.slots, heads, entries, claimed, last, flags, claims, skippers)
+        damage.judge_heads(file.data, file.units_at, file.slots, heads, entries, claimed, last, flags, claims, skippers)
     wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
-    bad = kernel.name_wrong(file.data, file.units_at, file.slots, entries, last, flags, claims, skippers, wrong, count)
-    kernel.name_wrong_heads(file.data, heads, last, wrong, count)
+    bad = damage.name_wrong(file.data, file.units_at, file.slots, entries, last, flags, claims, skippers, wrong, count)
+    damage.name_wrong_heads(file.data, heads, last, wrong, count)
     for start, stop, n in wrong[: count[0]].tolist():
         file.add("INDEX_CHAIN", start, stop - start, n)
     kernel.compare_heads(file.data, heads, last, counts)
@@ -182,7 +182,7 @@ def _count_units(file: _File) -> int:
     """Return how many units are written, cut off ones included: what two of header, slots and zeros agree on."""
     said = max(file.header["unit_count"] - 1, 0)
     found = np.zeros(4, np.int64)
-    kernel.survey(file.data, file.units_at, file.slots, file.present_slots, file.present, file.units - 1, found)
+    damage.survey(file.data, file.units_at, file.slots, file.present_slots, file.present, file.units - 1, found)
     before_zero, last, *heads = (int(n) for n in found)
     for number, witnesses in ((said, [*heads, last]), (last, heads), (before_zero, heads), (said, [before_zero])):
         if 0 < number < file.units and number in witnesses:
@@ -198,12 +198,12 @@ def _check_rest(file: _File, entries: int) -> int:
     wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
     zero = 0
     for start, stop in ((file.units_at, unused_end), (end, file.units_end)):
-        zero += kernel.name_dirty(file.data, start, stop, wrong, count)
+        zero += damage.name_dirty(file.data, start, stop, wrong, count)
     for start, stop, n in wrong[: count[0]].tolist():
         file.add("INDEX_DIRTY_TAIL", start, stop - start, n)
     # A slot or unit that the end of a short file cuts, and what a long file has too much.
     cut = index.HEADER_BYTES + file.present_slots * index.SLOT_BYTES if size < file.units_at else file.units_end
-    zero += kernel.name_dirty(file.data, cut, size, wrong, count)
+    zero += damage.name_dirty(file.data, cut, size, wrong, count)
     if size != length:
         detail = f"{size} bytes, not {length}"
         file.add("INDEX_LENGTH", min(size, length), abs(size - length), detail=detail)
@@ -241,6 +241,19 @@ def _check_times(file: _File, last: int) -> None:
     seconds = {file.unit(last, "seconds"), file.unit(last - 1, "seconds") if last > 2 else 0}
     if begin <= 0 or end <= 0 or seconds_since(end, begin) not in seconds:
         file.add("INDEX_HEADER", 0, 16, detail="begin and end time do not fit the seconds of the last unit")
+
+
+def _is_too_far(file: _File, last: int) -> bool:
+    """Tell whether the last unit points further than the header and the unit before allow."""
+    offset, before = file.unit(last, "physical_offset"), file.unit(last - 1, "physical_offset")
+    return before <= file.header["end_physical_offset"] < offset
+
+
+def _in_order(entries: int, outliers: Runs) -> tuple[int, int]:
+    """Return the first and the last unit that are in order; the first is behind the last if none is."""
+    first = outliers[0][1] if outliers and outliers[0][0] == 1 else 1
+    last = outliers[-1][0] - 1 if outliers and outliers[-1][1] > entries else entries
+    return first, last
 
 
 def _classes(file: _File, content: _Content) -> dict[str, int]:

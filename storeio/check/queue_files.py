@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -37,7 +37,11 @@ class QueueFile:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One queue's files by base offset. Files that are not where their name allows are left out."""
+    """One queue's files by base offset.
+
+    A file's ``size`` is what of it belongs to the queue: not what reaches past the configured size
+    or into the next file.
+    """
 
     kind: str
     topic: str
@@ -140,6 +144,16 @@ def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFil
         if entry.kind == kind and entry.topic is not None and entry.queue_id is not None:
             found.setdefault((entry.topic, entry.queue_id), []).append(summary)
     return [
-        Queue(kind, topic, queue_id, file_bytes, tuple(sorted(parts, key=lambda f: f.base)))
+        Queue(kind, topic, queue_id, file_bytes, _clipped(parts, file_bytes))
         for (topic, queue_id), parts in sorted(found.items())
     ]
+
+
+def _clipped(files: Iterable[QueueFile], file_bytes: int) -> tuple[QueueFile, ...]:
+    """Return the files by base offset, none of them reaching into the next."""
+    ordered = sorted(files, key=lambda f: f.base)
+    limits = [b.base - a.base for a, b in zip(ordered, ordered[1:], strict=False)] + [file_bytes]
+    sizes = [max(min(f.size, file_bytes, limit), 0) for f, limit in zip(ordered, limits, strict=True)]
+    return tuple(
+        replace(f, size=size, used_bytes=min(f.used_bytes, size)) for f, size in zip(ordered, sizes, strict=True)
+    )

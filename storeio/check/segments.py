@@ -96,9 +96,17 @@ def _judge(segment: Segment, view: LogView, *, is_last: bool, is_after: bool, se
     """Add findings and holes of one segment; behind the end of the log zeros are as they should be."""
     tail = segment.last_record_stop() if is_last else (0 if is_after else segment.file.size)
     misnamed = _misnamed(segment)
+    if misnamed:
+        detail = "all its intact records name other places"
+        view.findings.append(
+            Finding(
+                "LOG_SEGMENT_MISNAMED", segment.file.path, 0, segment.file.size, physical_offset=segment.base,
+                detail=detail,
+            )
+        )  # fmt: skip
     for start, stop, kind, why in segment.spans.T.tolist():
         in_tail = start >= tail and (is_last or is_after)
-        code = "LOG_SEGMENT_MISNAMED" if misnamed and kind == w.STALE else _code(kind, why, in_tail=in_tail)
+        code = "" if misnamed and kind == w.STALE else _code(kind, why, in_tail=in_tail)
         if code == "LOG_BLANK_SIZE" and segment.file.size != segment_bytes:
             code = ""  # the blank record names the true rest; it is the file that has the wrong length
         if kind not in (w.RECORD, w.BLANK) and not (in_tail and kind == w.ZERO):

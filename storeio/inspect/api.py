@@ -57,16 +57,34 @@ def records(
 ) -> Iterator[RecordView]:
     """Return an iterator over the records that are all of what is asked, in physical order.
 
-    Damaged records come with ``valid`` False; stale ones with ``stale`` or ``at``. ``at`` is a
-    physical offset at the start or inside of a record, ``around`` adds that many neighbours on
-    both sides. Ranges are inclusive. ``scan`` forbids queues and index as a short cut.
+    Damaged ones have ``valid`` False; stale ones come with ``stale`` or ``at``, a physical offset in
+    or at a record. Ranges are inclusive. ``scan`` forbids short cuts by queue, index or a guessed start.
 
     Raises:
-        UsageError: The question makes no sense.
-        NotAStoreError, UnreadableError: As ``open_reader``, the latter also while iterating.
+        UsageError: The question makes no sense. Others as ``open_reader``, also while iterating.
     """
-    offsets = (queue_offset, queue_offset) if isinstance(queue_offset, int) else queue_offset
-    wanted = Filter(topic, queue_id, offsets, tag, key, unique_key, since_ms, until_ms)
+    wanted = Filter(topic, queue_id, _range(queue_offset), tag, key, unique_key, since_ms, until_ms)
+    _check(wanted, at, around, message_id, limit)
+    reader = open_reader(root, settings=settings, note=note, failed=failed)
+    if at is not None:
+        found = records_around(reader, at, around, exact=scan)
+    elif message_id is not None:
+        found = by_message_id(reader, message_id)
+    else:
+        found = select(reader, wanted, scan=scan, stale=stale)
+    return islice((view for view in found if wanted.matches(view)), limit)
+
+
+def _range(offsets: Range | None) -> tuple[int, int] | None:
+    return (offsets, offsets) if isinstance(offsets, int) else offsets
+
+
+def _check(wanted: Filter, at: int | None, around: int, message_id: str | None, limit: int | None) -> None:
+    """Refuse questions that make no sense.
+
+    Raises:
+        UsageError: As ``check_wanted``; two places, neighbours of none, or a negative count.
+    """
     check_wanted(wanted)
     if at is not None and message_id is not None:
         raise UsageError("a physical offset and a message id are two questions")
@@ -74,14 +92,6 @@ def records(
         raise UsageError("neighbours need a physical offset to be around of")
     if around < 0 or (limit is not None and limit < 0):
         raise UsageError("counts cannot be negative")
-    reader = open_reader(root, settings=settings, note=note, failed=failed)
-    if at is not None:
-        found = records_around(reader, at, around)
-    elif message_id is not None:
-        found = by_message_id(reader, message_id)
-    else:
-        found = select(reader, wanted, scan=scan, stale=stale)
-    return islice((view for view in found if wanted.matches(view)), limit)
 
 
 def units(
@@ -93,8 +103,8 @@ def units(
     limit: int | None = None,
 ) -> Iterator[UnitView]:
     """Return an iterator over the units of the queues, file by file, each with the record it points at."""
-    offsets = (queue_offset, queue_offset) if isinstance(queue_offset, int) else queue_offset
-    return islice(queueunits.units(open_reader(root), topic=topic, queue_id=queue_id, queue_offsets=offsets), limit)
+    reader = open_reader(root)
+    return islice(queueunits.units(reader, topic=topic, queue_id=queue_id, queue_offsets=_range(queue_offset)), limit)
 
 
 def index_entries(

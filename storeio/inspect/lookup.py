@@ -6,6 +6,7 @@ import ipaddress
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from storeio.paths import StoreFile
 
 Numbers = npt.NDArray[np.int64]
 
+WHOLE: Final = 1 << 62  # farther back than any segment begins
 CLASSES = {w.RECORD: "records", w.BLANK: "a blank record", w.ZERO: "zero bytes", w.STALE: "stale records",
            w.TORN: "a damaged record", w.GARBAGE: "bytes that are no record"}  # fmt: skip
 
@@ -51,11 +53,15 @@ def record_at(reader: Reader, physical_offset: int) -> RecordView | None:
     return None
 
 
-def records_around(reader: Reader, physical_offset: int, around: int = 0) -> Iterator[RecordView]:
+def records_around(
+    reader: Reader, physical_offset: int, around: int = 0, *, exact: bool = False
+) -> Iterator[RecordView]:
     """Yield the record that starts at or contains an offset, damaged and stale ones included, and its neighbours.
 
-    Where the offset lies in no record, a note says in what, and only neighbours come.
+    Where the offset lies in no record, a note says in what, and only neighbours come. ``exact``
+    walks the segment from its start, see ``logwalk.state_before``.
     """
+    back = WHOLE if exact else BACK_BYTES
     held = reader.holding(physical_offset)
     if not held:
         reader.note(f"no segment holds physical offset {physical_offset}")
@@ -63,15 +69,15 @@ def records_around(reader: Reader, physical_offset: int, around: int = 0) -> Ite
     for segment in held:
         position = physical_offset - (segment.base_offset or 0)
         if around:
-            yield from _before(reader, segment, position, around)
-        yield from _from(reader, segment, position, around)
+            yield from _before(reader, segment, position, around, back)
+        yield from _from(reader, segment, position, around, back)
 
 
-def _from(reader: Reader, segment: StoreFile, position: int, after: int) -> Iterator[RecordView]:
+def _from(reader: Reader, segment: StoreFile, position: int, after: int, back: int) -> Iterator[RecordView]:
     """Yield what covers the position and up to ``after`` entries behind it, across segments."""
     left = after
     looked = False
-    for stretch in _walk_on(reader, segment, position):
+    for stretch in _walk_on(reader, segment, position, back):
         table = entries(stretch, damaged=True, stale=True)
         here = stretch.segment == segment
         first = int(np.searchsorted(table[E_STOP], position, side="right")) if here else 0
@@ -88,29 +94,28 @@ def _from(reader: Reader, segment: StoreFile, position: int, after: int) -> Iter
             return
 
 
-def _walk_on(reader: Reader, segment: StoreFile, position: int) -> Iterator[Stretch]:
+def _walk_on(reader: Reader, segment: StoreFile, position: int, back: int) -> Iterator[Stretch]:
     """Yield the segment from near the position on, then the segments behind it."""
-    yield from walk_near(reader, segment, position)
+    yield from walk_near(reader, segment, position, back=back)
     segments = reader.segments()
     for later in segments[segments.index(segment) + 1 :]:
         yield from walk_segment(reader, later)
 
 
-def _before(reader: Reader, segment: StoreFile, position: int, count: int) -> list[RecordView]:
+def _before(reader: Reader, segment: StoreFile, position: int, count: int, back: int) -> list[RecordView]:
     """Return up to ``count`` entries that end at or before a position, in order, across segments."""
     segments = reader.segments()
     found: list[RecordView] = []
     for k in range(segments.index(segment), -1, -1):
         stop = position if segments[k] == segment else segments[k].size
-        found = _last_before(reader, segments[k], stop, count - len(found)) + found
+        found = _last_before(reader, segments[k], stop, count - len(found), back) + found
         if len(found) >= count:
             break
     return found
 
 
-def _last_before(reader: Reader, segment: StoreFile, stop: int, count: int) -> list[RecordView]:
+def _last_before(reader: Reader, segment: StoreFile, stop: int, count: int, back: int) -> list[RecordView]:
     """Return the last entries of a segment that end at or before ``stop``, from farther back while too few."""
-    back = BACK_BYTES
     while True:
         found: deque[tuple[Stretch, list[int]]] = deque(maxlen=count)
         begin = None

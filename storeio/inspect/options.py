@@ -120,7 +120,7 @@ _OPTIONS: Final = (
     click.option("--bytes", "most", type=click.IntRange(0, MOST_BYTES), default=SHOWN_BYTES, show_default=True,
                  metavar="N", help="Of a body or a hex view, at most so many bytes."),
     click.option("--limit", type=click.IntRange(0), metavar="N", help="Stop after N."),
-    click.option("--scan", is_flag=True, help="Read the whole log; trust neither queues nor index."),
+    click.option("--scan", is_flag=True, help="Take no short cut by queue, index or a start in the middle."),
     click.option("--stale", is_flag=True, help="Also records that were left behind a cut or moved."),
     click.option("--json", is_flag=False, flag_value="-", metavar="[FILE]", help="JSON lines; - is standard output."),
     click.option("--jobs", type=click.IntRange(1), metavar="N", help="Accepted for all verbs; one thread is used."),

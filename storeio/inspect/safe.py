@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
@@ -33,7 +32,7 @@ def _escaped(char: str) -> str:
 
 def path_text(path: str) -> str:
     """Return a path as printable text; bytes of it that are no UTF-8 become ``\\xNN``."""
-    return printable(os.fsencode(path).decode("utf-8", errors="backslashreplace"))
+    return printable("".join(f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in path))
 
 
 def shortened(text: str, most: int) -> str:

@@ -82,15 +82,17 @@ def by_queue(reader: Reader, wanted: Filter) -> list[RecordView] | None:
     if last == OPEN_END:
         last = max(last_unit, first)
     found: list[RecordView] = []
-    covered = 0
-    for offset, count, physical in places:
+    covered = first
+    for offset, count, physical in sorted(places):
         view = record_at(reader, physical)
         if view is None or not _is_of_queue(view, wanted, offset):
             reader.note(f"queue {name}: the unit at {offset} leads to no such record; scanning the log")
             return None
-        covered += min(offset + count - 1, last) - max(offset, first) + 1
+        if offset > covered:
+            break
+        covered = max(covered, offset + count)
         found.append(view)
-    if covered < last - first + 1:
+    if covered <= last:
         reader.note(f"queue {name}: no units for all of {first} to {last}; scanning the log")
         return None
     others = replace(wanted, topic=None, queue_id=None, queue_offsets=None)

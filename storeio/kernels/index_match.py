@@ -109,23 +109,40 @@ def record_at(records: Numbers, position: int) -> int:
     return np.int64(-1)
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64[:, :], int64[:, ::1], int64[::1])")
-def take_displaced(data: Bytes, i: int, keys: Numbers, events: Numbers, state: Numbers) -> None:
-    """Take a unit that points at no record, or not at one here: as one of the next keys, else as pending."""
+@compiled("int64(int64[:, :], int64, int64, int64)")
+def find_next(keys: Numbers, value: int, start: int, skip: int) -> int:
+    """Return the first key from ``start`` on with this hash, at most ``skip`` keys but those of tags before it."""
+    for k in range(start, min(start + WINDOW, keys.shape[1])):
+        if keys[0, k] == value:
+            return np.int64(k)
+        skip -= keys[2, k] != TAGS
+        if skip < 0:
+            break
+    return np.int64(-1)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64[:, :], int64[:, :], int64[:, ::1], int64[::1])")
+def take_displaced(
+    data: Bytes, i: int, position: int, keys: Numbers, records: Numbers, events: Numbers, state: Numbers
+) -> int:
+    """Take a unit whose offset is not believed as one of the next keys, else as pending; return as ``take_other``."""
     value = int32_at(data, i * UNIT)
     pending = state[S_PENDING_COUNT]
-    key = find_key(keys, value, state[S_KEY], state[S_KEY] + 2 + 2 * pending)
+    key = find_next(keys, value, state[S_KEY], 1 + 2 * pending)
     if key >= 0:
         close_gap(keys, events, state, key, i)
-        add_event(events, state, OFFSET, i, i, 1, keys[1, key], keys[1, key])
         state[S_KEY] = key + 1
-        return
+        if records[w.R_POSITION, keys[1, key]] == position:
+            return keys[1, key]
+        add_event(events, state, OFFSET, i, i, 1, keys[1, key], keys[1, key])
+        return np.int64(-1)
     if pending > 0 and state[S_PENDING] + pending != i:
         close_gap(keys, events, state, state[S_KEY], i)
         pending = np.int64(0)
     if pending == 0:
         state[S_PENDING] = i
     state[S_PENDING_COUNT] = pending + 1
+    return np.int64(-1)
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[:, :], int64[:, :], int64[:, ::1], int64[::1])")
@@ -136,27 +153,24 @@ def take_other(
     value = int32_at(data, i * UNIT)
     r = np.int64(-1) if odd else record_at(records, position)
     if r < 0:
-        take_displaced(data, i, keys, events, state)
-        return np.int64(-1)
+        return take_displaced(data, i, position, keys, records, events, state)
     key = state[S_KEY]
     group = np.int64(np.searchsorted(keys[1], r))
     stop = np.int64(np.searchsorted(keys[1], r, side="right"))
     start = max(group, key)
     if start >= stop:
         known = find_key(keys, value, group, stop) >= 0
-        if not known and key < keys.shape[1] and keys[0, key] == value:
-            take_displaced(data, i, keys, events, state)
-        else:
-            add_event(events, state, DUPLICATE if known else EXTRA, i, i, 1, r, r)
+        if not known and find_next(keys, value, key, 0) >= 0:
+            return take_displaced(data, i, position, keys, records, events, state)
+        add_event(events, state, DUPLICATE if known else EXTRA, i, i, 1, r, r)
         return np.int64(-1)
     found = find_key(keys, value, start, stop)
     if found >= 0:
         close_gap(keys, events, state, found, i)
         state[S_KEY] = found + 1
         return r
-    if group > key and find_key(keys, value, key, key + 2) >= 0:
-        take_displaced(data, i, keys, events, state)
-        return np.int64(-1)
+    if group > key and find_next(keys, value, key, 1) >= 0:
+        return take_displaced(data, i, position, keys, records, events, state)
     close_gap(keys, events, state, start, i)
     after = (i + 1) * UNIT
     # One unit more than the record has keys, if the next unit is the one that was expected.
