@@ -36,7 +36,7 @@ QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 NAME_DIGITS: Final = 20
 MAX_LONG: Final = 2**63 - 1
 # Spec 3.5: what TopicValidator accepts, plus what brokers themselves store ($ since 5.5.0, + since 5.x).
-LEGAL_TOPIC: Final = re.compile(r"^[%|a-zA-Z0-9_$+-]{1,255}$")
+LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_$+-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def parse_number(name: str) -> int | None:
 
 def is_legal_topic(topic: str) -> bool:
     """Tell whether a topic read from damaged bytes may become part of a path."""
-    return bool(LEGAL_TOPIC.match(topic))
+    return bool(LEGAL_TOPIC.fullmatch(topic))
 
 
 def queue_directory(kind: str, topic: str, queue_id: int) -> str:

@@ -64,7 +64,7 @@ def cut(segment: StoreFile, split_bytes: int = DEFAULT_SPLIT_BYTES) -> list[Spli
     ]
 
 
-def needs_again(split: Split, before_end: WalkState, *, skipped_until: int | None, asked: bool) -> bool:
+def needs_again(split: Split, before_end: WalkState, *, skipped_until: int | None, asked: int) -> bool:
     """Tell whether a split that began with a guess must be walked again from ``before_end``.
 
     Args:
@@ -72,15 +72,23 @@ def needs_again(split: Split, before_end: WalkState, *, skipped_until: int | Non
         before_end: The true state at the end of the split before it.
         skipped_until: Where its first span that is not skipped bytes starts, None where it
             skipped everything.
-        asked: Whether its result depended on store times that it did not know.
+        asked: Last place where its result depended on store times that it did not know, -1 for none.
     """
-    if asked:
-        return True
     if before_end.mode == w.SEARCH:
-        return before_end.position != split.start
+        return asked >= 0 or before_end.position != split.start
     if before_end.position >= split.stop:
         return skipped_until is not None
-    return before_end.mode != w.CHAIN or skipped_until != before_end.position
+    # Where the chain goes on, its first record is one whatever its store time.
+    return before_end.mode != w.CHAIN or skipped_until != before_end.position or asked > before_end.position
+
+
+def carry_times(end: WalkState, before_end: WalkState) -> WalkState:
+    """Return the true end of a split that guessed and was kept: times it did not see are those before it."""
+    if end.time_1_ms == w.UNKNOWN:
+        return replace(end, time_1_ms=before_end.time_1_ms, time_2_ms=before_end.time_2_ms)
+    if end.time_2_ms == w.UNKNOWN:
+        return replace(end, time_2_ms=before_end.time_1_ms)
+    return end
 
 
 def merge_spans(parts: Iterable[Numbers]) -> Numbers:

@@ -37,7 +37,7 @@ class Walked:
     split: Split
     begin: WalkState
     end: WalkState
-    asked: bool
+    asked: int
     records: Numbers
     keys: Numbers
     spans: Numbers
@@ -51,10 +51,15 @@ class Walked:
         return int(self.records.shape[1])
 
     def skipped_until(self) -> int | None:
-        """Return where the first thing that is not skipped bytes starts, None if there is none."""
+        """Return where the first thing that is not skipped bytes starts, None if there is none.
+
+        -1 if it is a misplaced record: a search calls stale what the chain may still call a record.
+        """
         kinds = self.spans[w.SPAN_CLASS]
         first = np.flatnonzero((kinds != w.ZERO) & (kinds != w.GARBAGE))
-        return int(self.spans[w.SPAN_START, first[0]]) if len(first) else None
+        if not len(first):
+            return None
+        return -1 if kinds[first[0]] == w.STALE else int(self.spans[w.SPAN_START, first[0]])
 
     def field(self, position: int, length: int) -> bytes:
         """Return bytes of the segment that the window holds."""
@@ -133,6 +138,7 @@ def walk_split(
     address, kind = engine or (crc.ADDRESS, crc.KIND)
     view = np.array([origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
     numbers = np.zeros(w.STATE_PLACES, np.int64)
+    numbers[w.S_ASKED] = -1
     numbers[:4] = state.position, state.mode, state.time_1_ms, state.time_2_ms
     delays = np.array(DEFAULT_DELAYS_MS, np.int64) if delays_ms is None else delays_ms
     tables = _Tables.for_bytes(max(split.stop - origin, 0))
@@ -161,7 +167,7 @@ def _walked(
         split,
         begin,
         end,
-        bool(numbers[w.S_ASKED]),
+        int(numbers[w.S_ASKED]),
         tables.records[:, : int(numbers[w.S_RECORDS])],
         tables.keys[:, : int(numbers[w.S_KEYS])],
         tables.spans[:, : int(numbers[w.S_SPANS])].copy(),

@@ -32,7 +32,7 @@ from storeio.paths import (
     file_name,
 )
 from storeio.results import Audit, IndexResult, LogResult
-from storeio.splits import Split, WalkState, drop_before, merge_spans, needs_again
+from storeio.splits import Split, WalkState, carry_times, drop_before, merge_spans, needs_again
 
 Again = Callable[[Split, WalkState], SplitReport]
 
@@ -66,7 +66,8 @@ def stitch(reports: Sequence[SplitReport], again: Again) -> list[SplitReport]:
         elif before.end.position >= report.split.stop:
             stitched.append(empty_report(report.split, before.end))
         else:
-            stitched.append(replace(report, spans=drop_before(report.spans, before.end.position)))
+            spans = drop_before(report.spans, before.end.position)
+            stitched.append(replace(report, end=carry_times(report.end, before.end), spans=spans))
     return stitched
 
 

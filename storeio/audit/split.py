@@ -34,7 +34,7 @@ class SplitReport:
     split: Split
     begin: WalkState
     end: WalkState
-    asked: bool
+    asked: int
     skipped_until: int | None
     spans: Numbers
     records: int = 0
@@ -53,7 +53,7 @@ class SplitReport:
 
 def empty_report(split: Split, end: WalkState) -> SplitReport:
     """Return the report of a split in which nothing starts, because what is before it reaches past it."""
-    return SplitReport(split, end, end, False, None, np.empty((4, 0), np.int64))
+    return SplitReport(split, end, end, -1, None, np.empty((4, 0), np.int64))
 
 
 def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -> SplitReport:

@@ -79,17 +79,23 @@ def java_split(text: str, separator: str) -> list[str]:
 
 def java_int(text: str) -> int | None:
     """Return ``Integer.parseInt(text)``, None where it would throw."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits or not all(c.isdecimal() for c in digits):
-        return None
-    value = int(text)
-    return value if -(2**31) <= value < 2**31 else None
+    return _java_number(text, 31)
 
 
 def java_long(text: str) -> int | None:
     """Return ``Long.parseLong(text)``, None where it would throw."""
+    return _java_number(text, 63)
+
+
+def _java_number(text: str, bits: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits or not all(c.isdecimal() for c in digits):
+    # Java looks at UTF-16 units: decimal digits of any script, but none above U+FFFF.
+    if not digits or not all(c.isdecimal() and c < "\U00010000" for c in digits):
         return None
-    value = int(text)
-    return value if -(2**63) <= value < 2**63 else None
+    value = 0
+    for c in digits:
+        value = 10 * value + int(c)
+        if value > 2**bits:
+            return None
+    value = -value if text[0] == "-" else value
+    return value if -(2**bits) <= value < 2**bits else None

@@ -11,7 +11,7 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
-from storeio.kernels.text import BAD_NUMBER, is_bad_text, java_hash, java_number
+from storeio.kernels.text import is_bad_text, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -136,15 +136,15 @@ def derive(
     """
     start = head[h.PROPERTIES_AT] - origin
     t.find_properties(data, start, start + max(head[h.PROPERTIES_BYTES], 0), places)
-    derived[0] = t.tags_code_of(data, places, scheduled, head[h.STORE_MS], delays_ms)
+    derived[0], fine = t.tags_code_of(data, places, scheduled, head[h.STORE_MS], delays_ms)
+    base_fine = size_fine = np.int64(1)
     derived[1] = head[h.QUEUE_OFFSET]
     derived[2] = 1
     if places[2 * t.INNER_NUM + 1] > 0 and places[2 * t.INNER_BASE + 1] > 0:
-        derived[1] = java_number(data, places[2 * t.INNER_BASE], places[2 * t.INNER_BASE + 1], t.LONG_LIMIT)
-        derived[2] = java_number(data, places[2 * t.INNER_NUM], places[2 * t.INNER_NUM + 1], t.INT_LIMIT)
-    if derived[0] == BAD_NUMBER or derived[1] == BAD_NUMBER or derived[2] == BAD_NUMBER:
-        return np.int64(h.WHY_PROPERTY)
-    return np.int64(h.OK)
+        base, size = 2 * t.INNER_BASE, 2 * t.INNER_NUM
+        derived[1], base_fine = java_number(data, places[base], places[base + 1], t.LONG_LIMIT)
+        derived[2], size_fine = java_number(data, places[size], places[size + 1], t.SHORT_LIMIT)
+    return np.int64(h.OK if fine & base_fine & size_fine else h.WHY_PROPERTY)
 
 
 @compiled("void(int64[:, ::1], int64, int64, int64[::1], int64, int64, int64[::1])")

@@ -58,7 +58,7 @@ RESUMED: Final = 2  # a record starts here, found by search: it may be stale
 # Places in the state.
 (S_POSITION, S_MODE, S_TIME_1, S_TIME_2, S_RECORDS, S_KEYS, S_SPANS, S_QUEUES, S_ASKED) = range(9)
 STATE_PLACES: Final = 9
-UNKNOWN: Final = -(2**62)
+UNKNOWN: Final = -(2**63)
 
 # What the walk answers.
 DONE: Final = 0

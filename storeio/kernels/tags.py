@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.text import BAD_NUMBER, absolute_hash, as_int32, java_hash, java_number
+from storeio.kernels.text import absolute_hash, as_int32, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -38,8 +38,9 @@ _NAMES = (
 NAME_BYTES = np.frombuffer(b"".join(_NAMES), dtype=np.uint8)
 NAME_STARTS = np.cumsum([0] + [len(name) for name in _NAMES]).astype(np.int64)
 
+SHORT_LIMIT: Final = 2**15 - 1
 INT_LIMIT: Final = 2**31 - 1
-LONG_LIMIT: Final = 9 * 10**17  # far above any queue offset, and ten times it still fits 64 bits
+LONG_LIMIT: Final = 2**63 - 1
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64)")
@@ -92,20 +93,20 @@ def find_properties(data: Bytes, start: int, stop: int, places: Numbers) -> None
         split = np.int64(-1)
 
 
-@compiled("int64(readonly(uint8[::1]), int64[::1], boolean, int64, readonly(int64[::1]))")
-def tags_code_of(data: Bytes, places: Numbers, scheduled: bool, store_ms: int, delays_ms: Numbers) -> int:
-    """Return the tags code that the broker dispatches; BAD_NUMBER where its parser throws.
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64[::1], boolean, int64, readonly(int64[::1]))")
+def tags_code_of(data: Bytes, places: Numbers, scheduled: bool, store_ms: int, delays_ms: Numbers) -> tuple[int, int]:
+    """Return the tags code that the broker dispatches and 1, or 0 and 0 where its parser throws.
 
     ``delays_ms[k]`` is the delay of level k; a scheduled record's code is its deliver time.
     """
     if scheduled and places[2 * DELAY + 1] > 0:
-        level = java_number(data, places[2 * DELAY], places[2 * DELAY + 1], INT_LIMIT)
-        if level == BAD_NUMBER:
-            return level
+        level, fine = java_number(data, places[2 * DELAY], places[2 * DELAY + 1], INT_LIMIT)
+        if not fine:
+            return np.int64(0), fine
         level = min(level, len(delays_ms) - 1)
         if level > 0:
-            return store_ms + delays_ms[level]
-    return as_int32(java_hash(data, places[2 * TAGS], places[2 * TAGS + 1], 0))
+            return store_ms + delays_ms[level], fine
+    return as_int32(java_hash(data, places[2 * TAGS], places[2 * TAGS + 1], 0)), np.int64(1)
 
 
 @compiled("int64(readonly(uint8[::1]), int64[::1], int64, int64, int64, int64[:, ::1])")

@@ -12,9 +12,6 @@ from storeio.compiled import compiled
 
 Bytes = npt.NDArray[np.uint8]
 
-BAD_NUMBER = -(2**62)  # no int32 and no int64 of a record is this small but one that is damaged
-
-
 @compiled("int64(readonly(uint8[::1]), int64)")
 def int32_at(data: Bytes, i: int) -> int:
     """Return the signed big-endian 32-bit number at ``i``; the caller knows that it fits."""
@@ -102,29 +99,29 @@ def java_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
     return value
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64)")
-def java_number(data: Bytes, start: int, stop: int, limit: int) -> int:
-    """Return the number that Java parses from ``[start, stop)``, ``BAD_NUMBER`` where it throws.
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64, int64, int64)")
+def java_number(data: Bytes, start: int, stop: int, limit: int) -> tuple[int, int]:
+    """Return the number that Java parses from ``[start, stop)`` and 1, or 0 and 0 where it throws.
 
-    ``limit`` is the largest magnitude of a positive value, 2**31 - 1 for an int; ASCII digits only.
+    ``limit`` is the largest positive value, 2**31 - 1 for an int; ASCII digits only.
     """
     i = start
+    bad = (np.int64(0), np.int64(0))
     negative = False
     if i < stop and (data[i] == 43 or data[i] == 45):
         negative = data[i] == 45
         i += 1
-    if i >= stop or stop - i > 40:
-        return np.int64(BAD_NUMBER)
-    value = np.int64(0)
+    if i >= stop:
+        return bad
+    lowest = -limit - (1 if negative else 0)
+    value = np.int64(0)  # counted downwards, as Java does, because the smallest number has no counterpart
     while i < stop:
         digit = np.int64(data[i]) - 48
-        if digit < 0 or digit > 9:
-            return np.int64(BAD_NUMBER)
-        value = value * 10 + digit
-        if value > limit + (1 if negative else 0):
-            return np.int64(BAD_NUMBER)
+        if digit < 0 or digit > 9 or value < -(limit // 10) or value * 10 < lowest + digit:
+            return bad
+        value = value * 10 - digit
         i += 1
-    return -value if negative else value
+    return (value if negative else -value), np.int64(1)
 
 
 @compiled("boolean(readonly(uint8[::1]), int64, int64)")

@@ -32,13 +32,15 @@ Numbers = npt.NDArray[np.int64]
 VIEW_PLACES: Final = 6
 
 
-@compiled("int64(int64[::1])")
-def reference_time(state: Numbers) -> int:
+@compiled("int64(int64[::1], int64)")
+def reference_time(state: Numbers, place: int) -> int:
     """Return a store time that a newer record does not fall below, UNKNOWN without any before.
 
-    The smaller of the last two, so that one damaged time in the far future judges nobody.
+    The smaller of the last two, so that one damaged time in the far future judges nobody. Where two are
+    not known the question is remembered with its place: a split that began with a guess may be wrong there.
     """
     if state[w.S_TIME_2] == w.UNKNOWN:
+        state[w.S_ASKED] = max(state[w.S_ASKED], place)
         return state[w.S_TIME_1]
     return min(state[w.S_TIME_1], state[w.S_TIME_2])
 
@@ -111,7 +113,7 @@ def take_record(
     state[w.S_RECORDS] = n + 1
     state[w.S_KEYS] = after
     state[w.S_TIME_2] = state[w.S_TIME_1]
-    state[w.S_TIME_1] = head[h.STORE_MS]
+    state[w.S_TIME_1] = max(head[h.STORE_MS], w.UNKNOWN + 1)
     state[w.S_POSITION] = position + head[h.SIZE]
     state[w.S_MODE] = w.CHAIN
     return np.int64(w.DONE)
@@ -176,6 +178,7 @@ def search(
         return answer
     before = state[w.S_SPANS]
     old_stop = spans[w.SPAN_STOP, max(before - 1, 0)]
+    old_mode = state[w.S_MODE]
     if not add_gap(data, view[V_ORIGIN], spans, state, position, found[0], why):
         return np.int64(w.FULL_SPANS)
     state[w.S_POSITION] = found[0]
@@ -183,6 +186,7 @@ def search(
     if found[1] == w.STALE:
         if not add_span(spans, state, found[0], found[0] + head[h.SIZE], w.STALE, w.WHY_MISPLACED):
             state[w.S_POSITION] = position
+            state[w.S_MODE] = old_mode
             undo_spans(spans, state, before, old_stop)
             return np.int64(w.FULL_SPANS)
         state[w.S_POSITION] = found[0] + head[h.SIZE]
@@ -216,8 +220,8 @@ def take_blank(
             return answer
         why = w.WHY_BLANK_DIRTY
         if found[1] == w.RECORD:
-            reference = reference_time(state)
-            state[w.S_ASKED] = state[w.S_ASKED] | (reference == w.UNKNOWN)
+            # Nothing starts at the blank's second byte: this question counts wherever the walk came from.
+            reference = reference_time(state, position + 1)
             if reference != w.UNKNOWN and head[h.STORE_MS] >= reference:
                 return search(data, view, state, w.WHY_BLANK_EARLY, head, delays_ms, work, spans)
     if not add_span(spans, state, position, file_size, w.BLANK, why):
@@ -244,8 +248,7 @@ def take_good(
         if kind == h.NEED:
             return np.int64(w.NEED_BYTES)
     elif state[w.S_MODE] == w.RESUMED:
-        reference = reference_time(state)
-        state[w.S_ASKED] = state[w.S_ASKED] | (reference == w.UNKNOWN)
+        reference = reference_time(state, position)
         if reference != w.UNKNOWN and head[h.STORE_MS] < reference:
             kind = np.int64(w.STALE)
             why = np.int64(w.WHY_OLDER)
