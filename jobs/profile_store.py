@@ -25,11 +25,11 @@ from storeio import __version__
 from storeio.cli import json_sink
 from storeio.console import explain, put, terminal_width
 from storeio.errors import StoreError
-from storeio.inspect.safe import printable, time_text
 from storeio.report import to_json
 from storeio.report.tables import bytes_text, table
 from storeio.report.tables import counted as counted_text
 from storeio.results import EXIT_SOUND
+from storeio.safe import printable, time_text
 from storeio.scan import list_store
 from udfs.datasource import read_records
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Final
 
 from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
-from storeio.inspect.safe import printable
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
+from storeio.safe import printable
 
 if TYPE_CHECKING:
     from storeio.audit import Progress

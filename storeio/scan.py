@@ -59,9 +59,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     return Listing(str(base), tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable))
 
 
-def _list_into(
-    base: Path, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]
-) -> None:
+def _list_into(base: Path, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]) -> None:
     try:
         with os.scandir(base / prefix) as found:
             entries = sorted(found, key=lambda e: e.name)

@@ -21,8 +21,7 @@ Read = Callable[[int, int], Bytes]
 
 LOOK_AHEAD_BYTES: Final = 1 << 20  # what a split may read past its stop before it asks for more
 DEFAULT_DELAYS_MS: Final = tuple(
-    1000 * s
-    for s in (0, 1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+    1000 * s for s in (0, 1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 )  # messageDelayLevel; level 0 is no delay
 
 
@@ -154,9 +153,7 @@ def walk_split(
             tables.grow(int(answer))
 
 
-def _walked(
-    split: Split, begin: WalkState, numbers: Numbers, tables: _Tables, window: Bytes, origin: int
-) -> Walked:
+def _walked(split: Split, begin: WalkState, numbers: Numbers, tables: _Tables, window: Bytes, origin: int) -> Walked:
     end = WalkState(*(int(n) for n in numbers[:4]))
     count = int(numbers[w.S_QUEUES])
     places = tables.queues[:, :count].T.tolist()

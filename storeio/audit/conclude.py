@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from storeio import __version__, crc
 from storeio.audit.bytes import byte_results
-from storeio.audit.plan import AuditPlan
 from storeio.audit.peek import record_at
+from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader
 from storeio.check.checkpoint import Facts, check_checkpoint
@@ -105,9 +105,7 @@ def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:
     parts: dict[str, list[SplitReport]] = {}
     for report in stitched:
         parts.setdefault(report.split.path, []).append(report)
-    segments = [
-        Segment(file, merge_spans([r.spans for r in parts.get(file.path, [])])) for file in plan.segments
-    ]
+    segments = [Segment(file, merge_spans([r.spans for r in parts.get(file.path, [])])) for file in plan.segments]
     return view_log(segments, plan.config.commitlog_file_bytes)
 
 
@@ -138,9 +136,7 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
         )
 
 
-def _index(
-    plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gathered: _Gathered
-) -> list[int]:
+def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gathered: _Gathered) -> list[int]:
     """Add what the index says; return physical offsets of its units behind the end of the log."""
     contents = [report.index for report in stitched if report.index is not None]
     keys = gathered.checks.get("index_keys", 0)

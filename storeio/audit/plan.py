@@ -153,7 +153,9 @@ def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
         findings, classes = ext_units.check_chain(file, data)
         return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
     if plan.index_shape is None:
-        finding = Finding("INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file")
+        finding = Finding(
+            "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
+        )
         return FileReport(file, findings=(finding,), classes={"garbage": file.size})
     structure = index_structure.check_structure(file.path, data, *plan.index_shape)
     return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)

@@ -110,7 +110,10 @@ def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRa
     known = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
     last = max((stop for _, stop in numbering.runs), default=0)
     beyond = [row for row in leftover.beyond if row[0] >= last]
-    for rows, evidence in ((leftover.damaged, "its unit points into damage"), (beyond, "its unit points behind the log")):
+    for rows, evidence in (
+        (leftover.damaged, "its unit points into damage"),
+        (beyond, "its unit points behind the log"),
+    ):
         at = {number: (physical, size) for number, physical, size in rows}
         for number in sorted(at):
             for first, stop in subtract((number, number + 1), known):

@@ -148,12 +148,21 @@ def _with_multi(direct: list[Implied], multi: list[Implied]) -> list[Implied]:
 def _in_log_order(a: Implied, b: Implied) -> Implied:
     order = np.argsort(np.concatenate((a.physical_offset, b.physical_offset)), kind="stable")
 
-    def both(name: str) -> Numbers:
-        joined: Numbers = np.concatenate((getattr(a, name), getattr(b, name)))[order]
-        return joined
+    def both(first: Numbers, second: Numbers) -> Numbers:
+        return np.concatenate((first, second))[order]
 
-    names = ("record", "queue_offset", "physical_offset", "size", "tags_code", "store_ms", "batch_size")
-    return Implied(a.topic, a.queue_id, *(both(name) for name in names), placed=False)
+    return Implied(
+        a.topic,
+        a.queue_id,
+        both(a.record, b.record),
+        both(a.queue_offset, b.queue_offset),
+        both(a.physical_offset, b.physical_offset),
+        both(a.size, b.size),
+        both(a.tags_code, b.tags_code),
+        both(a.store_ms, b.store_ms),
+        both(a.batch_size, b.batch_size),
+        placed=False,
+    )
 
 
 def index_reader(plan: AuditPlan) -> ReadUnits:

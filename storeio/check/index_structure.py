@@ -144,7 +144,7 @@ def _sound_content(file: _File) -> _Content | None:
     if entries and first_nonzero(file.data, last_at, end) == end:
         return None
     last, counts, order = np.zeros(file.slots, np.int32), np.zeros(3, np.int64), np.zeros(1, np.int64)
-    if kernel.replay(file.data, start, file.slots, entries, last, order):
+    if not kernel.replay(_words(file.data), file.slots, entries, last, order):
         return None
     if kernel.compare_heads(file.data, file.slots, last, counts):
         return None
@@ -153,6 +153,12 @@ def _sound_content(file: _File) -> _Content | None:
     used = int(counts[0])
     zero = 4 * (file.slots - used) + index.UNIT_BYTES + file.length - end
     return _Content(entries, entries, (used, entries), used, entries, zero, bool(order[0]))
+
+
+def _words(data: Bytes) -> npt.NDArray[np.uint32]:
+    """Return what lies behind the header as words of this machine, which has to be little-endian."""
+    words = data[index.HEADER_BYTES : len(data) - (len(data) - index.HEADER_BYTES) % 4].view("<u4")
+    return words if words.flags.aligned else words.copy()
 
 
 def _damaged_content(file: _File) -> _Content:

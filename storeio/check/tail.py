@@ -67,7 +67,5 @@ def maybe_missing(queues: Iterable[Queue], view: LogView, units: Sequence[tuple[
         if queue.kind == CONSUMEQUEUE and last is not None and last.used_bytes == last.size == queue.file_bytes:
             path, position = queue.path_at(last.base + last.size)
             detail = "its last file is full, and the lost tail of the log holds records that no unit names"
-            findings.append(
-                Finding("CQ_MAYBE_MISSING", path, position, 0, queue.topic, queue.queue_id, detail=detail)
-            )
+            findings.append(Finding("CQ_MAYBE_MISSING", path, position, 0, queue.topic, queue.queue_id, detail=detail))
     return findings

@@ -58,4 +58,4 @@ def is_written(units: Units) -> Mask:
 def is_zero(units: Units) -> Mask:
     """Tell which units are all zero bytes."""
     raw = np.ascontiguousarray(units).view(np.uint8).reshape(len(units), UNIT_BYTES)
-    return ~raw.any(axis=1)
+    return np.asarray(~raw.any(axis=1), dtype=np.bool_)

@@ -13,10 +13,10 @@ from storeio.inspect.indexunits import header_of
 from storeio.inspect.logwalk import single
 from storeio.inspect.queueunits import CHUNK_UNITS, STATES, states_of, unit_dtype
 from storeio.inspect.reader import Reader
-from storeio.inspect.safe import printable, time_text
 from storeio.inspect.views import PRE_BLANK, FileView
 from storeio.kernels import tables as w
 from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, LOCK, QUEUE_EXT, StoreFile
+from storeio.safe import printable, time_text
 
 Details = dict[str, int | str | None]
 SHORT_TEXT_BYTES: Final = 40

@@ -7,7 +7,7 @@ from typing import Final
 from storeio.format import commitlog as log
 from storeio.format import properties as props
 from storeio.format import queueext
-from storeio.inspect.safe import printable, shortened, time_text
+from storeio.safe import printable, shortened, time_text
 
 _MAGIC: Final = {
     log.MAGIC_V1: "message",

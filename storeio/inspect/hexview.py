@@ -18,9 +18,9 @@ from storeio.inspect.layout import parts_of
 from storeio.inspect.queueunits import STATES, states_of, unit_dtype
 from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import WHY
-from storeio.inspect.safe import path_text
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
+from storeio.safe import path_text
 
 DUMP_BYTES: Final = 256
 

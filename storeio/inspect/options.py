@@ -12,9 +12,9 @@ import click
 
 from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
-from storeio.inspect.safe import parse_time, printable
 from storeio.inspect.selection import OPEN_END
 from storeio.results import EXIT_USAGE
+from storeio.safe import parse_time, printable
 
 SHOWN_BYTES: Final = 4096  # of a body or a plain dump, unless told otherwise
 

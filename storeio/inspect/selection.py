@@ -16,9 +16,9 @@ from storeio.inspect.matching import Filter, is_queued, places_of
 from storeio.inspect.queueunits import STATES, chunks, queue_files, states_of
 from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import view_of
-from storeio.inspect.safe import printable
 from storeio.inspect.views import WRITTEN, RecordView
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS, StoreFile
+from storeio.safe import printable
 
 OPEN_END = 2**63 - 1  # last queue offset of a range without end
 

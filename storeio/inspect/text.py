@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from storeio.inspect.bodies import Body, as_text, ascii_columns, hex_columns, hex_lines
 from storeio.inspect.hexvalues import flag_text, value_text
 from storeio.inspect.hexview import HexView
-from storeio.inspect.safe import path_text, printable, shortened, time_text
 from storeio.inspect.views import EntryView, FileView, RecordView, UnitView
+from storeio.safe import path_text, printable, shortened, time_text
 
 NAME_WIDTH = 28
 MOST_CHARS = 120

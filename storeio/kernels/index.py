@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.text import int32_at, int64_at
+from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
 Small = npt.NDArray[np.int32]
 
 SLOTS_AT: Final = 40
@@ -25,6 +26,7 @@ UNIT: Final = 20  # bytes of a unit; its fields:
 OFFSET_AT: Final = 4
 SECONDS_AT: Final = 12
 PREVIOUS_AT: Final = 16
+BATCH: Final = 256  # units whose slots are computed ahead, so that the look-ups in the slots overlap
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64)")
@@ -34,30 +36,55 @@ def slot_of(data: Bytes, at: int, slots: int) -> int:
     return value % slots if value >= 0 else np.int64(-1)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int32[::1], int64[::1])")
-def replay(data: Bytes, units_at: int, slots: int, entries: int, last: Small, order: Numbers) -> int:
-    """Return the first unit whose previous number is wrong, 0 if all are right.
+@compiled("int64(readonly(uint32[::1]), int64)", inline="always")
+def word_at(words: Words, i: int) -> int:
+    """Return the signed big-endian number that a little-endian machine reads as ``words[i]``; ``i`` is not negative."""
+    x = np.int64(words[np.uint64(i)])  # an unsigned index needs no check for one counted from the end
+    value = (x & 0xFF) << 24 | (x & 0xFF00) << 8 | (x >> 8) & 0xFF00 | x >> 24
+    return (value ^ 0x80000000) - 0x80000000
+
+
+@compiled("int64(readonly(uint32[::1]), int64, int64, int64, int64[::1])")
+def slots_of(words: Words, at: int, count: int, slots: int, found: Numbers) -> int:
+    """Return the least hash of ``count`` units from word ``at`` on; fills ``found`` with their slots."""
+    least = np.int64(0)
+    inverse = 1.0 / slots
+    for j in range(count):
+        value = word_at(words, at + 5 * j)
+        slot = value - np.int64(value * inverse) * slots  # a division takes longer than all the rest
+        slot += slots if slot < 0 else 0
+        found[j] = slot - (slots if slot >= slots else 0)
+        least = min(least, value)
+    return least
+
+
+@compiled("boolean(readonly(uint32[::1]), int64, int64, int32[::1], int64[::1])")
+def replay(words: Words, slots: int, entries: int, last: Small, order: Numbers) -> bool:
+    """Tell whether the previous numbers of all units are right; ``words`` are the file's behind the header.
 
     Fills ``last`` with the last unit of each slot; ``order[0]`` becomes the first unit whose
     physical offset is negative or below that of the unit before it.
     """
+    found = np.empty(BATCH, np.int64)
     before = np.int64(0)
     order[0] = 0
-    at = units_at
-    for i in range(1, entries + 1):
-        at += UNIT
-        value = int32_at(data, at)
-        if value < 0:
-            return np.int64(i)
-        slot = np.uint32(value) % np.uint32(slots)
-        if last[slot] != int32_at(data, at + PREVIOUS_AT):
-            return np.int64(i)
-        last[slot] = i
-        offset = int64_at(data, at + OFFSET_AT)
-        if offset < before and order[0] == 0:
-            order[0] = i
-        before = offset
-    return np.int64(0)
+    for first in range(1, entries + 1, BATCH):
+        count = min(BATCH, entries + 1 - first)
+        at = slots + 5 * first
+        if slots_of(words, at, count, slots, found) < 0:
+            return False
+        differs = np.int64(0)
+        for j in range(count):
+            slot = np.uint64(found[j])
+            differs |= last[slot] ^ word_at(words, at + 5 * j + 4)
+            last[slot] = first + j
+            offset = word_at(words, at + 5 * j + 1) << 32 | (word_at(words, at + 5 * j + 2) & 0xFFFFFFFF)
+            if offset < before and order[0] == 0:
+                order[0] = first + j
+            before = offset
+        if differs != 0:
+            return False
+    return True
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int32[::1], int64[::1])")

@@ -124,9 +124,7 @@ def marks_of_properties(
     return marks
 
 
-@compiled(
-    "int64(readonly(uint8[::1]), int64, int64[::1], int64[::1], boolean, readonly(int64[::1]), int64[::1])"
-)
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64[::1], boolean, readonly(int64[::1]), int64[::1])")
 def derive(
     data: Bytes, origin: int, head: Numbers, places: Numbers, scheduled: bool, delays_ms: Numbers, derived: Numbers
 ) -> int:

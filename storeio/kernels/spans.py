@@ -61,5 +61,3 @@ def add_gap(data: Bytes, origin: int, spans: Numbers, state: Numbers, start: int
             return False
         at = end
     return True
-
-

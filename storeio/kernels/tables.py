@@ -78,5 +78,3 @@ MANY_RETRIES: Final = 64  # retryMaxTimes is 16 unless somebody raised it
 BORN_WRONG_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
 BORN_LATE_MS: Final = 5_000  # a producer's clock ahead of the broker's by more is unusual
 BORN_EARLY_MS: Final = 3 * 86_400_000  # older than retention keeps messages
-
-

@@ -12,6 +12,7 @@ from storeio.compiled import compiled
 
 Bytes = npt.NDArray[np.uint8]
 
+
 @compiled("int64(readonly(uint8[::1]), int64)")
 def int32_at(data: Bytes, i: int) -> int:
     """Return the signed big-endian 32-bit number at ``i``; the caller knows that it fits."""

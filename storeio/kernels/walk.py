@@ -51,9 +51,7 @@ def check_whole(data: Bytes, view: Numbers, position: int, head: Numbers, delays
 
     ``work`` receives the places of properties and then what ``derive`` derives.
     """
-    why = h.check_record(
-        data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head
-    )
+    why = h.check_record(data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head)
     if why != h.OK:
         return why
     scheduled = is_schedule_topic(data, head[h.TOPIC_AT] - view[V_ORIGIN], head[h.TOPIC_BYTES])

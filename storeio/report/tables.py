@@ -6,7 +6,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from storeio.inspect.safe import printable
+from storeio.safe import printable
 
 GAP = "  "
 LEAST_COLUMN = 8  # a shortened name still tells something

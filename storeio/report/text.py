@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Final
 
 from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
-from storeio.inspect.safe import printable, time_text
 from storeio.report.next_step import next_command
 from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
 from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult
+from storeio.safe import printable, time_text
 
 PLACES: Final = 5  # of one code; the rest is counted
 ROWS: Final = 20  # of a table
