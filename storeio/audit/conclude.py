@@ -31,7 +31,7 @@ from storeio.paths import (
     QUEUE_KINDS,
     file_name,
 )
-from storeio.results import Audit, IndexResult, LogResult
+from storeio.results import Audit, IndexResult, LogResult, Setting
 from storeio.splits import Split, WalkState, carry_times, drop_before, merge_spans, needs_again
 
 Again = Callable[[Split, WalkState], SplitReport]
@@ -118,8 +118,12 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
     }
     gathered.count("layout_entries", len(plan.listing.files))
     gathered.findings += check_layout(plan.listing.files, lengths)
-    gathered.findings += [Finding("UNREADABLE", path, detail=why) for path, why in plan.listing.unreadable]
     gathered.failed += [f"{path}: {why}" for path, why in plan.listing.unreadable]
+    parted = [text.partition(": ") for text in gathered.failed]
+    gathered.findings += [Finding("UNREADABLE", path, detail=why) for path, _, why in parted]
+    if plan.log_directories:
+        detail = f"storePathCommitLog={plan.log_directories}: only {COMMITLOG}/ below the root was read"
+        gathered.findings.append(Finding("UNSUPPORTED_LAYOUT", COMMITLOG, detail=detail))
     for report in plan.file_reports:
         gathered.findings += report.findings
         if report.failed:
@@ -197,6 +201,15 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     gathered.findings += check_checkpoint(data, entry.size if entry else 0, facts)
 
 
+def _index_settings(plan: AuditPlan) -> list[Setting]:
+    """Return the shape of index files where it was told from them and not given."""
+    if plan.index_shape is None or plan.config.index_slots is not None:
+        return []
+    source = f"inferred from {len(plan.index)} files"
+    names = ("maxHashSlotNum", "maxIndexNum")
+    return [Setting(name, str(value), source) for name, value in zip(names, plan.index_shape, strict=True)]
+
+
 def _audit(
     plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, verdicts: QueueVerdicts, gathered: _Gathered
 ) -> Audit:
@@ -211,7 +224,7 @@ def _audit(
         crc_engine=crc.ENGINE,
         started_ms=plan.started_ms,
         seconds=(time.time_ns() // 1_000_000 - plan.started_ms) / 1000,
-        settings=list(plan.config.settings),
+        settings=[*plan.config.settings, *_index_settings(plan)],
         files=files,
         log=LogResult(
             view.min_physical_offset, view.max_physical_offset, records, len(view.segments),

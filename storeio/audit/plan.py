@@ -70,6 +70,12 @@ class AuditPlan:
         return any(topic.startswith(log.LMQ_PREFIX) for kind, topic, _ in self.queues if kind == CONSUMEQUEUE)
 
     @property
+    def log_directories(self) -> str:
+        """Where the commitlog is configured to lie, empty where that is below the root as usual."""
+        value = next((s.value for s in self.config.settings if s.name == "storePathCommitLog"), "")
+        return "" if value.strip().rstrip("/") in ("", f"{self.root.rstrip('/')}/{COMMITLOG}") else value
+
+    @property
     def total_bytes(self) -> int:
         """Bytes that the tasks will read."""
         return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))

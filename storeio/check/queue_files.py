@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -63,7 +64,7 @@ class Queue:
     def ordered(self) -> bool:
         """Whether physical offsets never fall over the whole queue, so that bisection finds them."""
         real = [f for f in self.files if f.first_real >= 0]
-        rising = all(a.last_physical <= b.first_physical for a, b in zip(real, real[1:], strict=False))
+        rising = all(a.last_physical <= b.first_physical for a, b in itertools.pairwise(real))
         return rising and all(f.ordered for f in self.files)
 
     @property
@@ -152,7 +153,7 @@ def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFil
 def _clipped(files: Iterable[QueueFile], file_bytes: int) -> tuple[QueueFile, ...]:
     """Return the files by base offset, none of them reaching into the next."""
     ordered = sorted(files, key=lambda f: f.base)
-    limits = [b.base - a.base for a, b in zip(ordered, ordered[1:], strict=False)] + [file_bytes]
+    limits = [b.base - a.base for a, b in itertools.pairwise(ordered)] + [file_bytes]
     sizes = [max(min(f.size, file_bytes, limit), 0) for f, limit in zip(ordered, limits, strict=True)]
     return tuple(
         replace(f, size=size, used_bytes=min(f.used_bytes, size)) for f, size in zip(ordered, sizes, strict=True)

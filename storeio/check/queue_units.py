@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,7 +53,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
     numbers = implied.queue_offset
     edges = np.flatnonzero(np.diff(numbers) != 1) + 1
     bounds = [0, *edges.tolist(), len(numbers)]
-    for a, b in zip(bounds, bounds[1:], strict=False):
+    for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
         if first < 0 or first > MAX_QUEUE_OFFSET:
             continue  # the record's mark or the queue's numbering says so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -160,7 +161,7 @@ def _demand_blank(segment: Segment, view: LogView) -> None:
 
 def _gaps(segments: list[Segment], last: int, segment_bytes: int, view: LogView) -> None:
     """Add findings, holes and missing bytes where a segment does not follow the one before it."""
-    for i, (a, b) in enumerate(zip(segments, segments[1:], strict=False)):
+    for i, (a, b) in enumerate(itertools.pairwise(segments)):
         expected = a.base + segment_bytes
         if b.base <= expected:
             continue
