@@ -30,9 +30,7 @@ TAGS_NAME = np.frombuffer(b"TAGS\1", dtype=np.uint8)
 KEYS_NAME = np.frombuffer(b"KEYS\1", dtype=np.uint8)
 KEY_PREFIX = np.frombuffer(stream.KEY_PREFIX, dtype=np.uint8)
 HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
-PRODUCERS = np.stack(
-    [np.frombuffer(b"0A0001%02X1F9A6BDD09A4" % k, dtype=np.uint8) for k in range(stream.PRODUCERS)]
-)
+PRODUCERS = np.stack([np.frombuffer(b"0A0001%02X1F9A6BDD09A4" % k, dtype=np.uint8) for k in range(stream.PRODUCERS)])
 STORE_HOST = 0x0A000001  # 10.0.0.1
 BORN_HOST = 0x0A000100  # 10.0.1.0 and up, one per producer
 STORE_PORT = 10911
@@ -189,9 +187,7 @@ def put_records(
         out[end] = topic[0]
         end = put_text(out, end + 1, topic[1 : 1 + np.int64(topic[0])])
         put_number(out, end, row[C_PROPERTIES], 2)
-        end = put_properties(
-            out, end + 2, row, keys[n], tags[row[C_TAG]], unique, seeds[row[C_TOPIC]], hashes[n]
-        )
+        end = put_properties(out, end + 2, row, keys[n], tags[row[C_TAG]], unique, seeds[row[C_TOPIC]], hashes[n])
         wrong += end != at + row[C_SIZE]
     return wrong
 

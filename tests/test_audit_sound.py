@@ -63,7 +63,7 @@ def test_splits_change_nothing_of_a_sound_store(name: str, split_bytes: int) -> 
 @pytest.mark.parametrize("name", ["rows-5.5.1", "fuzz-4.9.8", "fuzz-5.3.3"])
 def test_splits_change_nothing_of_a_damaged_store(name: str, tmp_path: Path) -> None:
     for number, case in enumerate(golden_data.cases(name)[::9]):
-        root = golden_data.damaged(name, case["edits"], tmp_path / str(number))
+        root = golden_data.damaged(golden_data.base_of(name), case["edits"], tmp_path / str(number))
         whole = audit.check(root, jobs=1)
         cut = audit.check(root, jobs=2, split_bytes=3000)
         assert facts(cut) == facts(whole), case["id"]

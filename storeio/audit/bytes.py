@@ -6,8 +6,8 @@ import numpy as np
 
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts
-from storeio.check.queue_files import UNIT_BYTES
-from storeio.check.segments import LogView
+from storeio.checks.queue_files import UNIT_BYTES
+from storeio.checks.segments import LogView
 from storeio.errors import AuditError, UnreadableError
 from storeio.format import checkpoint
 from storeio.paths import (

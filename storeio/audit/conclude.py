@@ -12,13 +12,13 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader
-from storeio.check.checkpoint import Facts, check_checkpoint
-from storeio.check.index_finish import finish_content
-from storeio.check.index_outside import IndexOutside, units_outside
-from storeio.check.layout import check_layout
-from storeio.check.marks import edge_findings, host_findings
-from storeio.check.segments import LogView, Segment, view_log
-from storeio.check.tail import lost_tail, maybe_missing
+from storeio.checks.checkpoint import Facts, check_checkpoint
+from storeio.checks.index_finish import finish_content
+from storeio.checks.index_outside import IndexOutside, units_outside
+from storeio.checks.layout import check_layout
+from storeio.checks.marks import edge_findings, host_findings
+from storeio.checks.segments import LogView, Segment, view_log
+from storeio.checks.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense
 from storeio.paths import (

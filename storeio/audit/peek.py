@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from storeio.audit.plan import AuditPlan
-from storeio.check.numbering import place_of
-from storeio.check.segments import LogView
+from storeio.checks.numbering import place_of
+from storeio.checks.segments import LogView
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check import ext_units, index_shape, index_structure
-from storeio.check.queue_files import Queue, QueueFile, gather, summarize_file
+from storeio.checks import ext_units, index_shape, index_structure
+from storeio.checks.queue_files import Queue, QueueFile, gather, summarize_file
 from storeio.config import StoreConfig, infer_config
 from storeio.errors import UnreadableError
 from storeio.findings import Finding

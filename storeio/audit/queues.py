@@ -9,10 +9,10 @@ from typing import Final
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
-from storeio.check.numbering import Numbering, Numbers, number_queue
-from storeio.check.queue_files import Queue
-from storeio.check.segments import LogView
-from storeio.check.uncovered import Leftover, Names, judge_uncovered, subtract
+from storeio.checks.numbering import Numbering, Numbers, number_queue
+from storeio.checks.queue_files import Queue
+from storeio.checks.segments import LogView
+from storeio.checks.uncovered import Leftover, Names, judge_uncovered, subtract
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import properties

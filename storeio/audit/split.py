@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, QueueKey
-from storeio.check.index_content import IndexContent, check_content
-from storeio.check.index_stretch import ReadUnits
-from storeio.check.marks import TimedRecord, edge_records, mark_findings, store_hosts, time_findings, topic_findings
-from storeio.check.numbering import runs_of
-from storeio.check.queue_units import Checked, check_in_log_order, check_placed
+from storeio.checks.index_content import IndexContent, check_content
+from storeio.checks.index_stretch import ReadUnits
+from storeio.checks.marks import TimedRecord, edge_records, mark_findings, store_hosts, time_findings, topic_findings
+from storeio.checks.numbering import runs_of
+from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
 from storeio.dispatch import Implied, implied_units, multi_dispatched
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format

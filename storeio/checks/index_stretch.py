@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.index_structure import IndexStructure
+from storeio.checks.index_structure import IndexStructure
 from storeio.format.index import UNIT, UNIT_BYTES, Units
 
 Bytes = npt.NDArray[np.uint8]

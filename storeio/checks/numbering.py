@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.segments import LogView
+from storeio.checks.segments import LogView
 from storeio.dispatch import Implied
 from storeio.findings import Finding
 from storeio.format import commitlog as log

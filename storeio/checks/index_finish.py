@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from storeio.check.index_content import CODES, FileTimes, IndexContent, Seconds
-from storeio.check.index_stretch import in_log_order
-from storeio.check.index_structure import IndexStructure
+from storeio.checks.index_content import CODES, FileTimes, IndexContent, Seconds
+from storeio.checks.index_stretch import in_log_order
+from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
 

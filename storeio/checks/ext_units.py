@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.queue_files import Queue, Read
+from storeio.checks.queue_files import Queue, Read
 from storeio.findings import Finding
 from storeio.format import queueext
 from storeio.paths import StoreFile

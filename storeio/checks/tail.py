@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from storeio.check.queue_files import Queue
-from storeio.check.segments import LogView
+from storeio.checks.queue_files import Queue
+from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.paths import COMMITLOG, CONSUMEQUEUE, file_name
 

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.locate import decode
-from storeio.check.queue_files import Queue, Read
-from storeio.check.queue_units import Ranges, ranges_of
-from storeio.check.segments import LogView
+from storeio.checks.locate import decode
+from storeio.checks.queue_files import Queue, Read
+from storeio.checks.queue_units import Ranges, ranges_of
+from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.format import consumequeue
 from storeio.paths import BATCHQUEUE

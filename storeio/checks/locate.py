@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.queue_files import Queue, Read
+from storeio.checks.queue_files import Queue, Read
 from storeio.format import batchqueue, consumequeue
 from storeio.paths import BATCHQUEUE
 

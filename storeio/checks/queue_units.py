@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check import ext_units
-from storeio.check.locate import decode, numbers_of, stretch
-from storeio.check.queue_files import Queue, Read
+from storeio.checks import ext_units
+from storeio.checks.locate import decode, numbers_of, stretch
+from storeio.checks.queue_files import Queue, Read
 from storeio.dispatch import Implied
 from storeio.findings import Finding
 from storeio.format import consumequeue

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.index_stretch import (
+from storeio.checks.index_stretch import (
     Piece,
     Place,
     ReadUnits,
@@ -27,7 +27,7 @@ from storeio.check.index_stretch import (
     place_of,
     raw,
 )
-from storeio.check.index_structure import IndexStructure
+from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
 from storeio.kernels import tables as w

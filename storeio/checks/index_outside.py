@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.check.index_stretch import ReadUnits, chunks, first_unit, place_of
-from storeio.check.index_structure import IndexStructure
+from storeio.checks.index_stretch import ReadUnits, chunks, first_unit, place_of
+from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 
 Numbers = npt.NDArray[np.int64]

@@ -1,0 +1,524 @@
+"""The index audit: silent on what brokers wrote, exact on what was damaged, unharmed by any bytes."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import random
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import golden_data
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from storeio.checks.index_content import IndexContent, check_content
+from storeio.checks.index_finish import finish_content
+from storeio.checks.index_outside import units_outside
+from storeio.checks.index_shape import infer_shape
+from storeio.checks.index_structure import IndexStructure, check_structure
+from storeio.findings import Finding, merge
+from storeio.format import index
+from storeio.kernels import index as kernel
+from storeio.kernels import tables as w
+from storeio.kernels.tags import TAGS
+from storeio.paths import COMMITLOG, StoreFile
+from storeio.splits import cut
+from storeio.walk import Walked, walk_split
+
+Bytes = npt.NDArray[np.uint8]
+
+SAMPLES: Final = ("base-4.9.8", "base-5.5.1", "upgraded")
+WHOLE: Final = 1 << 26
+HEADER: Final = {name: place[1] for name, place in (index.HEADER.fields or {}).items()}
+
+
+@dataclass
+class Store:
+    """A store's index files, which tests change, and its log, cut into splits."""
+
+    slots: int
+    units: int
+    files: dict[str, Bytes]
+    walked: list[Walked]
+
+    def units_at(self) -> int:
+        return index.units_start(self.slots)
+
+    def audit(self, drop: Callable[[Walked], bool] = lambda _: False) -> Result:
+        """Return what the audit says; splits that ``drop`` selects are missing, as in a gap of the log."""
+        structures = [check_structure(path, data, self.slots, self.units) for path, data in self.files.items()]
+        datas = list(self.files.values())
+
+        def read_units(file_no: int, first: int, stop: int) -> index.Units:
+            assert 1 <= first <= stop <= structures[file_no].entries + 1
+            at = self.units_at()
+            return index.decode_units(datas[file_no][at + 20 * first : at + 20 * stop].data)
+
+        kept = [walked for walked in self.walked if not drop(walked)]
+        contents = [check_content(structures, read_units, walked) for walked in kept]
+        findings = [finding for each in structures for finding in each.findings]
+        findings += finish_content(structures, contents)
+        ends = [int(x.split.base_offset + x.records[0, -1] + x.records[1, -1]) for x in kept if x.count]
+        low = min((x.split.base_offset + x.split.start for x in kept), default=0)
+        beyond: list[int] = []
+        for file_no in range(len(structures)):
+            outside = units_outside(
+                structures,
+                file_no,
+                read_units,
+                [content.covered for content in contents],
+                min_physical_offset=low,
+                max_physical_offset=max(ends, default=0),
+            )
+            findings += outside.findings
+            beyond += outside.beyond
+        for each, data in zip(structures, datas, strict=True):
+            assert sum(each.classes.values()) - each.classes["missing"] == len(data) == each.length
+            assert min(each.classes.values()) >= 0
+        return Result(structures, contents, merge(findings), beyond)
+
+
+@dataclass
+class Result:
+    structures: list[IndexStructure]
+    contents: list[IndexContent]
+    findings: list[Finding]
+    beyond: list[int]
+
+    def codes(self) -> set[str]:
+        return {finding.code for finding in self.findings}
+
+    def at(self, path: str, position: int) -> list[Finding]:
+        """Return the findings whose bytes include this one."""
+        return [f for f in self.findings if f.path == path and f.position <= position < f.position + f.length]
+
+
+@functools.cache
+def log_of(name: str) -> dict[int, Bytes]:
+    """Return the segments of a golden store by base offset."""
+    paths = sorted((golden_data.store(name) / COMMITLOG).iterdir())
+    return {int(path.name): np.fromfile(path, np.uint8) for path in paths}
+
+
+def walk(log: dict[int, Bytes], split_bytes: int) -> list[Walked]:
+    """Return the stitched splits of a log."""
+    found = []
+    for base, data in log.items():
+        state = None
+        for split in cut(StoreFile(f"commitlog/{base:020d}", COMMITLOG, len(data), base), split_bytes):
+            found.append(walk_split(lambda start, stop, data=data: data[start:stop], split, state))  # type: ignore[misc]
+            state = found[-1].end
+    return found
+
+
+@functools.cache
+def walked_of(name: str, split_bytes: int) -> list[Walked]:
+    return walk(log_of(name), split_bytes)
+
+
+def store(name: str, split_bytes: int = WHOLE) -> Store:
+    """Return a golden store whose index files may be changed."""
+    options = golden_data.options(name)
+    paths = sorted((golden_data.store(name) / "index").iterdir())
+    files = {f"index/{path.name}": np.fromfile(path, np.uint8) for path in paths}
+    return Store(options["indexSlots"], options["indexNum"], files, walked_of(name, split_bytes))
+
+
+def put_key(data: bytearray, slots: int, key_hash: int, offset: int, store_ms: int) -> None:
+    """Put a key as ``IndexFile.putKey`` does."""
+    begin, _, _, _, used, count = struct.unpack_from(">qqqqii", data)
+    count = max(count, 1)
+    slot_at = 40 + 4 * (key_hash % slots)
+    (head,) = struct.unpack_from(">i", data, slot_at)
+    head = head if 0 < head <= count else 0
+    seconds = max(min(int((store_ms - begin) / 1000), 2**31 - 1), 0) if begin > 0 else 0
+    struct.pack_into(">iqii", data, 40 + 4 * slots + 20 * count, key_hash, offset, seconds, head)
+    struct.pack_into(">i", data, slot_at, count)
+    if count <= 1:
+        struct.pack_into(">q", data, 0, store_ms)
+        struct.pack_into(">q", data, 16, offset)
+    struct.pack_into(">q", data, 8, store_ms)
+    struct.pack_into(">qii", data, 24, offset, used + (head == 0), count + 1)
+
+
+Key = tuple[int, int, int]  # hash, physical offset, store time
+
+
+def built(keys: Sequence[Key], slots: int, units: int) -> list[bytearray]:
+    """Return the index files that a broker would write for these keys."""
+    files: list[bytearray] = []
+    for key in keys:
+        if not files or struct.unpack_from(">i", files[-1], 36)[0] >= units:
+            files.append(bytearray(index.file_length(slots, units)))
+            if len(files) > 1:
+                files[-1][0:8] = files[-1][8:16] = files[-2][8:16]
+                files[-1][16:24] = files[-1][24:32] = files[-2][24:32]
+        put_key(files[-1], slots, *key)
+    return files
+
+
+def keys_of(splits: Sequence[Walked], *, tags: bool) -> list[Key]:
+    """Return all keys of a log."""
+    found: list[Key] = []
+    for walked in splits:
+        hashes, records, kinds = walked.keys[:, (walked.keys[2] != TAGS) | tags]
+        offsets = walked.records[w.R_POSITION, records] + walked.split.base_offset
+        times = walked.records[w.R_STORE_MS, records]
+        found += zip(hashes.tolist(), offsets.tolist(), times.tolist(), strict=True)
+        del kinds
+    return found
+
+
+def is_sound(data: bytes, slots: int, units: int) -> bool:
+    """Tell by a plain replay whether slots, chains, counts and rest of a file are as a broker writes them."""
+    _, _, begin, end, used, count = struct.unpack_from(">qqqqii", data)
+    at = 40 + 4 * slots
+    if len(data) != at + 20 * units or any(data[at : at + 20]) or not 0 <= count <= units:
+        return False
+    last: dict[int, int] = {}
+    before, first = 0, begin
+    for i in range(1, count):
+        key_hash, offset, _, previous = struct.unpack_from(">iqii", data, at + 20 * i)
+        if key_hash < 0 or last.get(key_hash % slots, 0) != previous or offset < before:
+            return False
+        last[key_hash % slots] = i
+        first = offset if i == 1 else first
+        before = offset
+    heads = struct.unpack_from(f">{slots}i", data, 40)
+    if any(head != last.get(slot, 0) for slot, head in enumerate(heads)) or any(data[at + 20 * max(count, 1) :]):
+        return False
+    return count < 2 or ((begin, end) == (first, before) and used in (len(last), count - 1))
+
+
+# --- what brokers wrote
+
+
+@pytest.mark.parametrize("split_bytes", [1024, 16384, WHOLE])
+@pytest.mark.parametrize("name", golden_data.STORES)
+def test_sound_stores_have_no_findings(name: str, split_bytes: int) -> None:
+    whole = store(name, split_bytes)
+    result = whole.audit()
+    assert result.findings == []
+    assert not result.beyond
+    assert sum(each.units for each in result.contents) == sum(each.entries for each in result.structures)
+    for each, data in zip(result.structures, whole.files.values(), strict=True):
+        assert is_sound(data.tobytes(), whole.slots, whole.units)
+        assert (each.ordered, each.outliers, each.classes["garbage"]) == (True, (), 0)
+
+
+@pytest.mark.parametrize("name", [name for name in golden_data.STORES if name != "upgraded"])
+def test_derived_index_equals_the_files(name: str) -> None:
+    whole = store(name)
+    tags = name.rpartition("-")[2] >= "5.4.0"
+    files = built(keys_of(whole.walked, tags=tags), whole.slots, whole.units)
+    assert [bytes(file) for file in files] == [data.tobytes() for data in whole.files.values()]
+
+
+def samples_of(whole: Store) -> list[tuple[str, int, Callable[[int, int], Bytes]]]:
+    return [(path, len(data), lambda a, b, data=data: data[a:b]) for path, data in whole.files.items()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", golden_data.STORES)
+def test_shape_is_inferred(name: str) -> None:
+    whole = store(name)
+    assert infer_shape(samples_of(whole)) == (whole.slots, whole.units)
+    for data in whole.files.values():
+        data[:40] = 255
+        data[whole.units_at() : whole.units_at() + 40] ^= 3
+    assert infer_shape(samples_of(whole)) == (whole.slots, whole.units)
+
+
+def test_shape_outvotes_a_damaged_file() -> None:
+    whole = store("base-5.5.1")
+    first, second, third = whole.files
+    whole.files[first] = np.frombuffer(random.Random(1).randbytes(len(whole.files[first])), np.uint8)
+    whole.files[second] = whole.files[second][:5000]
+    assert infer_shape(samples_of(whole)) == (200, 800)
+    whole.files[third] = whole.files[third][:0]
+    assert infer_shape(samples_of(whole)) != (0, 0)
+
+
+def test_default_shape_goes_by_length_and_survives_a_cut() -> None:
+    def unread(start: int, stop: int) -> Bytes:
+        raise AssertionError
+
+    assert infer_shape([("a", 420_000_040, unread)]) == (5_000_000, 20_000_000)
+    assert infer_shape([]) is None
+    assert infer_shape([("a", 0, lambda a, b: np.zeros(b - a, np.uint8))]) is None
+    head = built([(7 * i, 100 * i, 5000) for i in range(1, 60)], 5_000_000, 100)[0]
+    cut_off = np.frombuffer(bytes(head), np.uint8)
+    assert infer_shape([("a", len(cut_off), lambda a, b: cut_off[a:b])]) == (5_000_000, 100)
+    odd = cut_off[:-3]
+    assert infer_shape([("a", len(odd), lambda a, b: odd[a:b])]) == (5_000_000, 20_000_000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shape_of_any_bytes(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(30):
+        size = chance.choice([0, 1, 39, 40, 80, 84, chance.randrange(20000)])
+        data = np.frombuffer(chance.choice([chance.randbytes(size), bytes(size), b"\xff" * size]), np.uint8)
+        shape = infer_shape([("a", size, lambda a, b, data=data: data[a:b])])  # type: ignore[misc]
+        assert shape is None or index.file_length(*shape) in (size, 420_000_040)
+
+
+# --- single damages
+
+
+def fields_of(whole: Store, path: str, chance: random.Random) -> dict[str, int]:
+    """Return the position of some field of each kind."""
+    count = index.decode_header(whole.files[path][:40].data)["unit_count"]
+    unit = whole.units_at() + 20 * chance.randrange(1, int(count))
+    free = whole.units_at() + 20 * int(count)
+    places = {f"header.{name}": at for name, at in HEADER.items()}
+    places["slot"] = 40 + 4 * chance.randrange(whole.slots)
+    places |= {f"unit.{name}": unit + place[1] for name, place in (index.UNIT.fields or {}).items()}
+    places["unit 0"] = whole.units_at() + chance.randrange(20)
+    if free < len(whole.files[path]):
+        places["tail"] = chance.randrange(free, len(whole.files[path]))
+    return places
+
+
+LENGTHS: Final = {"unit.physical_offset": 8, "unit 0": 1, "tail": 1} | {
+    f"header.{name}": place[0].itemsize for name, place in (index.HEADER.fields or {}).items()
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_flipped_bit_is_found_where_it_is(name: str, seed: int) -> None:
+    chance = random.Random(f"{name}{seed}")
+    whole = store(name, chance.choice([16384, WHOLE]))
+    for path, data in list(whole.files.items()) * 4:
+        for field, at in fields_of(whole, path, chance).items():
+            position = at + chance.randrange(LENGTHS.get(field, 4))
+            bit = 1 << chance.randrange(8)
+            data[position] ^= bit
+            result = whole.audit()
+            data[position] ^= bit
+            found = result.at(path, position)
+            assert found, (path, field, position, bit, result.findings)
+            assert min(each.length for each in found) <= 20
+            elsewhere = [f for f in result.findings if f.path.startswith("index") and f.length and f not in found]
+            last_unit = {f.position for f in elsewhere} == {24} and field == "unit.physical_offset"
+            assert not elsewhere or last_unit, (path, field, position, bit, elsewhere)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_structure_agrees_with_a_plain_replay(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(60):
+        slots, units = chance.choice([1, 3, 7, 50]), chance.choice([2, 3, 9, 40])
+        count = chance.randrange(units)
+        keys = [(chance.randrange(200), 100 * (i // 2), 10**12 + 700 * i) for i in range(count)]
+        data = (built(keys, slots, units) or [bytearray(index.file_length(slots, units))])[0]
+        for _ in range(chance.choice([0, 0, 1, 1, 2, 5])):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        result = check_structure("index/1", np.frombuffer(bytes(data), np.uint8), slots, units)
+        assert sum(result.classes.values()) == len(data)
+        if not is_sound(bytes(data), slots, units):
+            assert result.findings or result.outliers, (slots, units, bytes(data))
+        elif result.ordered and not result.outliers:
+            assert {f.position for f in result.findings} <= {0}  # the replay does not look at times
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 50])
+def test_cycles_end_and_are_found(length: int) -> None:
+    whole = store("base-5.3.3")
+    path, data = next(iter(whole.files.items()))
+    units = index.decode_units(data[whole.units_at() :].data)
+    slot = int(units["key_hash"][400]) % whole.slots
+    chain = [i for i in range(1, 800) if units["key_hash"][i] % whole.slots == slot]
+    back = whole.units_at() + 20 * chain[0] + kernel.PREVIOUS_AT
+    data[back : back + 4] = np.frombuffer(struct.pack(">i", chain[min(length, len(chain)) - 1]), np.uint8)
+    result = whole.audit()
+    assert {"INDEX_CHAIN"} == {f.code for f in result.findings}
+    assert result.at(path, back + 3)
+
+
+@pytest.mark.parametrize("start, length", [(0, 40), (0, 840), (40, 800), (2000, 4096), (840, 60), (16000, 840)])
+@pytest.mark.parametrize("fill", [0, 255, None])
+def test_ranges_overwritten_are_found(start: int, length: int, fill: int | None) -> None:
+    whole = store("base-5.4.0", 16384)
+    path, data = next(iter(whole.files.items()))
+    true = data.copy()
+    filler = random.Random(start).randbytes(length)
+    data[start : start + length] = np.frombuffer(filler, np.uint8) if fill is None else fill
+    result = whole.audit()
+    assert not [f for f in result.findings if f.path not in (path, *result_logs(result))]
+    changed = np.flatnonzero(data != true)
+    covered = np.zeros(len(data), np.bool_)
+    for f in result.findings:
+        if f.path == path:
+            covered[f.position : f.position + f.length] = True
+    # A wrong previous number or hash that is zero, too, may pass for right: at least every unit is named.
+    units = np.unique((changed[changed >= whole.units_at() + 20] - whole.units_at()) // 20)
+    assert all(covered[whole.units_at() + 20 * i : whole.units_at() + 20 * i + 20].any() for i in units)
+    slots = np.unique(changed[(changed >= 40) & (changed < whole.units_at())] // 4)
+    assert all(covered[4 * i] for i in slots)
+    assert result.structures[0].entries == 799
+
+
+def result_logs(result: Result) -> set[str]:
+    return {content.segment for content in result.contents}
+
+
+@pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 500, 839, 840, 860, 861, 5000, 16839])
+def test_a_short_file_misses_its_end(size: int) -> None:
+    whole = store("base-5.5.1", 16384)
+    path = next(iter(whole.files))
+    whole.files[path] = whole.files[path][:size]
+    result = whole.audit()
+    lengths = [f for f in result.findings if f.code == "INDEX_LENGTH"]
+    assert [(f.path, f.position, f.length) for f in lengths] == [(path, size, 16840 - size)]
+    assert result.structures[0].classes["missing"] == 16840 - size
+    assert "INDEX_UNIT_MISSING" in result.codes()
+    assert result.codes() <= {"INDEX_LENGTH", "INDEX_UNIT_MISSING", "INDEX_CHAIN", "INDEX_HEADER"}
+    if size > 860:
+        assert "INDEX_CHAIN" not in result.codes()
+
+
+def test_a_long_file_has_too_much() -> None:
+    whole = store("base-5.5.1")
+    path = list(whole.files)[-1]
+    whole.files[path] = np.concatenate((whole.files[path], np.full(33, 9, np.uint8)))
+    result = whole.audit()
+    assert [(f.code, f.position, f.length) for f in result.findings] == [("INDEX_LENGTH", 16840, 33)]
+    assert result.structures[-1].classes["garbage"] == 33
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_bytes_give_an_answer(seed: int) -> None:
+    chance = random.Random(seed)
+    whole = store("base-5.5.1", 16384)
+    for _ in range(6):
+        for path, true in store("base-5.5.1").files.items():
+            size = chance.choice([chance.randrange(17000), 16840, 16840])
+            kind = chance.randrange(4)
+            data = true.copy()
+            if kind == 0:
+                data = np.frombuffer(chance.randbytes(size), np.uint8)
+            elif kind == 1:
+                for _ in range(chance.choice([5, 300])):
+                    data[chance.randrange(len(data))] = chance.choice([0, 255, chance.randrange(256)])
+            elif kind == 2:
+                start, other = chance.randrange(len(data)), chance.randrange(len(data))
+                length = min(chance.randrange(8000), len(data) - max(start, other))
+                data[start : start + length] = true[other : other + length]
+                data = data[:size]
+            whole.files[path] = data
+        whole.audit()
+
+
+# --- index against log
+
+
+def test_a_lost_index_is_missing_once() -> None:
+    whole = store("base-4.9.8", 4096)
+    keys = sum(int((walked.keys[2] != TAGS).sum()) for walked in whole.walked)
+    first, second = whole.files
+    entries = [int(index.decode_header(data[:40].data)["unit_count"]) - 1 for data in whole.files.values()]
+    del whole.files[first]
+    (missing,) = whole.audit().findings
+    assert (missing.code, missing.path, missing.count) == ("INDEX_UNIT_MISSING", second, entries[0])
+    del whole.files[second]
+    (missing,) = whole.audit().findings
+    assert (missing.code, missing.path, missing.count) == ("INDEX_UNIT_MISSING", "index", keys)
+
+
+def test_expired_and_lost_parts_of_the_log() -> None:
+    whole = store("base-5.5.1", 16384)
+    assert whole.audit(lambda x: x.split.base_offset < 98304).findings == []
+    gap = whole.audit(lambda x: 98304 <= x.split.base_offset < 163840)
+    assert gap.codes() == {"INDEX_UNIT_ORPHAN"}
+    lost = sum(int(x.keys.shape[1]) for x in whole.walked if 98304 <= x.split.base_offset < 163840)
+    assert sum(f.count for f in gap.findings) == lost
+    tail = whole.audit(lambda x: x.split.base_offset >= 294912)
+    assert tail.codes() == {"INDEX_BEYOND_LOG"}
+    records = [x for x in whole.walked if x.split.base_offset >= 294912]
+    starts = {int(p) + x.split.base_offset for x in records for p in x.records[w.R_POSITION, np.unique(x.keys[1])]}
+    assert tail.beyond == sorted(starts)
+
+
+def changed_log(name: str, base: int, position: int, new: bytes) -> Store:
+    """Return a store with other bytes in one segment."""
+    log = {key: data.copy() for key, data in log_of(name).items()}
+    log[base][position : position + len(new)] = np.frombuffer(new, np.uint8)
+    whole = store(name)
+    whole.walked = walk(log, WHOLE)
+    return whole
+
+
+@pytest.mark.parametrize("name, proven", [("base-5.3.3", False), ("rich-5.5.1", True)])
+def test_either_side_may_be_damaged_unless_the_record_proves_itself(name: str, proven: bool) -> None:
+    whole = store(name)
+    path, data = next(iter(whole.files.items()))
+    data[whole.units_at() + 20 * 50 + 3] ^= 1
+    log_side = [f for f in whole.audit().findings if f.code == "LOG_INDEX_DISAGREES"]
+    assert len(log_side) == (not proven)
+
+
+@pytest.mark.parametrize("field, value", [("time", 10**6), ("time", -(10**7)), ("key", 0)])
+def test_a_damaged_record_is_named_as_well(field: str, value: int) -> None:
+    whole = store("base-5.3.3")
+    walked = whole.walked[4]
+    record = int(walked.keys[1, 40])
+    start, size = (int(walked.records[row, record]) for row in (w.R_POSITION, w.R_SIZE))
+    base = walked.split.base_offset
+    if field == "time":
+        time = int(walked.records[w.R_STORE_MS, record]) + value
+        whole = changed_log("base-5.3.3", base, start + 56, struct.pack(">q", time))
+    else:
+        at = log_of("base-5.3.3")[base][start : start + size].tobytes().index(b"UNIQ_KEY\x01") + 9
+        whole = changed_log("base-5.3.3", base, start + at + 5, b"~")
+    result = whole.audit()
+    found = [f for f in result.findings if f.code == "LOG_INDEX_DISAGREES"]
+    late = field == "time" and value < 0  # seconds do not go below 0
+    assert [(f.path, f.position, f.length) for f in found] == [] if late else [(walked.split.path, start, size)]
+    assert late or result.codes() == {"LOG_INDEX_DISAGREES", "INDEX_UNIT_WRONG"}
+
+
+@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("change", [512, 5000, 2**40, -(2**20)])
+def test_a_damaged_begin_time_is_reported_once(change: int, expired: bool) -> None:
+    whole = store("upgraded", 16384)
+    path, data = next(iter(whole.files.items()))
+    begin = struct.unpack(">q", data[:8].tobytes())[0]
+    data[:8] = np.frombuffer(struct.pack(">q", begin + change), np.uint8)
+    result = whole.audit(lambda x: expired and x.split.base_offset < 2 * 65536)
+    assert {(f.code, f.path, f.position) for f in result.findings if f.path == path} == {("INDEX_HEADER", path, 0)}
+    assert {f.code for f in result.findings} <= {"INDEX_HEADER", "LOG_INDEX_DISAGREES"}
+
+
+def test_dispatched_again_after_an_upgrade() -> None:
+    """A broker indexes the last message again at its start; a newer one with its tag key."""
+    whole = store("base-5.5.1")
+    plain, tagged = keys_of(whole.walked, tags=False), keys_of(whole.walked, tags=True)
+    middle = plain[len(plain) // 2][1]
+    again = [key for key in tagged if key[1] >= middle]
+    keys = [key for key in plain if key[1] <= middle] + again
+    files = built(keys, whole.slots, whole.units)
+    whole.files = {f"index/{i}": np.frombuffer(bytes(file), np.uint8) for i, file in enumerate(files)}
+    result = whole.audit()
+    assert result.codes() == {"INDEX_DUPLICATE"}
+    assert sum(f.count for f in result.findings) == sum(key[1] == middle for key in plain)
+
+
+def test_before_4_7_1_each_unit_counts_as_a_slot() -> None:
+    whole = store("base-4.9.8")
+    for data in whole.files.values():
+        count = int(index.decode_header(data[:40].data)["unit_count"])
+        data[32:36] = np.frombuffer(struct.pack(">i", count - 1), np.uint8)
+    assert whole.audit().findings == []
+
+
+def test_results_travel() -> None:
+    whole = store("base-5.5.1", 16384)
+    next(iter(whole.files.values()))[2000:6000] = 7
+    result = whole.audit()
+    assert pickle.loads(pickle.dumps(result.contents)) == result.contents
+    assert pickle.loads(pickle.dumps(result.structures)) == result.structures
