@@ -138,7 +138,9 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
         frames = profile(counts, bucket_ms)
         totals = summed(spark.createDataFrame([(s,) for s in stores], "store string").join(counts, "store", how="left"))
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}
-        report(args, totals.collect(), frames["profile_topics"].orderBy("store", "topic").collect())
+        found = {row["store"]: row for row in totals.collect()}
+        topics = frames["profile_topics"].orderBy("topic").collect()
+        report(args, [found[store] for store in stores], topics)
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[tables.PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
         named = {
@@ -161,11 +163,11 @@ def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, st
 def report(args: argparse.Namespace, totals: Sequence[Row], topics: Sequence[Row]) -> None:
     """Print one object a store where JSON goes to, and the topics of each store as text."""
     with json_sink(args.json) as sink:
-        for total in totals:
+        for number, total in enumerate(totals):
             part = [row for row in topics if row["store"] == total["store"]]
             put(sink, to_json(as_object(total, part)))
             if not args.quiet and args.json != "-":
-                put(sys.stdout, as_text(total, part))
+                put(sys.stdout, ("\n" if number else "") + as_text(total, part))
 
 
 def as_object(total: Row, topics: Sequence[Row]) -> dict[str, Any]:

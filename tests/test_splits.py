@@ -17,7 +17,7 @@ from test_walk import QUIET, Reader, Row, row_of, rows_of
 
 import storeio.walk
 from storeio import splits
-from storeio.audit.conclude import stitch
+from storeio.audit.conclusion import stitch
 from storeio.audit.split import SplitReport
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.splits import Split, WalkState

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from storeio.kernels import tables as w
 from storeio.scan import read_range
-from storeio.splits import Split, WalkState, needs_again
+from storeio.splits import Split, WalkState, carry_times, needs_again
 from storeio.walk import Walked, walk_split
 
 Place = tuple[str, int]  # path and start of a split
@@ -29,8 +28,7 @@ class Probe:
 
     end: WalkState
     skipped_until: int | None
-    asked: bool
-    records: int
+    asked: int
 
 
 Again = Callable[[Split, WalkState], Probe]
@@ -44,7 +42,7 @@ def walk(root: str, split: Split, begin: WalkState | None, delays_ms: npt.NDArra
 def probe(root: str, split: Split, begin: WalkState | None = None) -> Probe:
     """Return what stitching needs of one split."""
     walked = walk(root, split, begin)
-    return Probe(walked.end, walked.skipped_until(), walked.asked, walked.count)
+    return Probe(walked.end, walked.skipped_until(), walked.asked)
 
 
 def stitch(splits: Sequence[Split], probes: Iterable[Probe], again: Again) -> Begins:
@@ -65,21 +63,12 @@ def stitch(splits: Sequence[Split], probes: Iterable[Probe], again: Again) -> Be
         elif split.start and _is_wrong(split, begin, guessed):
             before = again(split, begin).end
         else:
-            before = carried(guessed.end, begin)
+            before = carry_times(guessed.end, begin)
     return begins
 
 
 def _is_wrong(split: Split, begin: WalkState, guessed: Probe) -> bool:
     return needs_again(split, begin, skipped_until=guessed.skipped_until, asked=guessed.asked)
-
-
-def carried(end: WalkState, begin: WalkState) -> WalkState:
-    """Return the end of a right guess with the store times that only what lies in front of it can tell."""
-    if end.time_1_ms == w.UNKNOWN:
-        return replace(end, time_1_ms=begin.time_1_ms, time_2_ms=begin.time_2_ms)
-    if end.time_2_ms == w.UNKNOWN:
-        return replace(end, time_2_ms=begin.time_1_ms)
-    return end
 
 
 def chain(root: str, splits: Iterable[Split]) -> WalkState:

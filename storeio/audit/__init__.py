@@ -4,7 +4,7 @@
 of the log with all that it implies, ``conclude`` joins what they say. ``check`` does it all here.
 """
 
-from storeio.audit.conclude import conclude
+from storeio.audit.conclusion import conclude
 from storeio.audit.node import Progress, check
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
 from storeio.audit.split import SplitReport, audit_split

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from storeio.audit.conclude import conclude
+from storeio.audit.conclusion import conclude
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
 from storeio.audit.split import SplitReport, audit_split
 from storeio.errors import UnreadableError

@@ -226,7 +226,8 @@ class _Split:
             file = self.files[piece.file_no]
             first = self.known(piece, 0) if piece.number(0) == 1 else None
             last = self.known(piece, len(piece.units) - 1)
-            if last and last.unit != file.entries:
+            is_cut = file.length < file.position_of(file.units)
+            if last and (last.unit != file.entries or is_cut):
                 last = None
             count, looked_at = int(rows[:, kernel.E_COUNT].sum()), int(self.state[kernel.S_TIMED])
             yield FileTimes(piece.file_no, tuple(wrong), count, looked_at, first, last)

@@ -172,6 +172,9 @@ def take_other(
     if group > key and find_next(keys, value, key, 1) >= 0:
         return take_displaced(data, i, position, keys, records, events, state)
     close_gap(keys, events, state, start, i)
+    if start == stop - 1 and keys[2, start] == TAGS and find_key(keys, value, group, start) >= 0:
+        add_event(events, state, DUPLICATE, i, i, 1, r, r)
+        return np.int64(-1)
     after = (i + 1) * UNIT
     # One unit more than the record has keys, if the next unit is the one that was expected.
     more = after < len(data) and int32_at(data, after) == keys[0, start]

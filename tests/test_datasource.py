@@ -1,0 +1,259 @@
+"""The ``rocketmq_store`` data source: the same records as the sequential walk, whatever the splits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golden_data as golden
+import pyarrow as pa
+import pytest
+from damage import append
+from storebuilder import StoreBuilder
+from test_golden_records import java_map
+
+from storeio import audit
+from storeio.errors import UsageError
+from storeio.format import batchqueue, consumequeue
+from storeio.inspect.logwalk import entries, walk_log
+from storeio.inspect.reader import Reader
+from storeio.inspect.recordviews import view_of
+from storeio.store import open_store
+from udfs import begins
+from udfs.arrow import to_batch
+from udfs.datasource import NAME, Options, RecordsReader, read_records, register
+from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORD_SCHEMA, SCHEMAS, UNITS, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = dict[str, Any]
+NAMES = RECORD_SCHEMA.names
+
+
+def expected_rows(root: Path, *, stale: bool = False) -> Iterator[Row]:
+    """Yield the records as ``storeio inspect`` shows them, which walks from start to end."""
+    reader = Reader(root)
+    for stretch in walk_log(reader):
+        for entry in entries(stretch, stale=stale).T.tolist():
+            view = view_of(reader, stretch, *entry)
+            tag = (view.properties or {}).get("TAGS")
+            yield {name: tag if name == "tag" else getattr(view, name) for name in NAMES}
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> list[Row]:
+    """Return the rows of Arrow batches, maps as dicts."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [row | {"properties": None if row["properties"] is None else dict(row["properties"])} for row in rows]
+
+
+def read_here(options: Options) -> list[Row]:
+    """Return what the reader's tasks yield, without Spark."""
+    reader = RecordsReader(options, NAMES)
+    return rows_of(itertools.chain.from_iterable(map(reader.read, reader.partitions())))
+
+
+def begins_here(options: Options) -> begins.Begins:
+    """Return the begins that the first of two passes finds, and check them against a walk from start to end."""
+    splits = options.plan().splits
+    root = options.path
+    found = begins.stitch(
+        splits, [begins.probe(root, split) for split in splits], lambda split, begin: begins.probe(root, split, begin)
+    )
+    state = None
+    for split in splits:
+        state = state if split.start else None
+        assert found[(split.path, split.start)] == (state or split.first_state())
+        state = begins.probe(root, split, state).end
+    return found
+
+
+def forged_store(root: Path) -> Path:
+    """Return a store with every kind of message, whose bodies hold forged records of their own place."""
+    builder = StoreBuilder(root, segment_bytes=16384, property_crc=True)
+    kinds = ["forged", "plain", "forged_newer", "tagged", "v6", "large", "forged_blank", "batch", "malformed", "keyed"]
+    for number, what in enumerate(itertools.islice(itertools.cycle(kinds), 60)):
+        append(builder, what, 250, number)
+    return builder.close()
+
+
+@pytest.mark.parametrize("name", golden.STORES)
+def test_rows_equal_what_inspect_shows(name: str) -> None:
+    root = golden.store(name)
+    assert read_here(Options(str(root))) == list(expected_rows(root))
+
+
+@pytest.mark.parametrize("number", range(0, 60, 3))
+def test_rows_of_damaged_stores(number: int, tmp_path: Path) -> None:
+    damages = [case["edits"] for case in golden.cases("fuzz-5.5.1") if any("commitlog" in e[1] for e in case["edits"])]
+    root = golden.damaged("base-5.5.1", damages[number], tmp_path / "store")
+    for stale in (False, True):
+        assert read_here(Options(str(root), split_bytes=4096, stale=stale)) == list(expected_rows(root, stale=stale))
+
+
+def test_forged_records_for_every_split_size(tmp_path: Path) -> None:
+    root = forged_store(tmp_path / "store")
+    expected = list(expected_rows(root))
+    again = 0
+    for step in (64, 128, 192, 320, 576, 1024, 2048, 4096, 16384):
+        options = Options(str(root), split_bytes=step)
+        known = begins.to_text(begins_here(options))
+        assert read_here(Options(str(root), split_bytes=step, begins=known)) == expected
+        assert read_here(options) == expected
+        splits = options.plan().splits
+        again += sum(begins.probe(str(root), s).end != begins.chain(str(root), [s]) for s in splits if not s.start)
+    assert again == 0
+
+
+def test_a_guess_alone_would_be_wrong(tmp_path: Path) -> None:
+    """Else the test above shows nothing."""
+    root = forged_store(tmp_path / "store")
+    splits = Options(str(root), split_bytes=256).plan().splits
+    found = begins_here(Options(str(root), split_bytes=256))
+    wrong = [
+        split
+        for split in splits
+        if split.start and found[(split.path, split.start)].position < split.stop
+        and begins.probe(str(root), split).skipped_until not in (None, found[(split.path, split.start)].position)
+    ]  # fmt: skip
+    assert wrong
+
+
+def test_native_numbers_in_the_dtypes_order() -> None:
+    units = consumequeue.decode(bytes(range(40)))
+    batch = to_batch(units)
+    assert batch.schema.names == list(consumequeue.UNIT.names or ()) == schema_of(consumequeue.UNIT).names
+    assert batch.to_pylist() == [dict(zip(batch.schema.names, unit, strict=True)) for unit in units.tolist()]
+    assert [field.dataType.simpleString() for field in schema_of(batchqueue.UNIT)] == (
+        ["bigint", "int", "bigint", "bigint", "bigint", "smallint", "int", "int"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "no path"),
+        ({"path": "x", "colour": "red"}, "colour"),
+        ({"path": "x", "what": "all"}, "what=all"),
+        ({"path": "x", "split_bytes": "0"}, "split_bytes=0"),
+        ({"path": "x", "split_bytes": "64M"}, "split_bytes=64M"),
+        ({"path": "x", "body": "perhaps"}, "body=perhaps"),
+    ],
+)
+def test_bad_options(given: dict[str, str], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        Options.parse(given)
+
+
+def test_settings_reach_the_walk() -> None:
+    root = str(golden.store("rich-5.5.1"))
+    delayed = [row for row in read_here(Options(root)) if row["topic"] == "SCHEDULE_TOPIC_XXXX"]
+    slower = Options(root, settings="messageDelayLevel=" + " ".join(["2h"] * 18))
+    assert {r["tags_code"] - r["store_timestamp_ms"] for r in delayed} > {1000, 5000}
+    later = [row for row in read_here(slower) if row["topic"] == "SCHEDULE_TOPIC_XXXX"]
+    assert {row["tags_code"] - row["store_timestamp_ms"] for row in later} == {7_200_000}
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> SparkSession:
+    """Return the session with the data source in it."""
+    register(spark)
+    return spark
+
+
+def as_dump(row: Row) -> dict[str, str]:
+    """Return a row of the data source as the broker's decoder prints it."""
+    properties = row["properties"]
+    renamed = {
+        "phy_offset": "physical_offset", "size": "size", "topic": "topic", "queue_id": "queue_id",
+        "queue_offset": "queue_offset", "sys_flag": "sys_flag", "store_timestamp": "store_timestamp_ms",
+        "tags_code": "tags_code", "prepared_offset": "prepared_transaction_offset", "batch_size": "batch_size",
+        "body_crc": "body_crc", "born_timestamp": "born_timestamp_ms", "flag": "flag",
+        "reconsume": "reconsume_times", "body_len": "body_length",
+    }  # fmt: skip
+    told = {theirs: str(row[ours]) for theirs, ours in renamed.items()}
+    told["uniq_key"] = properties.get("UNIQ_KEY", "null")
+    told["keys"] = properties.get("KEYS", "null" if properties else "")
+    told["properties"] = java_map(properties)
+    return told
+
+
+def test_all_records_equal_the_brokers_decode(source: SparkSession) -> None:
+    """All versions in one job; hosts are compared in ``test_rows_equal_what_inspect_shows``."""
+    frames = [source.read.format(NAME).load(str(golden.store(name))) for name in golden.RICH]
+    frame: DataFrame = frames[0]
+    for other in frames[1:]:
+        frame = frame.union(other)
+    rows = iter([row.asDict() for row in frame.collect()])
+    for name in golden.RICH:
+        for wanted in golden.dump(name):
+            found = as_dump(next(rows))
+            assert found == {column: wanted[column] for column in found}
+    assert next(rows, None) is None
+
+
+def test_two_passes_and_one_pass_in_spark(source: SparkSession, tmp_path: Path) -> None:
+    root = str(forged_store(tmp_path / "store"))
+    expected = list(expected_rows(Path(root)))
+    assert [row.asDict() for row in read_records(source, root, split_bytes="4096").collect()] == expected
+    plain = source.read.format(NAME).options(path=root, split_bytes="4096").load()
+    assert plain.rdd.getNumPartitions() > 8
+    assert [row.asDict() for row in plain.collect()] == expected
+
+
+def test_only_the_columns_asked_for(source: SparkSession) -> None:
+    root = golden.store("base-4.9.8")
+    reader = source.read.format(NAME).option("body", "true").schema("size int, body binary, topic string")
+    rows = reader.load(str(root)).collect()
+    for row, wanted in zip(rows, golden.dump("base-4.9.8"), strict=True):
+        assert (str(row["size"]), row["topic"], str(len(row["body"]))) == (
+            (wanted["size"], wanted["topic"], wanted["body_len"])
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "text"),
+    [
+        ({"what": "all"}, None, "what=all"),
+        ({}, "size string", "no column size string"),
+        ({}, "sighs int", "no column sighs"),
+    ],
+)
+def test_misuse_is_told(source: SparkSession, options: dict[str, str], schema: str | None, text: str) -> None:
+    reader = source.read.format(NAME).options(**options)
+    with pytest.raises(Exception, match=text):
+        (reader.schema(schema) if schema else reader).load(str(golden.store("base-4.9.8"))).collect()
+
+
+def test_units_are_those_of_the_files(source: SparkSession) -> None:
+    root = golden.store("rich-5.5.1")
+    store = open_store(root)
+    frames = {
+        what: source.read.format(NAME).options(path=str(root), what=what, split_bytes="20000").load()
+        for what in (UNITS, BATCH_UNITS, INDEX_UNITS)
+    }
+    for what, frame in frames.items():
+        assert frame.schema == SCHEMAS[what]
+    for kind, what, place in (("consumequeue", UNITS, "queue_offset"), ("batchconsumequeue", BATCH_UNITS, "position")):
+        rows = frames[what].orderBy("topic", "queue_id", place).collect()
+        found = {key: [tuple(row) for row in part] for key, part in itertools.groupby(rows, lambda r: (r[1], r[2]))}
+        names = SCHEMAS[what].names
+        first = names.index("physical_offset")
+        queues = [(topic, queue_id) for k, topic, queue_id in store.plan.queues if k == kind]
+        for key in queues:
+            units = [tuple(unit) for unit in store.units(*key, kind=kind).tolist()]
+            assert [row[first : first + len(units[0])] for row in found[key]] == units
+        assert len(found) == len(queues) > 3
+    rows = frames[INDEX_UNITS].orderBy("path", "number").collect()
+    parts = {path: list(part) for path, part in itertools.groupby(rows, lambda row: row["path"])}
+    for path, units in store.index_units():
+        assert [tuple(row)[3:7] for row in parts[path]] == [tuple(unit) for unit in units.tolist()]
+        assert [row["number"] for row in parts[path]] == list(range(1, len(units) + 1))
+
+
+def test_a_store_without_log(source: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert audit.prepare(str(tmp_path)).splits == []
+    assert read_records(source, str(tmp_path)).collect() == []
