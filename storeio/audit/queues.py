@@ -69,7 +69,7 @@ def _judge(plan: AuditPlan, key: QueueKey, said: _Said, view: LogView, verdicts:
     leftover = Leftover()
     if queue.files:
         try:
-            leftover = judge_uncovered(queue, said.covered, view, plan.read, _namer(plan, view))
+            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, plan.read, _namer(plan, view))
         except UnreadableError as error:
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
         _classes(queue, said, leftover, verdicts)

@@ -26,6 +26,7 @@ from storeio.checks.index_stretch import (
     pieces_of,
     place_of,
     raw,
+    runs_of,
 )
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
@@ -199,8 +200,11 @@ class _Split:
             file = self.files[piece.file_no]
             meant = min(left, b - a + 1)
             left -= meant
-            numbers = np.arange(a, b + 1) + piece.first if piece.numbers is None else np.sort(piece.numbers[a : b + 1])
-            yield place_of(file, int(numbers[0]), int(numbers[-1]), meant)
+            if piece.numbers is None:
+                yield place_of(file, piece.first + a, piece.first + b, meant)
+                continue
+            for run in runs_of(np.sort(piece.numbers[a : b + 1])):
+                yield place_of(file, *run)
 
     def place_before(self, unit: int) -> tuple[str, int]:
         """Return the file and the position where a unit before one of the stretch should be."""

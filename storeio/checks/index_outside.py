@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.index_stretch import ReadUnits, chunks, first_unit, place_of
+from storeio.checks.index_stretch import ReadUnits, chunks, first_unit, place_of, runs_of
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 
@@ -17,7 +17,6 @@ Numbers = npt.NDArray[np.int64]
 Ranges = Sequence[tuple[int, int]]
 
 MAX_OFFSETS: Final = 4096  # of records behind the end of the log that are kept as evidence
-MAX_PLACES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +50,28 @@ def units_outside(
     """
     file = files[file_no]
     gaps = _gaps(ranges, min_physical_offset, max_physical_offset)
-    if file.ordered:
-        parts = _parts_of_ordered(file, file_no, read_units, gaps)
-    else:
-        parts = _parts_of_any(file, file_no, read_units, gaps)
+    parts = (_parts_of_ordered if file.ordered else _parts_of_any)(file, file_no, read_units, gaps)
     findings: list[Finding] = []
     beyond, first, count = np.empty(0, np.int64), 0, 0
     for numbers, offsets, odd in parts:
-        for run in _runs(numbers[odd]):
-            place = place_of(file, *run)
-            findings.append(
-                Finding("INDEX_UNIT_WRONG", file.path, place.position, place.length, count=run[2], detail=OUT_OF_ORDER)
-            )
-        numbers, offsets = numbers[~odd], offsets[~odd]
-        behind = offsets >= max_physical_offset
+        findings += _places("INDEX_UNIT_WRONG", file, numbers[odd], None, "the physical offset is out of order")
+        behind = ~odd & (offsets >= max_physical_offset)
         if behind.any():
             first = first or int(numbers[behind][0])
             count += int(behind.sum())
             beyond = np.union1d(beyond, offsets[behind])[:MAX_OFFSETS]
-        between = ~behind & (offsets >= min_physical_offset)
-        findings += _orphans(file, numbers[between], offsets[between])
+        between = ~odd & ~behind
+        findings += _places("INDEX_UNIT_ORPHAN", file, numbers[between], offsets[between], "")
     if count:
-        detail = f"{count} units point behind {max_physical_offset}"
         place = place_of(file, first, min(first + count - 1, file.entries), count)
-        offset = int(beyond[0])
+        detail = f"{count} units point behind {max_physical_offset}"
         findings.append(
             Finding(
-                "INDEX_BEYOND_LOG", file.path, place.position, place.length, physical_offset=offset, count=count,
-                detail=detail,
+                "INDEX_BEYOND_LOG", file.path, place.position, place.length, physical_offset=int(beyond[0]),
+                count=count, detail=detail,
             )
         )  # fmt: skip
-    return IndexOutside(tuple(findings[:MAX_PLACES]), tuple(beyond.tolist()), count)
-
-
-OUT_OF_ORDER: Final = "the physical offset is out of order"
+    return IndexOutside(tuple(findings), tuple(beyond.tolist()), count)
 
 
 def _gaps(ranges: Ranges, low: int, high: int) -> list[tuple[int, int]]:
@@ -126,19 +113,15 @@ def _parts_of_any(file: IndexStructure, file_no: int, read_units: ReadUnits, gap
         yield outside + first, offsets[outside], offsets[outside] < 0
 
 
-def _orphans(file: IndexStructure, numbers: Numbers, offsets: Numbers) -> Iterator[Finding]:
-    for first, last, count in _runs(numbers):
-        place = place_of(file, first, last, count)
-        offset = int(offsets[np.searchsorted(numbers, first)])
-        yield Finding("INDEX_UNIT_ORPHAN", file.path, place.position, place.length, physical_offset=offset, count=count)
-
-
-def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
-    """Return runs of consecutive numbers: first, last, how many; many runs end in one for the rest."""
-    if not len(numbers):
-        return []
-    edges = np.flatnonzero(np.diff(numbers) != 1) + 1
-    starts = np.concatenate(([0], edges))[:MAX_PLACES]
-    stops = np.concatenate((edges, [len(numbers)]))[:MAX_PLACES]
-    stops[-1] = len(numbers)
-    return [(int(numbers[a]), int(numbers[b - 1]), int(b - a)) for a, b in zip(starts, stops, strict=True)]
+def _places(code: str, file: IndexStructure, numbers: Numbers, offsets: Numbers | None, detail: str) -> list[Finding]:
+    """Return one finding a run of units, with the physical offset of its first one where that can be believed."""
+    found = []
+    for run in runs_of(numbers):
+        place = place_of(file, *run)
+        offset = None if offsets is None else int(offsets[np.searchsorted(numbers, run[0])])
+        found.append(
+            Finding(
+                code, file.path, place.position, place.length, physical_offset=offset, count=place.count, detail=detail
+            )
+        )
+    return found

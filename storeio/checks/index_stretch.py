@@ -22,6 +22,7 @@ Numbers = npt.NDArray[np.int64]
 ReadUnits = Callable[[int, int, int], Units]
 """``read_units(file_no, first, stop)``: these units of ``files[file_no]``, ``1 <= first <= stop <= entries + 1``."""
 
+MAX_PLACES: Final = 1024  # that units without order are told apart in
 CHUNK_UNITS: Final = 1 << 20  # of a file that has to be read through
 
 
@@ -110,7 +111,7 @@ def _selected(
         inside = np.flatnonzero((offsets >= start) & (offsets < stop))
         units.append(chunk[inside])
         numbers.append(inside + first)
-    joined, named = np.concatenate(units), np.concatenate(numbers)
+    joined, named = np.concatenate(units).astype(UNIT), np.concatenate(numbers)  # numpy joins them in native order
     order = np.argsort(joined["physical_offset"].astype(np.int64), kind="stable")
     return joined[order], named[order]
 
@@ -149,3 +150,14 @@ def place_of(file: IndexStructure, first: int, last: int, count: int) -> Place:
     """Return units ``first`` to ``last`` of a file as one place; ``count`` of them are meant."""
     position = file.position_of(first)
     return Place(file.path, position, (last - first + 1) * UNIT_BYTES, count)
+
+
+def runs_of(numbers: Numbers) -> list[tuple[int, int, int]]:
+    """Return runs of consecutive numbers: first, last, how many; many runs end in one for the rest."""
+    if not len(numbers):
+        return []
+    edges = np.flatnonzero(np.diff(numbers) != 1) + 1
+    starts = np.concatenate(([0], edges))[:MAX_PLACES]
+    stops = np.concatenate((edges, [len(numbers)]))[:MAX_PLACES]
+    stops[-1] = len(numbers)
+    return [(int(numbers[a]), int(numbers[b - 1]), int(b - a)) for a, b in zip(starts, stops, strict=True)]

@@ -58,8 +58,20 @@ def subtract(whole: tuple[int, int], ranges: Ranges) -> Ranges:
     return [(low, high) for low, high in left if high > low]
 
 
-def judge_uncovered(queue: Queue, covered: Ranges, view: LogView, read: Read, names: Names) -> Leftover:
-    """Return what stands where no record has its unit, in order of unit numbers."""
+def judge_uncovered(
+    queue: Queue, covered: Ranges, claimed: Ranges, view: LogView, read: Read, names: Names
+) -> Leftover:
+    """Return what stands where no record has its unit, in order of unit numbers.
+
+    Args:
+        queue: The queue's files.
+        covered: Unit numbers that were compared with a record.
+        claimed: Unit numbers that records of the log have; where a file is missing their units
+            are reported already.
+        view: The log.
+        read: Reads the queue's files.
+        names: Looks up a record.
+    """
     result = Leftover()
     size = queue.unit_bytes
     covered_stop = max((high for _, high in covered), default=queue.start // size)
@@ -70,8 +82,21 @@ def judge_uncovered(queue: Queue, covered: Ranges, view: LogView, read: Read, na
         for first in range(low, high, CHUNK_UNITS):
             end = min(first + CHUNK_UNITS, high)
             data, absent = queue.read(read, first * size, end * size)
-            state.judge(first, decode(queue, data), absent, result)
+            known = [piece for piece in absent if _overlaps(piece, claimed, size)]
+            state.judge(first, decode(queue, data), absent, known, result)
     return result
+
+
+def _within(pieces: Ranges, first: int, count: int, size: int) -> Mask:
+    """Tell which of ``count`` units from ``first`` lie in one of the ranges of queue positions."""
+    mask = np.zeros(count, bool)
+    for low, high in pieces:
+        mask[low // size - first : -(-high // size) - first] = True
+    return mask
+
+
+def _overlaps(piece: tuple[int, int], claimed: Ranges, size: int) -> bool:
+    return any(low * size < piece[1] and high * size > piece[0] for low, high in claimed)
 
 
 @dataclass(slots=True)
@@ -86,19 +111,20 @@ class _State:
     ended: bool = False
     named: int = 0
 
-    def judge(self, first: int, units: npt.NDArray[np.void], absent: Ranges, result: Leftover) -> None:
+    def judge(self, first: int, units: npt.NDArray[np.void], absent: Ranges, known: Ranges, result: Leftover) -> None:
         size = self.queue.unit_bytes
         numbers = np.arange(first, first + len(units))
-        gone = np.zeros(len(units), bool)
-        for low, high in absent:
-            gone[low // size - first : -(-high // size) - first] = True
+        gone = _within(absent, first, len(units), size)
+        unknown = gone & ~_within(known, first, len(units), size)
         physical = units["physical_offset"].astype(np.int64)
         length = units["size"].astype(np.int64)
         zero = ~units.view(np.uint8).reshape(len(units), size).any(axis=1) & ~gone
         tail = self.tail_of(numbers, zero)
         filler = (physical == 0) & (length == consumequeue.PRE_BLANK_SIZE) & ~gone
         real = (physical >= 0) & (length > 0) & ~filler & ~gone
-        self.report(result, "CQ_GAP", gone & (numbers < self.covered_stop), first, units, "no file holds these units")
+        self.report(
+            result, "CQ_GAP", unknown & (numbers < self.covered_stop), first, units, "no file holds these units"
+        )
         self.report(result, "CQ_HOLE", zero & ~tail & (numbers < self.covered_stop), first, units, "zero units")
         late = filler & ((numbers > self.covered_start) | tail)
         self.report(result, "CQ_PRE_BLANK", late, first, units, "filler behind real units")
