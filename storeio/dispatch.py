@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storeio.format import batchqueue, consumequeue, properties
 from storeio.format import commitlog as log
+from storeio.kernels import group as g
 from storeio.kernels import tables as w
 from storeio.walk import Walked
 
@@ -38,9 +39,12 @@ class Implied:
     store_ms: Numbers
     batch_size: Numbers
     placed: bool = True
+    packed: consumequeue.Units | None = None
 
     def units(self) -> consumequeue.Units:
         """Return the consume queue units."""
+        if self.packed is not None:
+            return self.packed
         return consumequeue.encode(self.physical_offset, self.size, self.tags_code)
 
     def batch_units(self) -> batchqueue.Units:
@@ -64,31 +68,30 @@ def enters_queue(sys_flag: Numbers) -> npt.NDArray[np.bool_]:
 
 def implied_units(walked: Walked) -> Iterator[Implied]:
     """Yield the units of each queue that the split's records name, light queues' lists not included."""
-    rows = np.flatnonzero(enters_queue(walked.records[w.R_SYS_FLAG]))
-    queue = walked.records[w.R_QUEUE, rows]
-    if len(walked.queues) <= 1 << 16:
-        queue = queue.astype(np.uint16)  # numpy sorts 16-bit keys by radix
-    rows = rows[np.argsort(queue, kind="stable")]
-    ordered = walked.records[:, rows]
-    starts = np.searchsorted(ordered[w.R_QUEUE], np.arange(len(walked.queues) + 1))
-    base = walked.split.base_offset
+    starts = np.zeros(len(walked.queues) + 1, np.int64)
+    grouped = np.empty((g.GROUP_ROWS, walked.count), np.int64)
+    units = np.empty(walked.count * consumequeue.UNIT_BYTES, np.uint8)
+    g.group_by_queue(walked.records, walked.split.base_offset, starts, grouped, units)
+    packed = units.view(consumequeue.UNIT)
+    bounds = starts.tolist()
     for number, (topic, queue_id) in enumerate(walked.queues):
-        start, stop = int(starts[number]), int(starts[number + 1])
+        start, stop = bounds[number], bounds[number + 1]
         if stop == start:
             continue
-        part = ordered[:, start:stop]
+        part = grouped[:, start:stop]
         name = properties.java_decode(topic)
         yield Implied(
             name,
             queue_id,
-            rows[start:stop],
-            part[w.R_BATCH_BASE],
-            part[w.R_POSITION] + base,
-            part[w.R_SIZE],
-            part[w.R_TAGS_CODE],
-            part[w.R_STORE_MS],
-            part[w.R_BATCH_SIZE],
+            part[g.G_RECORD],
+            part[g.G_QUEUE_OFFSET],
+            part[g.G_PHYSICAL],
+            part[g.G_SIZE],
+            part[g.G_TAGS_CODE],
+            part[g.G_STORE_MS],
+            part[g.G_BATCH_SIZE],
             placed=not name.startswith(log.LMQ_PREFIX),
+            packed=packed[start:stop],
         )
 
 

@@ -79,7 +79,7 @@ class _Tables:
     @classmethod
     def for_bytes(cls, count: int) -> _Tables:
         """Return tables for a split of ``count`` bytes with records of usual size."""
-        rows = max(count // 400, 16)
+        rows = max(count // 160, 16)  # pages that no record reaches are never touched
         return cls(
             np.empty((w.RECORD_ROWS, rows), np.int64),
             np.empty((3, 2 * rows), np.int64),
