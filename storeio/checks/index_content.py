@@ -27,6 +27,7 @@ from storeio.checks.index_stretch import (
     place_of,
     raw,
     runs_of,
+    without_holes,
 )
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
@@ -98,17 +99,17 @@ def check_content(files: Sequence[IndexStructure], read_units: ReadUnits, walked
         walked: The split after stitching, so that no other split has the same records.
     """
     start, stop = covered(walked)
-    pieces = pieces_of(files, read_units, start, stop)
+    pieces, lost = without_holes(pieces_of(files, read_units, start, stop), _holes(walked))
     split = _Split(files, read_units, walked, pieces)
     late = split.match()
-    findings = tuple(split.findings(split.events))
+    findings = (*split.findings(split.events), *_into_holes(files, lost))
     keys = int(walked.keys.shape[1])
     return IndexContent(
         walked.split.path,
         walked.split.base_offset,
         findings,
         (start, stop),
-        split.units,
+        split.units + sum(len(numbers) for _, numbers in lost),
         keys,
         tuple(split.times(late)),
     )
@@ -127,6 +128,25 @@ def covered(walked: Walked) -> tuple[int, int]:
     last = known[-1]
     stop = walked.split.stop if last == len(kinds) - 1 else int(walked.spans[w.SPAN_STOP, last])
     return base + walked.split.start, base + min(stop, walked.split.stop)
+
+
+def _holes(walked: Walked) -> list[tuple[int, int]]:
+    """Return the physical ranges of a split without intact records, in order."""
+    kinds = walked.spans[w.SPAN_CLASS]
+    bad = walked.spans[:, (kinds != w.RECORD) & (kinds != w.BLANK)]
+    base = walked.split.base_offset
+    return [(base + int(a), base + int(b)) for a, b in zip(bad[w.SPAN_START], bad[w.SPAN_STOP], strict=True)]
+
+
+def _into_holes(files: Sequence[IndexStructure], lost: Sequence[tuple[int, Numbers]]) -> Iterator[Finding]:
+    """Yield that units point at records that are damaged or lost."""
+    for file_no, numbers in lost:
+        for run in runs_of(np.sort(numbers)):
+            place = place_of(files[file_no], *run)
+            yield Finding(
+                "INDEX_UNIT_ORPHAN", place.path, place.position, place.length, count=place.count,
+                detail="the log is damaged where they point",
+            )  # fmt: skip
 
 
 class _Split:

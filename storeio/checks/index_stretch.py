@@ -116,10 +116,40 @@ def _selected(
     return joined[order], named[order]
 
 
+def without_holes(
+    pieces: Sequence[Piece], holes: Sequence[tuple[int, int]]
+) -> tuple[list[Piece], list[tuple[int, Numbers]]]:
+    """Return the pieces without the units that point into holes of the log, and those: file and unit numbers.
+
+    A record that is no longer there cannot be compared, and must not be taken for a neighbour's.
+    ``holes`` are half-open physical ranges in order.
+    """
+    if not holes:
+        return list(pieces), []
+    starts, stops = (np.array(bounds, np.int64) for bounds in zip(*holes, strict=True))
+    kept: list[Piece] = []
+    inside: list[tuple[int, Numbers]] = []
+    for piece in pieces:
+        offsets = piece.units["physical_offset"].astype(np.int64)
+        place = np.searchsorted(stops, offsets, side="right")
+        hit = place < len(starts)
+        hit[hit] = starts[place[hit]] <= offsets[hit]
+        numbers = np.arange(piece.first, piece.first + len(offsets)) if piece.numbers is None else piece.numbers
+        if not hit.any():
+            kept.append(piece)
+            continue
+        inside.append((piece.file_no, numbers[hit]))
+        if not hit.all():
+            left = numbers[~hit]
+            kept.append(Piece(piece.file_no, int(left[0]), piece.units[~hit], left))
+    return kept, inside
+
+
 def outliers_of(file: IndexStructure, piece: Piece, shift: int) -> list[tuple[int, int]]:
     """Return the runs of units out of order inside a piece, ``shift`` added to their places in it."""
     if piece.numbers is not None:
-        return []
+        found = np.searchsorted(piece.numbers, np.array(file.outliers, np.int64).reshape(-1, 2)) if file.ordered else []
+        return [(int(a) + shift, int(b) + shift) for a, b in found if a < b]
     stop = piece.first + len(piece.units)
     return [
         (max(a, piece.first) - piece.first + shift, min(b, stop) - piece.first + shift)
