@@ -118,8 +118,8 @@ if config.DISABLE_JIT:  # intrinsics exist in compiled code only
         return table_crc(data, start, stop) if engine_kind == TABLES else zlib.crc32(data[start:stop].data)
 
 else:
-
-    @compiled("uint32(int64, int64, readonly(uint8[::1]), int64, int64)")
+    # Inlined, since a call that hands over an array takes 6 ns: a third of the CRC of 100 bytes.
+    @compiled("uint32(int64, int64, readonly(uint8[::1]), int64, int64)", forceinline=True)
     def body_crc(engine_address: int, engine_kind: int, data: Bytes, start: int, stop: int) -> int:
         """CRC-32 of ``data[start:stop]`` by the engine at that address; 0 where the bounds lie outside."""
         if start < 0 or stop < start or stop > data.size:

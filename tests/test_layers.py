@@ -18,7 +18,7 @@ FUNCTION_LINES: Final = 60
 FORMAT: Final = {"errors", "paths", "format"}
 KERNELS: Final = {"format", "compiled", "crc"}
 WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
-PURE: Final = WALK | {"dispatch", "findings", "results", "check", "simulate", "plan"}
+PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan"}
 FILES: Final = PURE | {"scan", "file_sizes", "config"}
 LAYERS: Final = {
     "__init__": set[str](),
@@ -32,9 +32,12 @@ LAYERS: Final = {
     "splits": FORMAT | {"kernels"},
     "walk": WALK,
     "dispatch": WALK,
-    "findings": FORMAT,
+    "codes": set[str](),
+    "findings": FORMAT | {"codes"},
+    "safe": set[str](),
+    "store": PURE | {"scan", "config", "audit"},
     "results": WALK | {"findings"},
-    "check": PURE,
+    "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
     "report": PURE,
@@ -48,7 +51,18 @@ LAYERS: Final = {
     "cli": FILES | {"audit", "report", "inspect", "console", "apply"},
     "conf": set[str](),
 }
-NO_FILES: Final = FORMAT | {"kernels", "splits", "walk", "dispatch", "findings", "results", "check", "report"}
+NO_FILES: Final = FORMAT | {
+    "kernels",
+    "splits",
+    "walk",
+    "dispatch",
+    "codes",
+    "findings",
+    "results",
+    "checks",
+    "report",
+    "safe",
+}
 TOUCHES_FILES: Final = {"os", "io", "mmap", "pathlib", "logging", "shutil", "tempfile", "glob", "subprocess", "socket"}
 SPARK: Final = {"pyspark", "delta", "pyarrow", "pandas", "py4j"}
 COMPILED_LAYER: Final = {"numpy", "numba", "llvmlite", "isal", "crcmod", "typing", "collections", "__future__"}

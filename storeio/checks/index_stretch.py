@@ -148,8 +148,10 @@ def without_holes(
 def outliers_of(file: IndexStructure, piece: Piece, shift: int) -> list[tuple[int, int]]:
     """Return the runs of units out of order inside a piece, ``shift`` added to their places in it."""
     if piece.numbers is not None:
-        found = np.searchsorted(piece.numbers, np.array(file.outliers, np.int64).reshape(-1, 2)) if file.ordered else []
-        return [(int(a) + shift, int(b) + shift) for a, b in found if a < b]
+        if not file.ordered or not file.outliers:
+            return []
+        found = np.searchsorted(piece.numbers, np.array(file.outliers, np.int64)).tolist()
+        return [(a + shift, b + shift) for a, b in found if a < b]
     stop = piece.first + len(piece.units)
     return [
         (max(a, piece.first) - piece.first + shift, min(b, stop) - piece.first + shift)
