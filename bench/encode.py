@@ -47,22 +47,24 @@ def texts(listed: tuple[bytes, ...]) -> Texts:
     return table
 
 
-@compiled("void(uint8[::1], int64, int64, int64)")
+@compiled("void(uint8[::1], int64, int64, int64)", forceinline=True)
 def put_number(out: Bytes, at: int, value: int, count: int) -> None:
     """Write the low ``count`` bytes of a number, the highest of them first."""
+    first = np.uint64(at)  # an index without a sign needs no check, so that the stores become one
     for k in range(count):
-        out[at + k] = (value >> (8 * (count - 1 - k))) & 0xFF
+        out[first + np.uint64(k)] = (value >> (8 * (count - 1 - k))) & 0xFF
 
 
-@compiled("int64(uint8[::1], int64, readonly(uint8[::1]))")
+@compiled("int64(uint8[::1], int64, readonly(uint8[::1]))", forceinline=True)
 def put_text(out: Bytes, at: int, text: Bytes) -> int:
     """Write a text; return the place behind it."""
-    for k in range(len(text)):
-        out[at + k] = text[k]
+    first = np.uint64(at)
+    for k in range(np.uint64(len(text))):
+        out[first + k] = text[k]
     return at + len(text)
 
 
-@compiled("int64(uint8[::1], int64, int64, int64)")
+@compiled("int64(uint8[::1], int64, int64, int64)", forceinline=True)
 def put_hex(out: Bytes, at: int, value: int, count: int) -> int:
     """Write the low ``count`` hex digits of a number; return the place behind them."""
     for k in range(count):
@@ -70,7 +72,7 @@ def put_hex(out: Bytes, at: int, value: int, count: int) -> int:
     return at + count
 
 
-@compiled("int64(uint8[::1], int64, int64)")
+@compiled("int64(uint8[::1], int64, int64)", forceinline=True)
 def put_decimal(out: Bytes, at: int, value: int) -> int:
     """Write a number that is not negative, without leading zeros; return the place behind it."""
     stop = at + 1
@@ -86,7 +88,7 @@ def put_decimal(out: Bytes, at: int, value: int) -> int:
     return stop
 
 
-@compiled("int64(uint8[::1], int64, int64, int64)")
+@compiled("int64(uint8[::1], int64, int64, int64)", forceinline=True)
 def key_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
     """Return the key hash of ASCII bytes that go on from the Java hash ``seed``."""
     value = seed
@@ -96,7 +98,7 @@ def key_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
     return np.int64(0) if signed == -0x80000000 else abs(signed)
 
 
-@compiled("void(uint8[::1], int64, readonly(int64[::1]))")
+@compiled("void(uint8[::1], int64, readonly(int64[::1]))", forceinline=True)
 def put_head(out: Bytes, at: int, row: Numbers) -> None:
     """Write a record up to and with its store host; the body CRC comes later."""
     put_number(out, at, row[C_SIZE], 4)
@@ -114,21 +116,22 @@ def put_head(out: Bytes, at: int, row: Numbers) -> None:
     put_number(out, at + 68, STORE_PORT, 4)
 
 
-@compiled("void(uint8[::1], int64, readonly(uint8[::1]), int64, int64, int64, int64)")
+@compiled("void(uint8[::1], int64, readonly(uint8[::1]), int64, int64, int64, int64)", forceinline=True)
 def put_body(out: Bytes, at: int, pool: Bytes, start: int, count: int, address: int, kind: int) -> None:
     """Write the body of the record at ``at`` and everything about it."""
     put_number(out, at + 72, 0, 8)
     put_number(out, at + 80, 0, 4)
     put_number(out, at + 84, count, 4)
-    for k in range(count):
-        out[at + BODY_AT + k] = pool[start + k]
+    to, source = np.uint64(at + BODY_AT), np.uint64(start)
+    for k in range(np.uint64(count)):
+        out[to + k] = pool[source + k]
     found = np.int64(crc.body_crc(address, kind, pool, start, start + count))
     put_number(out, at + 8, found & CRC_MASK, 4)
 
 
 @compiled(
     "int64(uint8[::1], int64, readonly(int64[::1]), readonly(int64[::1]), readonly(uint8[::1]), boolean, int64,"
-    " int64[::1])"
+    " int64[::1])", forceinline=True
 )
 def put_properties(
     out: Bytes, at: int, row: Numbers, keys: Numbers, tag: Bytes, unique: bool, seed: int, hashes: Numbers

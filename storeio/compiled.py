@@ -70,6 +70,7 @@ def compiled(signatures: str | Sequence[str], **options: Any) -> Callable[[F], F
     def decorate(function: F) -> F:
         if config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: the function stays as it is
             return function
+        options.setdefault("_nrt", False)  # kernels allocate nothing; counting references cost a third of the walk
         dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
         dispatcher._cache = KernelCache(dispatcher, signatures, options)
         dispatcher._cache.prepare()

@@ -21,7 +21,7 @@ WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
 PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan"}
 FILES: Final = PURE | {"scan", "file_sizes", "config"}
 LAYERS: Final = {
-    "__init__": set[str](),
+    "__init__": {"audit", "store"},
     "__main__": {"cli"},
     "errors": set[str](),
     "paths": {"errors"},

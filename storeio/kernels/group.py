@@ -29,7 +29,7 @@ def put_number(data: Bytes, i: int, value: int, count: int) -> None:
         data[i + k] = (value >> (8 * (count - 1 - k))) & 0xFF
 
 
-@compiled("void(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])")
+@compiled("void(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])", _nrt=True)
 def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Numbers, units: Bytes) -> None:
     """Fill ``grouped`` and ``units`` with the records that enter a queue, by queue and in log order.
 

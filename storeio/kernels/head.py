@@ -48,14 +48,14 @@ KEY_MASK: Final = 2**57 - 1  # 31 times it still fits 64 bits
 FIXED_BYTES: Final = 112  # up to and with the body length, both hosts IPv6
 
 
-@compiled("boolean(readonly(uint8[::1]), int64, int64, int64, int64)")
+@compiled("boolean(readonly(uint8[::1]), int64, int64, int64, int64)", forceinline=True)
 def lacks(data: Bytes, origin: int, file_size: int, position: int, count: int) -> bool:
     """Tell whether ``count`` bytes from ``position`` need more of the segment than the window holds."""
     stop = min(position + count, file_size)
     return stop > origin + len(data) or position < origin
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64)")
+@compiled("int64(readonly(uint8[::1]), int64, int64)", forceinline=True)
 def host_key(data: Bytes, start: int, stop: int) -> int:
     """Return a number that tells stored hosts apart: the bytes themselves for IPv4, a mix of them for IPv6."""
     value = int64_at(data, start)
@@ -66,7 +66,7 @@ def host_key(data: Bytes, start: int, stop: int) -> int:
     return value
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[::1])")
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[::1])", forceinline=True)
 def read_tail(data: Bytes, origin: int, file_size: int, position: int, head: Numbers) -> int:
     """Return OK with body, topic and properties placed in ``head``, else which length leads out."""
     body = max(head[BODY_BYTES], 0)
@@ -100,14 +100,15 @@ def read_tail(data: Bytes, origin: int, file_size: int, position: int, head: Num
     return np.int64(OK)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[::1])")
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[::1])", forceinline=True)
 def read_head(data: Bytes, origin: int, file_size: int, position: int, head: Numbers) -> int:
     """Return OK with all of ``head`` filled, else what stopped it; FORMULA is then -1.
 
     Lengths are bounded by the segment, not by TOTALSIZE, so that either of the two that
     disagree can be told from the other.
     """
-    head[:] = 0
+    for k in range(HEAD_COLUMNS):
+        head[k] = 0
     head[FORMULA] = -1
     left = file_size - position
     if left < log.MIN_RECORD_BYTES:
@@ -141,7 +142,7 @@ def read_head(data: Bytes, origin: int, file_size: int, position: int, head: Num
     return read_tail(data, origin, file_size, position, head)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64[::1])")
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64[::1])", forceinline=True)
 def check_record(
     data: Bytes, origin: int, file_size: int, position: int, crc_address: int, crc_kind: int, head: Numbers
 ) -> int:

@@ -58,7 +58,7 @@ def slots_of(words: Words, at: int, count: int, slots: int, found: Numbers) -> i
     return least
 
 
-@compiled("boolean(readonly(uint32[::1]), int64, int64, int32[::1], int64[::1])")
+@compiled("boolean(readonly(uint32[::1]), int64, int64, int32[::1], int64[::1])", _nrt=True)
 def replay(words: Words, slots: int, entries: int, last: Small, order: Numbers) -> bool:
     """Tell whether the previous numbers of all units are right; ``words`` are the file's behind the header.
 

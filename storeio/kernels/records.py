@@ -11,15 +11,17 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
+from storeio.kernels.raw import LANES, POWERS, int64_at, tail_hash
 from storeio.kernels.text import is_bad_text, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
+QUEUE_FACTOR = 0x9E3779B1  # spreads queue ids over the slots
 SCHEDULE_BYTES = np.frombuffer(log.SCHEDULE_TOPIC.encode(), dtype=np.uint8)
 
 
-@compiled("boolean(readonly(uint8[::1]), int64, int64)")
+@compiled("boolean(readonly(uint8[::1]), int64, int64)", forceinline=True)
 def is_schedule_topic(data: Bytes, start: int, count: int) -> bool:
     """Tell whether ``count`` bytes at ``start`` are the topic of delayed messages."""
     if count != len(SCHEDULE_BYTES):
@@ -30,29 +32,33 @@ def is_schedule_topic(data: Bytes, start: int, count: int) -> bool:
     return True
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def queue_of(data: Bytes, origin: int, head: Numbers, queues: Numbers, slots: Numbers, state: Numbers) -> int:
-    """Return the number of the record's (topic, queue id) in this split, -1 where ``queues`` has no room.
+@compiled("int64(readonly(uint8[::1]), int64, int64)", forceinline=True)
+def topic_hash(data: Bytes, stop: int, count: int) -> int:
+    """Return 32 bits that equal topics share, of the ``count`` bytes before ``stop``."""
+    value = np.int64(0)
+    while count > LANES:
+        value = (value * POWERS[LANES] + tail_hash(data, stop - count + LANES, LANES)) & 0xFFFFFFFF
+        count -= LANES
+    # A topic lies behind a record's head, which is longer than a block.
+    return (value * POWERS[count] + tail_hash(data, stop, count)) & 0xFFFFFFFF
 
-    ``slots`` is an open hash table over ``queues``, a power of two long and at least twice as large.
-    """
+
+@compiled("boolean(readonly(uint8[::1]), int64, int64, int64)", forceinline=True)
+def same_topic(data: Bytes, one: int, other: int, count: int) -> bool:
+    """Tell whether the ``count`` bytes before ``one`` and before ``other`` are equal; at least 8 are there."""
+    while count > 8:
+        if int64_at(data, one - count) != int64_at(data, other - count):
+            return False
+        count -= 8
+    mask = ~np.int64(0) if count == 8 else (np.int64(1) << np.int64(8 * count)) - 1
+    return (int64_at(data, one - 8) ^ int64_at(data, other - 8)) & mask == 0
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64, int64[:, ::1], int64[::1])")
+def add_queue(data: Bytes, origin: int, head: Numbers, value: int, queues: Numbers, state: Numbers) -> int:
+    """Return the number of a new queue, -1 where ``queues`` has no room."""
     start = head[h.TOPIC_AT] - origin
     count = head[h.TOPIC_BYTES]
-    value = head[h.QUEUE_ID] & 0xFFFFFFFF
-    for k in range(count):
-        value = (value * 31 + np.int64(data[start + k])) & w.HASH_MASK
-    mask = len(slots) - 1
-    slot = (value ^ (value >> 29)) & mask
-    while slots[slot] > 0:
-        q = slots[slot] - 1
-        if queues[w.Q_HASH, q] == value and queues[w.Q_QUEUE_ID, q] == head[h.QUEUE_ID]:
-            other = queues[w.Q_TOPIC_AT, q] - origin
-            same = queues[w.Q_TOPIC_BYTES, q] == count
-            for k in range(count):
-                same = same and data[other + k] == data[start + k]
-            if same:
-                return q
-        slot = (slot + 1) & mask
     q = state[w.S_QUEUES]
     if q >= queues.shape[1]:
         return np.int64(-1)
@@ -60,12 +66,38 @@ def queue_of(data: Bytes, origin: int, head: Numbers, queues: Numbers, slots: Nu
     queues[w.Q_QUEUE_ID, q], queues[w.Q_HASH, q] = head[h.QUEUE_ID], value
     queues[w.Q_SEED, q] = (java_hash(data, start, start + count, 0) * 31 + 35) & 0xFFFFFFFF
     queues[w.Q_SCHEDULED, q] = 1 if is_schedule_topic(data, start, count) else 0
-    slots[slot] = q + 1
     state[w.S_QUEUES] = q + 1
     return q
 
 
-@compiled("int64(int64[::1], int64, int64)")
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])", forceinline=True)
+def queue_of(data: Bytes, origin: int, head: Numbers, queues: Numbers, slots: Numbers, state: Numbers) -> int:
+    """Return the number of the record's (topic, queue id) in this split, -1 where ``queues`` has no room.
+
+    ``slots`` is an open hash table over ``queues``, a power of two long and at least twice as large.
+    """
+    count = head[h.TOPIC_BYTES]
+    stop = head[h.TOPIC_AT] - origin + count
+    value = (topic_hash(data, stop, count) + (head[h.QUEUE_ID] & 0xFFFFFF) * QUEUE_FACTOR) & w.HASH_MASK
+    mask = len(slots) - 1
+    slot = (value ^ (value >> 29)) & mask
+    while slots[slot] > 0:
+        q = slots[slot] - 1
+        if (
+            queues[w.Q_HASH, q] == value
+            and queues[w.Q_QUEUE_ID, q] == head[h.QUEUE_ID]
+            and queues[w.Q_TOPIC_BYTES, q] == count
+            and same_topic(data, stop, queues[w.Q_TOPIC_AT, q] - origin + count, count)
+        ):
+            return q
+        slot = (slot + 1) & mask
+    q = add_queue(data, origin, head, value, queues, state)
+    if q >= 0:
+        slots[slot] = q + 1
+    return q
+
+
+@compiled("int64(int64[::1], int64, int64)", forceinline=True)
 def marks_of(head: Numbers, base: int, position: int) -> int:
     """Return the marks that the head alone gives."""
     marks = np.int64(0)
@@ -98,7 +130,7 @@ def marks_of(head: Numbers, base: int, position: int) -> int:
     return marks
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1], int64[::1])")
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1], int64[::1])", forceinline=True)
 def marks_of_properties(
     data: Bytes, origin: int, position: int, crc_address: int, crc_kind: int, head: Numbers, places: Numbers
 ) -> int:
@@ -111,7 +143,7 @@ def marks_of_properties(
     if places[2 * t.ODD + 1] > 0:
         marks |= w.MARK_ODD_PROPERTY
     start = head[h.PROPERTIES_AT] - origin
-    if is_bad_text(data, start, start + max(head[h.PROPERTIES_BYTES], 0)):
+    if places[t.UNUSUAL] and is_bad_text(data, start, start + max(head[h.PROPERTIES_BYTES], 0)):
         marks |= w.MARK_TEXT
     end = position + head[h.SIZE] - origin
     # Even where it is glued to another value, the last 20 bytes are the broker's property CRC.
@@ -124,7 +156,10 @@ def marks_of_properties(
     return marks
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64[::1], boolean, readonly(int64[::1]), int64[::1])")
+@compiled(
+    "int64(readonly(uint8[::1]), int64, int64[::1], int64[::1], boolean, readonly(int64[::1]), int64[::1])",
+    forceinline=True,
+)
 def derive(
     data: Bytes, origin: int, head: Numbers, places: Numbers, scheduled: bool, delays_ms: Numbers, derived: Numbers
 ) -> int:
@@ -145,7 +180,7 @@ def derive(
     return np.int64(h.OK if fine & base_fine & size_fine else h.WHY_PROPERTY)
 
 
-@compiled("void(int64[:, ::1], int64, int64, int64[::1], int64, int64, int64[::1])")
+@compiled("void(int64[:, ::1], int64, int64, int64[::1], int64, int64, int64[::1])", forceinline=True)
 def put_record(
     records: Numbers, n: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
 ) -> None:

@@ -21,7 +21,7 @@ def undo_spans(spans: Numbers, state: Numbers, before: int, old_stop: int) -> No
         spans[w.SPAN_STOP, before - 1] = old_stop
 
 
-@compiled("boolean(int64[:, ::1], int64[::1], int64, int64, int64, int64)")
+@compiled("boolean(int64[:, ::1], int64[::1], int64, int64, int64, int64)", forceinline=True)
 def add_span(spans: Numbers, state: Numbers, start: int, stop: int, kind: int, why: int) -> bool:
     """Append ``[start, stop)`` to the spans, or lengthen the last one; False where there is no room."""
     if stop <= start:

@@ -1,4 +1,4 @@
-"""Compiled text: big-endian numbers, Java's string hash over UTF-8 bytes, Java's integers.
+"""Compiled text: Java's string hash over UTF-8 bytes, Java's integers.
 
 Source: ``java.lang.String.hashCode``, the JDK's UTF-8 decoder, ``Integer.parseInt``.
 """
@@ -9,22 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
+from storeio.kernels.raw import LANES, POWERS, tail_hash
+from storeio.kernels.raw import int32_at as int32_at  # the others take numbers from here
+from storeio.kernels.raw import int64_at as int64_at
 
 Bytes = npt.NDArray[np.uint8]
-
-
-@compiled("int64(readonly(uint8[::1]), int64)")
-def int32_at(data: Bytes, i: int) -> int:
-    """Return the signed big-endian 32-bit number at ``i``; the caller knows that it fits."""
-    value = np.int64(data[i]) << 24 | np.int64(data[i + 1]) << 16 | np.int64(data[i + 2]) << 8 | np.int64(data[i + 3])
-    return (value ^ 0x80000000) - 0x80000000
-
-
-@compiled("int64(readonly(uint8[::1]), int64)")
-def int64_at(data: Bytes, i: int) -> int:
-    """Return the signed big-endian 64-bit number at ``i``; the caller knows that it fits."""
-    low = np.int64(int32_at(data, i + 4)) & np.int64(0xFFFFFFFF)
-    return np.int64(int32_at(data, i)) << 32 | low
 
 
 @compiled("int64(int64, int64)")
@@ -81,16 +70,17 @@ def decode_char(data: Bytes, i: int, stop: int) -> tuple[int, int]:
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64)")
-def java_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
-    """Return the Java hash of UTF-8 bytes ``[start, stop)``, going on from ``seed``, unsigned 32 bits."""
+def java_hash_of_any(data: Bytes, start: int, stop: int, seed: int) -> int:
+    """Return what ``java_hash`` returns: by blocks while they are ASCII, then by characters."""
     value = seed & 0xFFFFFFFF
     i = start
+    while i + LANES <= stop:
+        block = tail_hash(data, i + LANES, LANES)
+        if block >> 32:
+            break
+        value = (value * POWERS[LANES] + block) & 0xFFFFFFFF
+        i += LANES
     while i < stop:
-        b = np.int64(data[i])
-        if b < 0x80:
-            value = (value * 31 + b) & 0xFFFFFFFF
-            i += 1
-            continue
         code, width = decode_char(data, i, stop)
         i += width
         if code >= 0x10000:
@@ -98,6 +88,17 @@ def java_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
             code = 0xDC00 + (code & 0x3FF)
         value = hash_step(value, code)
     return value
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64)", forceinline=True)
+def java_hash(data: Bytes, start: int, stop: int, seed: int) -> int:
+    """Return the Java hash of UTF-8 bytes ``[start, stop)``, going on from ``seed``, unsigned 32 bits."""
+    count = stop - start
+    if 0 <= count <= LANES <= stop:
+        tail = tail_hash(data, stop, count)
+        if tail >> 32 == 0:
+            return ((seed & 0xFFFFFFFF) * POWERS[count] + tail) & 0xFFFFFFFF
+    return java_hash_of_any(data, start, stop, seed)
 
 
 @compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64, int64, int64)")

@@ -9,8 +9,6 @@ Source: ``CommitLog.recoverNormally`` for the chain; the search behind damage is
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,18 +16,23 @@ from storeio.compiled import compiled
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
-from storeio.kernels import tags as t
-from storeio.kernels.records import derive, is_schedule_topic, marks_of, marks_of_properties, put_record, queue_of
+from storeio.kernels.chain import (
+    FOUND,
+    V_BASE,
+    V_FILE_SIZE,
+    V_ORIGIN,
+    V_STOP,
+    WORK_PLACES,
+    check_whole,
+    take_chain,
+    take_record,
+)  # fmt: skip
 from storeio.kernels.search import boundary, extent, first_nonzero, next_magic
 from storeio.kernels.spans import add_gap, add_span, undo_spans
 from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
-
-# Places in the array that says where the window lies and how to check it, all int64.
-(V_ORIGIN, V_BASE, V_FILE_SIZE, V_STOP, V_CRC_ADDRESS, V_CRC_KIND) = range(6)
-VIEW_PLACES: Final = 6
 
 
 @compiled("int64(int64[::1], int64)")
@@ -43,19 +46,6 @@ def reference_time(state: Numbers, place: int) -> int:
         state[w.S_ASKED] = max(state[w.S_ASKED], place)
         return state[w.S_TIME_1]
     return min(state[w.S_TIME_1], state[w.S_TIME_2])
-
-
-@compiled("int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64[::1], readonly(int64[::1]), int64[::1])")
-def check_whole(data: Bytes, view: Numbers, position: int, head: Numbers, delays_ms: Numbers, work: Numbers) -> int:
-    """Return OK for a record that brokers accept, properties included; NEED, or why it is none.
-
-    ``work`` receives the places of properties and then what ``derive`` derives.
-    """
-    why = h.check_record(data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head)
-    if why != h.OK:
-        return why
-    scheduled = is_schedule_topic(data, head[h.TOPIC_AT] - view[V_ORIGIN], head[h.TOPIC_BYTES])
-    return derive(data, view[V_ORIGIN], head, work[: t.PLACES], scheduled, delays_ms, work[t.PLACES :])
 
 
 @compiled("int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64[::1])")
@@ -73,48 +63,6 @@ def class_of_misplaced(data: Bytes, view: Numbers, position: int, head: Numbers)
     if last and shift % view[V_FILE_SIZE] == 0:
         return np.int64(w.STALE)
     return np.int64(w.RECORD)
-
-
-@compiled(
-    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
-)
-def take_record(
-    data: Bytes, view: Numbers, state: Numbers, head: Numbers, work: Numbers, records: Numbers, keys: Numbers,
-    spans: Numbers, queues: Numbers, slots: Numbers,
-) -> int:  # fmt: skip
-    """Append the checked record at the state's position to all tables; DONE, or which one is full.
-
-    Nothing of it is kept where one is full, so that the caller can make room and come again.
-    """
-    n = state[w.S_RECORDS]
-    position = state[w.S_POSITION]
-    if n >= records.shape[1]:
-        return np.int64(w.FULL_RECORDS)
-    queue = queue_of(data, view[V_ORIGIN], head, queues, slots, state)
-    if queue < 0:
-        return np.int64(w.FULL_QUEUES)
-    marks = marks_of(head, view[V_BASE], position)
-    marks |= marks_of_properties(
-        data, view[V_ORIGIN], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[: t.PLACES]
-    )
-    if queues[w.Q_SCHEDULED, queue] and work[2 * t.DELAY + 1] > 0:
-        marks |= w.MARK_SCHEDULED
-    after = state[w.S_KEYS]
-    if head[h.SYS_FLAG] & log.SYS_TRANSACTION != log.SYS_ROLLBACK:
-        after = t.add_keys(data, work[: t.PLACES], queues[w.Q_SEED, queue], n, after, keys)
-        if after < 0:
-            return np.int64(w.FULL_KEYS)
-    if not add_span(spans, state, position, position + head[h.SIZE], w.RECORD, h.OK):
-        return np.int64(w.FULL_SPANS)
-    put_record(records, n, position, head, queue, marks, work[t.PLACES :])
-    state[w.S_RECORDS] = n + 1
-    state[w.S_KEYS] = after
-    state[w.S_TIME_2] = state[w.S_TIME_1]
-    state[w.S_TIME_1] = max(head[h.STORE_MS], w.UNKNOWN + 1)
-    state[w.S_POSITION] = position + head[h.SIZE]
-    state[w.S_MODE] = w.CHAIN
-    return np.int64(w.DONE)
 
 
 @compiled(
@@ -170,7 +118,7 @@ def search(
     position = state[w.S_POSITION]
     limit = min(view[V_STOP], view[V_FILE_SIZE])
     first = position if why == w.WHY_SEARCHED else position + 1
-    found = np.zeros(2, dtype=np.int64)
+    found = work[FOUND:]
     answer = find_start(data, view, min(first, limit), limit, head, delays_ms, work, found)
     if answer != w.DONE:
         return answer
@@ -212,7 +160,7 @@ def take_blank(
     if not clean:
         if not true_size:
             return search(data, view, state, w.WHY_BLANK_SIZE, head, delays_ms, work, spans)
-        found = np.zeros(2, dtype=np.int64)
+        found = work[FOUND:]
         answer = find_start(data, view, position + 8, file_size, head, delays_ms, work, found)
         if answer != w.DONE:
             return answer
@@ -283,21 +231,22 @@ def take_bad(
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], readonly(int64[::1]), int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1])"
 )
-def walk(
+def walk_on(
     data: Bytes, view: Numbers, state: Numbers, delays_ms: Numbers, records: Numbers, keys: Numbers, spans: Numbers,
-    queues: Numbers, slots: Numbers,
+    queues: Numbers, slots: Numbers, head: Numbers, work: Numbers,
 ) -> int:  # fmt: skip
-    """Fill the tables with what starts before the split's stop; DONE, NEED_BYTES or which table is full.
-
-    Whatever the answer, ``state`` and the tables are consistent, and calling again goes on.
-    """
-    head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
-    work = np.zeros(t.PLACES + 3, dtype=np.int64)
+    """Return what ``walk`` returns; ``head`` and ``work`` are room to work in."""
     file_size = view[V_FILE_SIZE]
     while state[w.S_POSITION] < view[V_STOP] and state[w.S_POSITION] < file_size:
+        if state[w.S_MODE] == w.CHAIN:
+            full = take_chain(data, view, state, head, delays_ms, work, records, keys, spans, queues, slots)
+            if full != w.DONE:
+                return full
         position = state[w.S_POSITION]
+        if position >= view[V_STOP] or position >= file_size:
+            break
         answer = np.int64(w.DONE)
         if state[w.S_MODE] == w.SEARCH or file_size - position < log.BLANK_HEAD_BYTES:
             answer = search(data, view, state, w.WHY_SEARCHED, head, delays_ms, work, spans)
@@ -316,3 +265,21 @@ def walk(
         if answer != w.DONE:
             return answer
     return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], readonly(int64[::1]), int64[:, ::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])",
+    _nrt=True,
+)
+def walk(
+    data: Bytes, view: Numbers, state: Numbers, delays_ms: Numbers, records: Numbers, keys: Numbers, spans: Numbers,
+    queues: Numbers, slots: Numbers,
+) -> int:  # fmt: skip
+    """Fill the tables with what starts before the split's stop; DONE, NEED_BYTES or which table is full.
+
+    Whatever the answer, ``state`` and the tables are consistent, and calling again goes on.
+    """
+    head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
+    work = np.zeros(WORK_PLACES, dtype=np.int64)
+    return walk_on(data, view, state, delays_ms, records, keys, spans, queues, slots, head, work)

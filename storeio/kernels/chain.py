@@ -1,0 +1,114 @@
+"""The walk's usual case: intact records, one behind the other, appended to the tables.
+
+Apart from the rest of the walk so that the compiler keeps no registers for the rare cases.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.compiled import compiled
+from storeio.format import commitlog as log
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.kernels import tags as t
+from storeio.kernels.records import derive, is_schedule_topic, marks_of, marks_of_properties, put_record, queue_of
+from storeio.kernels.spans import add_span
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+# Places in the array that says where the window lies and how to check it, all int64.
+(V_ORIGIN, V_BASE, V_FILE_SIZE, V_STOP, V_CRC_ADDRESS, V_CRC_KIND) = range(6)
+VIEW_PLACES: Final = 6
+
+# Places in the array that kernels work in: places of properties, what is derived of them, a start that was found.
+DERIVED: Final = t.PLACES
+FOUND: Final = DERIVED + 3
+WORK_PLACES: Final = FOUND + 2
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64[::1], readonly(int64[::1]), int64[::1])",
+    forceinline=True,
+)
+def check_whole(data: Bytes, view: Numbers, position: int, head: Numbers, delays_ms: Numbers, work: Numbers) -> int:
+    """Return OK for a record that brokers accept, properties included; NEED, or why it is none.
+
+    ``work`` receives the places of properties and then what ``derive`` derives.
+    """
+    why = h.check_record(data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head)
+    if why != h.OK:
+        return why
+    scheduled = is_schedule_topic(data, head[h.TOPIC_AT] - view[V_ORIGIN], head[h.TOPIC_BYTES])
+    return derive(data, view[V_ORIGIN], head, work[:DERIVED], scheduled, delays_ms, work[DERIVED:])
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], int64[::1], int64[:, ::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])",
+    forceinline=True,
+)
+def take_record(
+    data: Bytes, view: Numbers, state: Numbers, head: Numbers, work: Numbers, records: Numbers, keys: Numbers,
+    spans: Numbers, queues: Numbers, slots: Numbers,
+) -> int:  # fmt: skip
+    """Append the checked record at the state's position to all tables; DONE, or which one is full.
+
+    Nothing of it is kept where one is full, so that the caller can make room and come again.
+    """
+    n = state[w.S_RECORDS]
+    position = state[w.S_POSITION]
+    if n >= records.shape[1]:
+        return np.int64(w.FULL_RECORDS)
+    queue = queue_of(data, view[V_ORIGIN], head, queues, slots, state)
+    if queue < 0:
+        return np.int64(w.FULL_QUEUES)
+    marks = marks_of(head, view[V_BASE], position)
+    marks |= marks_of_properties(
+        data, view[V_ORIGIN], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[:DERIVED]
+    )
+    if queues[w.Q_SCHEDULED, queue] and work[2 * t.DELAY + 1] > 0:
+        marks |= w.MARK_SCHEDULED
+    after = state[w.S_KEYS]
+    if head[h.SYS_FLAG] & log.SYS_TRANSACTION != log.SYS_ROLLBACK:
+        after = t.add_keys(data, work[:DERIVED], queues[w.Q_SEED, queue], n, after, keys)
+        if after < 0:
+            return np.int64(w.FULL_KEYS)
+    if not add_span(spans, state, position, position + head[h.SIZE], w.RECORD, h.OK):
+        return np.int64(w.FULL_SPANS)
+    put_record(records, n, position, head, queue, marks, work[DERIVED:])
+    state[w.S_RECORDS] = n + 1
+    state[w.S_KEYS] = after
+    state[w.S_TIME_2] = state[w.S_TIME_1]
+    state[w.S_TIME_1] = max(head[h.STORE_MS], w.UNKNOWN + 1)
+    state[w.S_POSITION] = position + head[h.SIZE]
+    state[w.S_MODE] = w.CHAIN
+    return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], readonly(int64[::1]), int64[::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+)
+def take_chain(
+    data: Bytes, view: Numbers, state: Numbers, head: Numbers, delays_ms: Numbers, work: Numbers, records: Numbers,
+    keys: Numbers, spans: Numbers, queues: Numbers, slots: Numbers,
+) -> int:  # fmt: skip
+    """Take records as long as they are intact and in their places: DONE, or which table is full.
+
+    Whatever else stands there, or is not all in the window, is left for the caller to look at.
+    """
+    stop = min(view[V_STOP], view[V_FILE_SIZE] - log.MIN_RECORD_BYTES)
+    while state[w.S_POSITION] < stop:
+        if check_whole(data, view, state[w.S_POSITION], head, delays_ms, work) != h.OK:
+            break
+        if head[h.PHYSICAL_OFFSET] != view[V_BASE] + state[w.S_POSITION]:
+            break
+        answer = take_record(data, view, state, head, work, records, keys, spans, queues, slots)
+        if answer != w.DONE:
+            return answer
+    return np.int64(w.DONE)

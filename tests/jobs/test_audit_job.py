@@ -1,0 +1,248 @@
+"""The audit job: the report, JSON and exit codes of the node; tables in which a run is there as a whole or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golden_data as golden
+import pytest
+from test_datasource import expected_rows
+
+from jobs import audit_store, tables
+from storeio import audit
+from storeio.errors import UnreadableError, UsageError
+from storeio.report import TABLES, audit_object, render, table_rows
+from storeio.results import Audit
+from udfs import checks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOP = Path(__file__).parent.parent.parent
+CASE = "22-clean"  # a segment in the middle is deleted
+Row = dict[str, Any]
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return a sound store and a damaged one."""
+    edits = next(case["edits"] for case in golden.cases("rows-5.5.1") if case["id"] == CASE)
+    place = tmp_path_factory.mktemp("stores")
+    return [golden.copy_of("base-4.9.8", place / "sound"), golden.damaged("base-5.5.1", edits, place / "damaged")]
+
+
+@pytest.fixture(scope="module")
+def finished_run(stores: list[Path], tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """Return where one run, ``first``, of both stores with their records is in tables; and its JSON."""
+    place = tmp_path_factory.mktemp("run")
+    words = ["--store", *map(str, stores), "--tables", str(place / "tables"), "--run-id", "first", "--records"]
+    assert audit_store.main([*words, "--json", str(place / "report.json"), "--quiet"]) == 4
+    return place
+
+
+def timeless(value: Audit) -> Row:
+    """Return an audit as JSON shows it, less what differs from call to call."""
+    return {name: part for name, part in audit_object(value).items() if name not in ("started_ms", "seconds")}
+
+
+def rows_of(spark: SparkSession, place: Path, name: str) -> list[Row]:
+    """Return the finished rows of a table."""
+    return [row.asDict() for row in tables.finished(spark, str(place / "tables"), name).collect()]
+
+
+def test_json_is_the_nodes(finished_run: Path, stores: list[Path]) -> None:
+    lines = [json.loads(line) for line in (finished_run / "report.json").read_text().splitlines()]
+    for line, store in zip(lines, stores, strict=True):
+        assert {name: line[name] for name in line if name not in ("started_ms", "seconds")} == (
+            timeless(audit.check(store))
+        )
+
+
+def test_tables_hold_what_the_report_says(finished_run: Path, stores: list[Path], spark: SparkSession) -> None:
+    expected: dict[str, list[Row]] = {name: [] for name in TABLES}
+    for store in stores:
+        for name, rows in table_rows(audit.check(store), run_id="first").items():
+            expected[name] += rows
+    assert expected["lost_messages"]
+    for name in TABLES:
+        found = rows_of(spark, finished_run, name)
+        for row in [*found, *expected[name]]:
+            for free in ("started_ms", "seconds", "arguments"):
+                row.pop(free, None)
+        assert sorted(map(repr, found)) == sorted(map(repr, expected[name]))
+    assert "--run-id first" in tables.finished(spark, str(finished_run / "tables"), "runs").first()["arguments"]
+
+
+def test_records_table(finished_run: Path, stores: list[Path], spark: SparkSession) -> None:
+    found = rows_of(spark, finished_run, tables.RECORDS)
+    expected = [{"run_id": "first", "store": str(store), **row} for store in stores for row in expected_rows(store)]
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def test_every_column_has_its_comment(finished_run: Path, spark: SparkSession) -> None:
+    for name in (*TABLES, tables.RECORDS):
+        stored = spark.read.format("delta").load(tables.path_of(str(finished_run / "tables"), name)).schema
+        assert [(f.name, f.dataType, f.metadata) for f in stored] == (
+            [(f.name, f.dataType, f.metadata) for f in tables.schema_of(name)]
+        )
+
+
+def test_a_finished_run_is_refused(finished_run: Path, stores: list[Path], spark: SparkSession) -> None:
+    words = ["--store", str(stores[0]), "--tables", str(finished_run / "tables"), "--run-id", "first"]
+    with pytest.raises(UsageError, match="run first is finished"):
+        audit_store.main(words)
+    assert len(rows_of(spark, finished_run, "runs")) == 2
+
+
+def test_a_failed_run_is_not_seen_and_can_be_done_again(
+    stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--tables", str(tmp_path / "tables"), "--quiet", "--store"]
+    assert audit_store.main([*words, str(stores[0]), "--run-id", "before"]) == 0
+    before = {name: len(rows_of(spark, tmp_path, name)) for name in TABLES}
+    append, discard = tables.append, tables.discard
+
+    def broken(frame: Any, path: str) -> None:
+        if path.endswith("/runs"):
+            raise OSError("no space left")
+        append(frame, path)
+
+    monkeypatch.setattr(tables, "append", broken)
+    monkeypatch.setattr(tables, "discard", lambda *args: None)  # as if it had been killed
+    with pytest.raises(tables.TablesError, match="no space left"):
+        audit_store.main([*words, str(stores[1]), "--run-id", "again"])
+    left = spark.read.format("delta").load(str(tmp_path / "tables" / "findings"))
+    assert left.filter("run_id = 'again'").count() > 0
+    assert {name: len(rows_of(spark, tmp_path, name)) for name in TABLES} == before
+    monkeypatch.setattr(tables, "append", append)
+    monkeypatch.setattr(tables, "discard", discard)
+    assert audit_store.main([*words, str(stores[1]), "--run-id", "again"]) == 4
+    expected = table_rows(audit.check(stores[1]), run_id="again")
+    for name in TABLES:
+        assert len(rows_of(spark, tmp_path, name)) == before[name] + len(expected[name])
+
+
+def test_a_run_that_cannot_write_leaves_no_rows(
+    stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = audit_store.table_frames(spark, [audit.check(stores[1])], "half", "")
+    append = tables.append
+
+    def broken(frame: Any, path: str) -> None:
+        if path.endswith("/findings"):
+            raise OSError("no space left")
+        append(frame, path)
+
+    monkeypatch.setattr(tables, "append", broken)
+    with pytest.raises(tables.TablesError, match="no space left"):
+        tables.write_run(spark, str(tmp_path), "half", frames)
+    for name in TABLES:
+        if tables.exists(spark, str(tmp_path), name):
+            assert spark.read.format("delta").load(str(tmp_path / name)).isEmpty()
+
+
+def test_runs_of_different_ids_at_the_same_time(stores: list[Path], tmp_path: Path, spark: SparkSession) -> None:
+    """Both make all tables: whoever comes second tries again."""
+    one = audit.check(stores[1])
+    ids = ["a", "b", "c"]
+    frames = [audit_store.table_frames(spark, [one], run_id, "") for run_id in ids]
+    with ThreadPoolExecutor(len(ids)) as pool:
+        jobs = [
+            pool.submit(tables.write_run, spark, str(tmp_path / "tables"), run_id, part)
+            for run_id, part in zip(ids, frames, strict=True)
+        ]
+        for job in jobs:
+            job.result()
+    for name, rows in table_rows(one, run_id="a").items():
+        found = tables.finished(spark, str(tmp_path / "tables"), name).groupBy("run_id").count().collect()
+        assert {row["run_id"]: row["count"] for row in found} == (dict.fromkeys(ids, len(rows)) if rows else {})
+
+
+def test_a_store_that_cannot_be_read_stops_no_other(
+    stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = audit.prepare
+
+    def unreadable(root: str, **rest: Any) -> audit.AuditPlan:
+        if root.endswith("locked"):
+            raise UnreadableError(f"{root}: Permission denied")
+        return prepare(root, **rest)
+
+    monkeypatch.setattr(audit, "prepare", unreadable)
+    roots = [str(tmp_path / "locked"), str(stores[0]), str(tmp_path / "nowhere"), str(stores[1])]
+    code = audit_store.main(["--store", *roots, "--tables", (tmp_path / "tables").as_uri(), "--json", "-"])
+    assert code == 4 | 8 | 16
+    out, err = capsys.readouterr()
+    lines = {line["store"]: line for line in map(json.loads, out.splitlines())}
+    assert [lines[root]["exit_code"] for root in roots] == [8, 0, 16, 4]
+    assert "locked: Permission denied" in err
+    assert "nowhere: not a directory" in err
+
+
+def test_text_report_is_the_nodes(
+    stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    del spark
+    assert audit_store.main(["--store", str(stores[1]), "--tables", str(tmp_path / "tables")]) == 4
+    out, err = capsys.readouterr()
+    speed = re.compile(r" in [0-9.]+ s \([^)]*\)", re.MULTILINE)
+    assert speed.sub("", " ".join(out.split())) == speed.sub("", " ".join(render(audit.check(stores[1])).split()))
+    assert re.search(r"run \S+ is in ", err)
+
+
+def test_tables_inside_a_store_are_refused(stores: list[Path], spark: SparkSession) -> None:
+    del spark
+    with pytest.raises(UsageError, match="lies inside the store"):
+        audit_store.main(["--store", str(stores[0]), "--tables", str(stores[0] / "tables")])
+
+
+def test_a_task_that_fails_is_one_line(spark: SparkSession, stores: list[Path]) -> None:
+    def work(plan: audit.AuditPlan, item: int) -> int:
+        raise ValueError(f"item {item} is odd")
+
+    phase: checks.Phase[int, int] = checks.Phase("oddities", work, lambda item: item)
+    with pytest.raises(checks.WorkersError, match="oddities: ValueError: item 1 is odd"):
+        checks.on_workers(spark.sparkContext, [audit.prepare(str(stores[0]))], [[1]], phase)
+
+
+@pytest.mark.slow
+def test_spark_submit(stores: list[Path], tmp_path: Path) -> None:
+    """A JVM that spark-submit starts, our own settings and jars from the session."""
+    submit = [
+        str(Path(sys.executable).parent / "spark-submit"),
+        "--master",
+        "local[2]",
+        str(TOP / "jobs/audit_store.py"),
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    run = subprocess.run(
+        [*submit, "--store", str(stores[1]), "--tables", str(tmp_path / "tables"), "--json", "-"],
+        cwd=tmp_path, env=environment | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert run.returncode == 4, run.stderr
+    (line,) = run.stdout.splitlines()
+    assert {name: part for name, part in json.loads(line).items() if name not in ("started_ms", "seconds")} == (
+        timeless(audit.check(stores[1]))
+    )
+
+
+def test_wrong_use_as_a_script() -> None:
+    run = subprocess.run(
+        [sys.executable, str(TOP / "jobs/audit_store.py"), "--tables", "x"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 16
+    assert "--store" in run.stderr
+
+
+def test_the_documentation_has_every_column() -> None:
+    assert tables.as_markdown() in (TOP / "docs" / "tables.md").read_text()

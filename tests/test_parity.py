@@ -1,0 +1,72 @@
+"""Spark gives what the node gives, row by row: audits of every golden store and of damaged ones, and records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golden_data as golden
+import pytest
+from test_datasource import expected_rows, forged_store
+
+from storeio import audit
+from storeio.report import table_rows
+from storeio.results import Audit
+from udfs.checks import audit_stores
+from udfs.datasource import NAME, read_records, register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = 12  # every so-manieth recorded damage
+SPLIT_BYTES = 4096  # the base stores' segments have eight splits then
+LISTS = ("rows-4.9.8", "rows-5.3.3", "rows-5.5.1", "fuzz-5.1.4", "fuzz-5.4.0", "fuzz-long-5.5.1")
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return damaged stores by name: a sample of each list, and one whose bodies hold forged records."""
+    place = tmp_path_factory.mktemp("damaged")
+    found = {"forged": forged_store(place / "forged")}
+    for number, name in enumerate(LISTS):
+        for case in golden.cases(name)[number::SAMPLE]:
+            target = place / f"{name}-{len(found)}"
+            found[f"{name} {case['id']}"] = golden.damaged(golden.base_of(name), case["edits"], target)
+    return found
+
+
+def rows_of(result: Audit | Exception) -> dict[str, list[dict[str, Any]]]:
+    """Return all rows of an audit, less what differs from call to call."""
+    assert isinstance(result, Audit), result
+    result.started_ms, result.seconds = 0, 0.0
+    return table_rows(result, run_id="")
+
+
+def test_audits_are_equal(spark: SparkSession, damaged: dict[str, Path]) -> None:
+    stores = {name: golden.store(name) for name in golden.STORES} | damaged
+    plans = [audit.prepare(str(root), split_bytes=SPLIT_BYTES) for root in stores.values()]
+    results = dict(zip(stores, audit_stores(spark, plans), strict=True))
+    assert len(stores) > 60
+    for name, root in stores.items():
+        assert rows_of(results[name]) == rows_of(audit.check(root)), name
+
+
+def test_records_are_equal(spark: SparkSession, damaged: dict[str, Path]) -> None:
+    """One job for all stores, with each way to find where a split begins."""
+    register(spark)
+    roots = [*map(golden.store, golden.BASES), *list(damaged.values())[:: len(damaged) // 10]]
+    options = {"split_bytes": str(5 * SPLIT_BYTES), "stale": "true"}  # five segments' eighths: three tasks a segment
+    frames = [
+        read_records(spark, str(root), **options)
+        if number % 2
+        else spark.read.format(NAME).options(path=str(root), **options).load()
+        for number, root in enumerate(roots)
+    ]
+    joined = frames[0]
+    for frame in frames[1:]:
+        joined = joined.union(frame)
+    rows = iter([row.asDict() for row in joined.collect()])
+    for root in roots:
+        for wanted in expected_rows(root, stale=True):
+            assert next(rows) == wanted, root
+    assert next(rows, None) is None
