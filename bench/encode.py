@@ -131,7 +131,8 @@ def put_body(out: Bytes, at: int, pool: Bytes, start: int, count: int, address: 
 
 @compiled(
     "int64(uint8[::1], int64, readonly(int64[::1]), readonly(int64[::1]), readonly(uint8[::1]), boolean, int64,"
-    " int64[::1])", forceinline=True
+    " int64[::1])",
+    forceinline=True,
 )
 def put_properties(
     out: Bytes, at: int, row: Numbers, keys: Numbers, tag: Bytes, unique: bool, seed: int, hashes: Numbers

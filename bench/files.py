@@ -41,11 +41,16 @@ class LogWriter:
     def __init__(self, root: Path, segment_bytes: int) -> None:
         self._directory = root / paths.COMMITLOG
         self._segment_bytes = segment_bytes
+        self.largest_record = segment_bytes - log.BLANK_HEAD_BYTES
         self.end = 0
 
+    def next_segment(self) -> int:
+        """Return the physical offset at which the segment behind the current one begins."""
+        return self.end - self.end % self._segment_bytes + self._segment_bytes
+
     def room(self) -> int:
-        """Return the bytes that records may still take in the current segment."""
-        return self._segment_bytes - self.end % self._segment_bytes - log.BLANK_HEAD_BYTES
+        """Return the bytes that records may still take in the current segment; less than 0 when it is full."""
+        return self.next_segment() - self.end - log.BLANK_HEAD_BYTES
 
     def append(self, data: Bytes) -> None:
         """Write records that fit into the room."""
@@ -54,9 +59,8 @@ class LogWriter:
 
     def close_segment(self) -> None:
         """Write the blank record that closes the current segment."""
-        left = self.room() + log.BLANK_HEAD_BYTES
-        self._write(log.encode_blank(left))
-        self.end += left
+        self._write(log.encode_blank(self.next_segment() - self.end))
+        self.end = self.next_segment()
 
     def _write(self, data: Bytes | bytes) -> None:
         base = self.end - self.end % self._segment_bytes

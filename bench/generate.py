@@ -51,11 +51,10 @@ def generate(
     keys: int = 1,
     unique_keys: bool = True,
 ) -> Generated:
-    """Write a store whose log ends at most at ``total_bytes`` and return what it holds.
+    """Write a sound store whose log ends at most at ``total_bytes`` and return what it holds.
 
     Args:
         root: Directory that does not exist or is empty.
-        total_bytes: End of the log, blank records included; the last record stays below.
         body_bytes: Of each message; at least 1.
         index_units: Capacity of an index file, unit 0 included, which is never used.
         keys: Words in each message's KEYS; 0 for messages without.
@@ -64,27 +63,22 @@ def generate(
         FileExistsError: ``root`` holds something.
         ValueError: A message does not fit into a segment, or a number makes no sense.
     """
+    if min(body_bytes, topics, queues, units_per_file, index_slots, index_units - 1) < 1 or keys < 0:
+        raise ValueError("sizes and counts are at least 1, and an index file has a unit besides unit 0")
+    root = _empty_directory(root)
+    names = stream.topic_names(topics)
+    traffic = stream.Traffic(names, queues, body_bytes, stream.TAG_NAMES if tags else (), keys, unique_keys, seed)
+    store = _Store(traffic, LogWriter(root, segment_bytes), QueueWriter(root, names, queues, units_per_file),
+                   IndexWriter(root, index_slots, index_units))  # fmt: skip
+    return store.fill(root, total_bytes)
+
+
+def _empty_directory(root: Path | str) -> Path:
     root = Path(root)
     root.mkdir(parents=True, exist_ok=True)
     if any(root.iterdir()):
         raise FileExistsError(f"{root} is not empty")
-    if min(body_bytes, topics, queues, units_per_file, index_slots, index_units - 1) < 1 or keys < 0:
-        raise ValueError("sizes and counts are at least 1, and an index file has a unit besides unit 0")
-    names = stream.topic_names(topics)
-    traffic = stream.Traffic(names, queues, body_bytes, stream.TAG_NAMES if tags else (), keys, unique_keys, seed)
-    store = _Store(
-        traffic,
-        LogWriter(root, segment_bytes),
-        QueueWriter(root, names, queues, units_per_file),
-        IndexWriter(root, index_slots, index_units),
-    )
-    for batch in stream.batches(traffic, max(BATCH_BYTES // (body_bytes + 256), 1)):
-        if not store.append(batch, total_bytes):
-            break
-    store.index.close()
-    write_rest(root, last_ms=store.last_ms, rolled_ms=store.index.rolled_ms)
-    units = int(store.queues.counts.sum())
-    return Generated(root, units, store.log.end, units, store.index.units)
+    return root
 
 
 class _Store:
@@ -103,7 +97,18 @@ class _Store:
         self._codes = np.array([text.java_hash(name.decode()) for name in traffic.tags] or [0], np.int64)
         self._buffer = np.empty(0, dtype=np.uint8)
 
-    def append(self, batch: stream.Batch, total_bytes: int) -> bool:
+    def fill(self, root: Path, total_bytes: int) -> Generated:
+        """Write messages until the next one would end behind ``total_bytes``, then what belongs to a clean stop."""
+        rows = max(BATCH_BYTES // (self._traffic.body_bytes + 256), 1)
+        for batch in stream.batches(self._traffic, rows):
+            if not self._append(batch, total_bytes):
+                break
+        self.index.close()
+        write_rest(root, last_ms=self.last_ms, rolled_ms=self.index.rolled_ms)
+        units = int(self.queues.counts.sum())
+        return Generated(root, units, self.log.end, units, self.index.units)
+
+    def _append(self, batch: stream.Batch, total_bytes: int) -> bool:
         """Write a batch, over as many segments as it takes; False once the store is large enough."""
         at = 0
         ends = np.cumsum(batch.size)
@@ -115,10 +120,10 @@ class _Store:
                 self._append_part(batch.part(at, stop))
                 at = stop
                 continue
-            if self.log.end % (whole := self.log.room()) == 0 and batch.size[at] > whole:
-                raise ValueError(f"a message of {batch.size[at]} bytes does not fit into a segment")
-            next_segment = self.log.end + self.log.room() + 8
-            if room < self.log.room() or next_segment + batch.size[at] > total_bytes:
+            size = int(batch.size[at])
+            if size > self.log.largest_record:
+                raise ValueError(f"a message of {size} bytes does not fit into a segment")
+            if max(self.log.end, self.log.next_segment() if size > self.log.room() else 0) + size > total_bytes:
                 return False
             self.log.close_segment()
         return True

@@ -110,7 +110,7 @@ def batches(traffic: Traffic, rows: int) -> Iterator[Batch]:
     number = 0
     now_ms = START_MS
     while True:
-        # Cubed, so that some topics and queues are much busier than others.
+        # Powers, so that some topics and tags are much busier than others.
         topic = (random.random(rows) ** 2 * len(traffic.topics)).astype(np.int64)
         tag = (random.random(rows) ** 3 * len(tag_bytes)).astype(np.int64)
         keys = random.integers(0, KEY_RANGE, (rows, traffic.keys)) // 10 ** random.integers(0, 4, (rows, traffic.keys))

@@ -20,7 +20,15 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.common import build_session, run_job
-from jobs.stores import given_of, master_of, new_run_id, source_options, store_parser, stores_of
+from jobs.stores import (
+    given_of,
+    master_of,
+    new_run_id,
+    separate_errors,
+    source_options,
+    store_parser,
+    stores_of,
+)
 from storeio import audit
 from storeio.cli import json_sink
 from storeio.config import Given
@@ -140,4 +148,5 @@ def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:
 
 
 if __name__ == "__main__":
+    separate_errors()
     run_job(main)

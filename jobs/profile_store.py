@@ -20,7 +20,16 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.common import build_session, run_job
-from jobs.stores import given_of, master_of, new_run_id, positive, source_options, store_parser, stores_of
+from jobs.stores import (
+    given_of,
+    master_of,
+    new_run_id,
+    positive,
+    separate_errors,
+    source_options,
+    store_parser,
+    stores_of,
+)
 from storeio import __version__
 from storeio.cli import json_sink
 from storeio.console import explain, put, terminal_width
@@ -196,4 +205,5 @@ def rate_text(rate: float | None) -> str:
 
 
 if __name__ == "__main__":
+    separate_errors()
     run_job(main)

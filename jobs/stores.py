@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import os
 import secrets
+import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from jobs.common import job_parser
 from storeio.cli import read_conf
 from storeio.config import Given, given_settings
 from storeio.errors import UsageError
+
+
+class JvmErrors(io.TextIOBase):
+    """Standard error of the JVM that spark-submit started.
+
+    spark-submit joins our two outputs into its standard output, where ``--json -`` must stand alone.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write through the gateway; what comes after its end is lost, as it would be without a reader."""
+        with contextlib.suppress(Py4JError, OSError):
+            self._stream.print(text)
+        return len(text)
+
+
+def separate_errors() -> None:
+    """Give standard error back to a job that spark-submit runs; nothing elsewhere."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ or isinstance(sys.stderr, JvmErrors):
+        return
+    SparkContext._ensure_initialized()
+    if SparkContext._jvm is not None:
+        sys.stderr = JvmErrors(SparkContext._jvm.java.lang.System.err)
 
 
 def store_parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -6,6 +6,8 @@ memory does not grow with the store.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import mmap
 import os
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, Stor
 
 Bytes = npt.NDArray[np.uint8]
 
+SMALL_BYTES: Final = 256 << 10  # up to here a copy is cheaper than a mapping
+MADV_POPULATE_READ: Final = 22  # of Linux 5.14 and later; the module does not name it
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 _EMPTY: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -79,25 +83,76 @@ def _list_into(base: Path, prefix: str, depth: int, files: list[StoreFile], unre
             unreadable.append((path, error.strerror or str(error)))
 
 
-def read_range(root: str, path: str, start: int, stop: int) -> Bytes:
-    """Return bytes ``[start, stop)`` of a file as a read-only array over a private mapping.
+def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
+    """Return bytes ``[start, stop)`` of a file as a read-only array.
 
-    The mapping goes when the array does. Pages are populated ahead where the system can.
+    Small ranges are read, large ones mapped; a mapping goes when the array does. Its pages are
+    populated ahead, up to ``populate_to`` if that is given, where the system can.
 
     Raises:
         UnreadableError: The file cannot be opened or is shorter than ``stop``.
     """
     if stop <= start:
         return _EMPTY
-    low = start - start % mmap.ALLOCATIONGRANULARITY
-    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
     try:
-        with open(os.path.join(root, path), "rb") as file:
-            if os.fstat(file.fileno()).st_size < stop:
-                raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
-            mapped = mmap.mmap(file.fileno(), stop - low, flags=flags, prot=mmap.PROT_READ, offset=low)
+        handle = os.open(os.path.join(root, path), os.O_RDONLY)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+    try:
+        if os.fstat(handle).st_size < stop:
+            raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
+        if stop - start <= SMALL_BYTES:
+            return _read(handle, path, start, stop)
+        return _map(handle, start, stop, stop if populate_to is None else populate_to)
     except OSError as error:
         if isinstance(error, UnreadableError):
             raise
         raise UnreadableError(f"{path}: {error.strerror or error}") from error
+    finally:
+        os.close(handle)
+
+
+def _read(handle: int, path: str, start: int, stop: int) -> Bytes:
+    """Return a range by reading it; a mapping costs more than it saves."""
+    data = os.pread(handle, stop - start, start)
+    while len(data) < stop - start:
+        more = os.pread(handle, stop - start - len(data), start + len(data))
+        if not more:
+            raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
+        data += more
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def _map(handle: int, start: int, stop: int, populate_to: int) -> Bytes:
+    """Return a range by mapping it."""
+    low = start - start % mmap.ALLOCATIONGRANULARITY
+    flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if populate_to >= stop else 0)
+    mapped = mmap.mmap(handle, stop - low, flags=flags, prot=mmap.PROT_READ, offset=low)
+    if low < populate_to < stop:
+        with contextlib.suppress(OSError):  # an older kernel: pages come as they are touched
+            mapped.madvise(MADV_POPULATE_READ, 0, populate_to - low)
     return np.frombuffer(mapped, dtype=np.uint8)[start - low :]
+
+
+def data_stop(root: str, path: str, size: int) -> int:
+    """Return a position from which on a file is nothing but holes, as its file system says; ``size`` if unknown.
+
+    Queue and index files are made at full length and filled from the front: what was never
+    written need not be read to know that it is zero.
+    """
+    try:
+        handle = os.open(os.path.join(root, path), os.O_RDONLY)
+    except OSError:
+        return size
+    try:
+        stop = 0
+        while stop < size:
+            start = os.lseek(handle, stop, os.SEEK_DATA)
+            stop = os.lseek(handle, start, os.SEEK_HOLE)
+    except OSError as error:
+        return stop if error.errno == errno.ENXIO else size
+    except AttributeError:
+        return size  # a system that does not tell
+    finally:
+        os.close(handle)
+    return min(stop, size)

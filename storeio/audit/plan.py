@@ -16,7 +16,7 @@ from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
-from storeio.scan import Listing, list_store, read_range
+from storeio.scan import Listing, data_stop, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
 
 Bytes = npt.NDArray[np.uint8]
@@ -149,8 +149,10 @@ def file_tasks(plan: AuditPlan) -> list[FileTask]:
 def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
     """Return what one file says of itself."""
     file = task.file
+    zero_from = data_stop(plan.root, file.path, file.size)
+    stop = zero_from if file.kind in (CONSUMEQUEUE, BATCHQUEUE) else file.size  # what follows is zero anyway
     try:
-        data = plan.read(file.path, 0, file.size)
+        data = read_range(plan.root, file.path, 0, stop, populate_to=zero_from)
     except UnreadableError as error:
         return FileReport(file, failed=str(error))
     if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
@@ -163,7 +165,7 @@ def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
             "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
         )
         return FileReport(file, findings=(finding,), classes={"garbage": file.size})
-    structure = index_structure.check_structure(file.path, data, *plan.index_shape)
+    structure = index_structure.check_structure(file.path, data, *plan.index_shape, zero_from=zero_from)
     return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
 
 

@@ -66,15 +66,16 @@ def seconds_since(store_ms: int, begin_ms: int) -> int:
     return min(seconds, MAX_INT) if store_ms >= begin_ms else 0
 
 
-def check_structure(path: str, data: Bytes, slots: int, units: int) -> IndexStructure:
+def check_structure(path: str, data: Bytes, slots: int, units: int, *, zero_from: int | None = None) -> IndexStructure:
     """Return what one whole index file holds and what is wrong in it.
 
     Args:
         data: All bytes of the file, any number of them.
         slots: At least 1.
         units: What the file has room for, unit 0 included; at least 2.
+        zero_from: Position from which on the file is known to hold zeros only.
     """
-    file = _File(path, data, slots, units)
+    file = _File(path, data, slots, units, len(data) if zero_from is None else zero_from)
     content = _sound_content(file) or _damaged_content(file)
     ordered, outliers = _order(file, content.entries) if content.disordered else (True, ())
     first, last = _in_order(content.entries, outliers)
@@ -97,8 +98,8 @@ def check_structure(path: str, data: Bytes, slots: int, units: int) -> IndexStru
 class _File:
     """A file's bytes and places, and what has been found so far."""
 
-    def __init__(self, path: str, data: Bytes, slots: int, units: int) -> None:
-        self.path, self.data, self.slots, self.units = path, data, slots, units
+    def __init__(self, path: str, data: Bytes, slots: int, units: int, zero_from: int) -> None:
+        self.path, self.data, self.slots, self.units, self.zero_from = path, data, slots, units, zero_from
         self.findings: list[Finding] = []
         self.units_at = index.units_start(slots)
         self.length = index.file_length(slots, units)  # what it should be
@@ -148,7 +149,8 @@ def _sound_content(file: _File) -> _Content | None:
         return None
     if kernel.compare_heads(file.data, file.slots, last, counts):
         return None
-    if first_nonzero(file.data, end, file.length) < file.length:
+    doubtful = max(min(file.zero_from, file.length), end)
+    if first_nonzero(file.data, end, doubtful) < doubtful:
         return None
     used = int(counts[0])
     zero = 4 * (file.slots - used) + index.UNIT_BYTES + file.length - end

@@ -103,12 +103,24 @@ def test_a_finished_run_is_refused(finished_run: Path, stores: list[Path], spark
     assert len(rows_of(spark, finished_run, "runs")) == 2
 
 
-def test_a_failed_run_is_not_seen_and_can_be_done_again(
+def few_frames(spark: SparkSession, value: Audit, run_id: str) -> dict[str, Any]:
+    """Return what a run writes, less the tables that behave as these do."""
+    frames = audit_store.table_frames(spark, [value], run_id, "")
+    return {name: frames[name] for name in ("findings", "lost_messages", "runs")}
+
+
+def counts(spark: SparkSession, target: str) -> dict[str, int]:
+    """Return the finished rows of each run in ``findings``."""
+    found = tables.finished(spark, target, "findings").groupBy("run_id").count().collect()
+    return {row["run_id"]: row["count"] for row in found}
+
+
+def test_a_killed_run_is_not_seen_and_can_be_done_again(
     stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["--tables", str(tmp_path / "tables"), "--quiet", "--store"]
-    assert audit_store.main([*words, str(stores[0]), "--run-id", "before"]) == 0
-    before = {name: len(rows_of(spark, tmp_path, name)) for name in TABLES}
+    target, value = str(tmp_path / "tables"), audit.check(stores[1])
+    rows = len(value.findings)
+    tables.write_run(spark, target, "before", few_frames(spark, value, "before"))
     append, discard = tables.append, tables.discard
 
     def broken(frame: Any, path: str) -> None:
@@ -119,52 +131,27 @@ def test_a_failed_run_is_not_seen_and_can_be_done_again(
     monkeypatch.setattr(tables, "append", broken)
     monkeypatch.setattr(tables, "discard", lambda *args: None)  # as if it had been killed
     with pytest.raises(tables.TablesError, match="no space left"):
-        audit_store.main([*words, str(stores[1]), "--run-id", "again"])
-    left = spark.read.format("delta").load(str(tmp_path / "tables" / "findings"))
-    assert left.filter("run_id = 'again'").count() > 0
-    assert {name: len(rows_of(spark, tmp_path, name)) for name in TABLES} == before
-    monkeypatch.setattr(tables, "append", append)
+        tables.write_run(spark, target, "again", few_frames(spark, value, "again"))
+    left = spark.read.format("delta").load(f"{target}/findings")
+    assert left.filter("run_id = 'again'").count() == rows
+    assert counts(spark, target) == {"before": rows}
     monkeypatch.setattr(tables, "discard", discard)
-    assert audit_store.main([*words, str(stores[1]), "--run-id", "again"]) == 4
-    expected = table_rows(audit.check(stores[1]), run_id="again")
-    for name in TABLES:
-        assert len(rows_of(spark, tmp_path, name)) == before[name] + len(expected[name])
-
-
-def test_a_run_that_cannot_write_leaves_no_rows(
-    stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frames = audit_store.table_frames(spark, [audit.check(stores[1])], "half", "")
-    append = tables.append
-
-    def broken(frame: Any, path: str) -> None:
-        if path.endswith("/findings"):
-            raise OSError("no space left")
-        append(frame, path)
-
-    monkeypatch.setattr(tables, "append", broken)
-    with pytest.raises(tables.TablesError, match="no space left"):
-        tables.write_run(spark, str(tmp_path), "half", frames)
-    for name in TABLES:
-        if tables.exists(spark, str(tmp_path), name):
-            assert spark.read.format("delta").load(str(tmp_path / name)).isEmpty()
+    with pytest.raises(tables.TablesError, match="no space left"):  # fails by itself, and clears up
+        tables.write_run(spark, target, "again", few_frames(spark, value, "again"))
+    assert left.filter("run_id = 'again'").isEmpty()
+    monkeypatch.setattr(tables, "append", append)
+    tables.write_run(spark, target, "again", few_frames(spark, value, "again"))
+    assert counts(spark, target) == {"before": rows, "again": rows}
 
 
 def test_runs_of_different_ids_at_the_same_time(stores: list[Path], tmp_path: Path, spark: SparkSession) -> None:
-    """Both make all tables: whoever comes second tries again."""
-    one = audit.check(stores[1])
+    """All of them make the tables: whoever comes second tries again."""
+    target, value = str(tmp_path / "tables"), audit.check(stores[1])
     ids = ["a", "b", "c"]
-    frames = [audit_store.table_frames(spark, [one], run_id, "") for run_id in ids]
+    frames = [few_frames(spark, value, run_id) for run_id in ids]
     with ThreadPoolExecutor(len(ids)) as pool:
-        jobs = [
-            pool.submit(tables.write_run, spark, str(tmp_path / "tables"), run_id, part)
-            for run_id, part in zip(ids, frames, strict=True)
-        ]
-        for job in jobs:
-            job.result()
-    for name, rows in table_rows(one, run_id="a").items():
-        found = tables.finished(spark, str(tmp_path / "tables"), name).groupBy("run_id").count().collect()
-        assert {row["run_id"]: row["count"] for row in found} == (dict.fromkeys(ids, len(rows)) if rows else {})
+        list(pool.map(lambda run_id, part: tables.write_run(spark, target, run_id, part), ids, frames))
+    assert counts(spark, target) == dict.fromkeys(ids, len(value.findings))
 
 
 def test_a_store_that_cannot_be_read_stops_no_other(
