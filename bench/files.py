@@ -30,7 +30,7 @@ def write_at(path: Path, position: int, data: Bytes | bytes, length: int) -> Non
         if file.seek(0, 2) != length:
             file.truncate(length)
         file.seek(position)
-        view = memoryview(data)
+        view = memoryview(data) if isinstance(data, bytes) else data.data
         while view:
             view = view[file.write(view) :]
 
@@ -49,7 +49,7 @@ class LogWriter:
         return self.end - self.end % self._segment_bytes + self._segment_bytes
 
     def room(self) -> int:
-        """Return the bytes that records may still take in the current segment; less than 0 when it is full."""
+        """Return the bytes that records may still take in the current segment."""
         return self.next_segment() - self.end - log.BLANK_HEAD_BYTES
 
     def append(self, data: Bytes) -> None:
@@ -120,13 +120,17 @@ class IndexWriter:
         """Write one unit a key, all arguments of shape ``(n,)``."""
         at = 0
         while at < len(key_hash):
-            if self._name_ms == 0 or self._header["unit_count"] >= self._units_per_file:
-                self.roll(int(store_ms[at]))
+            self.prepare(int(store_ms[at]))
             stop = min(at + self._units_per_file - int(self._header["unit_count"]), len(key_hash))
             self._put(key_hash[at:stop], physical_offset[at:stop], store_ms[at:stop])
             at = stop
 
-    def roll(self, now_ms: int) -> None:
+    def prepare(self, now_ms: int) -> None:
+        """Begin a file where there is none or the last is full; every message does so, also one without keys."""
+        if self._name_ms == 0 or self._header["unit_count"] >= self._units_per_file:
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> None:
         """Begin a new file, which inherits the end of the one before as its begin and end."""
         if self._name_ms:
             self.close()

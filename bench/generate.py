@@ -61,7 +61,7 @@ def generate(
 
     Raises:
         FileExistsError: ``root`` holds something.
-        ValueError: A message does not fit into a segment, or a number makes no sense.
+        ValueError: A message does not fit into a segment or the store, or a number makes no sense.
     """
     if min(body_bytes, topics, queues, units_per_file, index_slots, index_units - 1) < 1 or keys < 0:
         raise ValueError("sizes and counts are at least 1, and an index file has a unit besides unit 0")
@@ -103,6 +103,8 @@ class _Store:
         for batch in stream.batches(self._traffic, rows):
             if not self._append(batch, total_bytes):
                 break
+        if not self.log.end:
+            raise ValueError(f"not one message fits into {total_bytes} bytes")
         self.index.close()
         write_rest(root, last_ms=self.last_ms, rolled_ms=self.index.rolled_ms)
         units = int(self.queues.counts.sum())
@@ -155,6 +157,7 @@ class _Store:
 
     def _append_index(self, hashes: Numbers, physical: Numbers, store_ms: Numbers) -> None:
         width = hashes.shape[1]
+        self.index.prepare(int(store_ms[0]))
         if width:
             self.index.append(hashes.ravel(), np.repeat(physical, width), np.repeat(store_ms, width))
 

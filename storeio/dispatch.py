@@ -69,7 +69,7 @@ def enters_queue(sys_flag: Numbers) -> npt.NDArray[np.bool_]:
 def implied_units(walked: Walked) -> Iterator[Implied]:
     """Yield the units of each queue that the split's records name, light queues' lists not included."""
     starts = np.zeros(len(walked.queues) + 1, np.int64)
-    grouped = np.empty((g.GROUP_ROWS, walked.count), np.int64)
+    grouped = np.empty((walked.count, g.GROUP_COLUMNS), np.int64)
     units = np.empty(walked.count * consumequeue.UNIT_BYTES, np.uint8)
     g.group_by_queue(walked.records, walked.split.base_offset, starts, grouped, units)
     packed = units.view(consumequeue.UNIT)
@@ -78,18 +78,18 @@ def implied_units(walked: Walked) -> Iterator[Implied]:
         start, stop = bounds[number], bounds[number + 1]
         if stop == start:
             continue
-        part = grouped[:, start:stop]
+        part = grouped[start:stop]
         name = properties.java_decode(topic)
         yield Implied(
             name,
             queue_id,
-            part[g.G_RECORD],
-            part[g.G_QUEUE_OFFSET],
-            part[g.G_PHYSICAL],
-            part[g.G_SIZE],
-            part[g.G_TAGS_CODE],
-            part[g.G_STORE_MS],
-            part[g.G_BATCH_SIZE],
+            part[:, g.G_RECORD],
+            part[:, g.G_QUEUE_OFFSET],
+            part[:, g.G_PHYSICAL],
+            part[:, g.G_SIZE],
+            part[:, g.G_TAGS_CODE],
+            part[:, g.G_STORE_MS],
+            part[:, g.G_BATCH_SIZE],
             placed=not name.startswith(log.LMQ_PREFIX),
             packed=packed[start:stop],
         )

@@ -16,17 +16,22 @@ from storeio.kernels import tables as w
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
-# Rows of the grouped table, all int64.
+# Columns of the grouped table, all int64; one record's lie side by side, since they are written in log order.
 (G_RECORD, G_QUEUE_OFFSET, G_PHYSICAL, G_SIZE, G_TAGS_CODE, G_STORE_MS, G_BATCH_SIZE) = range(7)
-GROUP_ROWS = 7
+GROUP_COLUMNS = 7
 UNIT_BYTES = consumequeue.UNIT_BYTES
 
 
-@compiled("void(uint8[::1], int64, int64, int64)")
-def put_number(data: Bytes, i: int, value: int, count: int) -> None:
-    """Write the low ``count`` bytes of a number at ``i``, big-endian; the caller knows that they fit."""
-    for k in range(count):
-        data[i + k] = (value >> (8 * (count - 1 - k))) & 0xFF
+@compiled("void(uint8[::1], int64, int64, int64, int64)", forceinline=True)
+def put_unit(data: Bytes, at: int, physical: int, size: int, tags_code: int) -> None:
+    """Write one unit at ``at``, big-endian; the caller knows that it fits."""
+    i = np.uint64(at)  # an index without sign needs no test for one below zero
+    for k in range(8):
+        data[i + np.uint64(k)] = (physical >> (56 - 8 * k)) & 0xFF
+    for k in range(4):
+        data[i + np.uint64(8 + k)] = (size >> (24 - 8 * k)) & 0xFF
+    for k in range(8):
+        data[i + np.uint64(12 + k)] = (tags_code >> (56 - 8 * k)) & 0xFF
 
 
 @compiled("void(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])", _nrt=True)
@@ -36,9 +41,9 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
     Args:
         records: The record table, shape ``(rows, n)``.
         base: Physical offset of the segment.
-        starts: Zeros, one more than there are queues; afterwards queue q is columns
+        starts: Zeros, one more than there are queues; afterwards queue q is rows
             ``[starts[q], starts[q + 1])``.
-        grouped: Shape ``(GROUP_ROWS, n)``.
+        grouped: Shape ``(n, GROUP_COLUMNS)``.
         units: ``n`` units of 20 bytes.
     """
     n = records.shape[1]
@@ -57,13 +62,11 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
         k = place[queue]
         place[queue] = k + 1
         physical = records[w.R_POSITION, i] + base
-        grouped[G_RECORD, k] = i
-        grouped[G_QUEUE_OFFSET, k] = records[w.R_BATCH_BASE, i]
-        grouped[G_PHYSICAL, k] = physical
-        grouped[G_SIZE, k] = records[w.R_SIZE, i]
-        grouped[G_TAGS_CODE, k] = records[w.R_TAGS_CODE, i]
-        grouped[G_STORE_MS, k] = records[w.R_STORE_MS, i]
-        grouped[G_BATCH_SIZE, k] = records[w.R_BATCH_SIZE, i]
-        put_number(units, k * UNIT_BYTES, physical, 8)
-        put_number(units, k * UNIT_BYTES + 8, records[w.R_SIZE, i], 4)
-        put_number(units, k * UNIT_BYTES + 12, records[w.R_TAGS_CODE, i], 8)
+        grouped[k, G_RECORD] = i
+        grouped[k, G_QUEUE_OFFSET] = records[w.R_BATCH_BASE, i]
+        grouped[k, G_PHYSICAL] = physical
+        grouped[k, G_SIZE] = records[w.R_SIZE, i]
+        grouped[k, G_TAGS_CODE] = records[w.R_TAGS_CODE, i]
+        grouped[k, G_STORE_MS] = records[w.R_STORE_MS, i]
+        grouped[k, G_BATCH_SIZE] = records[w.R_BATCH_SIZE, i]
+        put_unit(units, k * UNIT_BYTES, physical, records[w.R_SIZE, i], records[w.R_TAGS_CODE, i])

@@ -1,0 +1,153 @@
+"""Speed and memory on this machine, as ratios in one run: ``python -m bench --quick`` or ``--full``.
+
+Stores are generated, read once so that the page cache is warm, measured case by case and removed. No
+figure is judged: what a machine gives depends on its load. The goals stand below the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.cases import CASES
+from bench.generate import generate
+
+Row = dict[str, Any]
+
+GIB: Final = 1 << 30
+GOALS_BYTES_PER_S: Final = {1024: 3e9, 100: 1e9}  # of the audit on one core, by body size
+GOAL_TWO_CORES: Final = 1.8
+HEADINGS: Final = ("case", "body B", "cores", "engine", "log MiB", "GB/s", "sum GB/s", "ratio", "CPU ns/B", "peak MiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured: all cases on stores of ``log_bytes``, and the audit's memory on some other sizes."""
+
+    log_bytes: int
+    bodies: tuple[int, ...]
+    jobs: tuple[int, ...]
+    rounds: int
+    memory_bytes: tuple[int, ...]
+
+
+def run_case(case: str, root: Path, jobs: int, rounds: int) -> Row:
+    """Return the figures of one case, measured by a process of its own."""
+    command = [sys.executable, "-m", "bench.cases", case, str(root), "--jobs", str(jobs), "--rounds", str(rounds)]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parent.parent)
+    row: Row = json.loads(ran.stdout)
+    return row
+
+
+def measured(plan: Plan, directory: Path) -> Iterator[Row]:
+    """Yield a row for every case, stores coming and going below ``directory``."""
+    for body in plan.bodies:
+        root = make_store(directory, plan.log_bytes, body)
+        for case in CASES:
+            for jobs in plan.jobs:
+                yield {"body_bytes": body, **run_case(case, root, jobs, plan.rounds)}
+        shutil.rmtree(root)
+    for size in plan.memory_bytes:
+        root = make_store(directory, size, plan.bodies[0])
+        yield {"body_bytes": plan.bodies[0], **run_case("audit", root, 1, 1)}
+        shutil.rmtree(root)
+
+
+def make_store(directory: Path, log_bytes: int, body_bytes: int) -> Path:
+    """Return a fresh store; what is still to be written to the disk is written before it is measured."""
+    print(f"writing {log_bytes / GIB:.2f} GiB with bodies of {body_bytes} bytes ...", file=sys.stderr)
+    made = generate(directory / f"store-{body_bytes}-{log_bytes}", total_bytes=log_bytes, body_bytes=body_bytes)
+    os.sync()
+    return made.root
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row of the table."""
+    return (
+        row["case"],
+        str(row["body_bytes"]),
+        str(row["jobs"]),
+        row["engine"],
+        f"{row['log_bytes'] / 2**20:.0f}",
+        f"{row['bytes_per_s'] / 1e9:.2f}",
+        f"{row['sum_bytes_per_s'] / 1e9:.2f}",
+        f"{row['ratio_to_sum']:.3f}",
+        f"{row['cpu_s'] / row['log_bytes'] * 1e9:.3f}",
+        f"{row['peak_bytes'] / 2**20:.0f}",
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of text in columns, the first one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    first, *others = widths
+    return "\n".join(
+        "  ".join((row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))))
+        for row in rows
+    )
+
+
+def goals(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each goal and what was measured of it."""
+    lines = []
+    audits = {(row["body_bytes"], row["jobs"]): row for row in reversed(rows) if row["case"] == "audit"}
+    for body, goal in GOALS_BYTES_PER_S.items():
+        one, two = audits.get((body, 1)), audits.get((body, 2))
+        if one:
+            lines.append(f"audit, {body} B, one core: {one['bytes_per_s'] / 1e9:.2f} GB/s, goal {goal / 1e9:.0f}")
+        if one and two:
+            # The sum tells what two threads could have gained at all.
+            gain = two["bytes_per_s"] / one["bytes_per_s"]
+            possible = two["sum_bytes_per_s"] / one["sum_bytes_per_s"]
+            lines.append(
+                f"audit, {body} B, two cores: {gain:.2f} times one, goal {GOAL_TWO_CORES} (sum: {possible:.2f})"
+            )
+    return lines
+
+
+def planned(arguments: Sequence[str] | None) -> tuple[Plan, argparse.Namespace]:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0])
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="256 MiB a store, the default")
+    size.add_argument("--full", action="store_true", help="2 GiB a store, and the memory at 1 and 4 GiB")
+    size.add_argument("--bytes", type=int, help="log bytes a store")
+    parser.add_argument("--bodies", type=int, nargs="+", default=[1024, 100], help="body sizes (default: 1024 100)")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2], help="numbers of threads (default: 1 2)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--directory", type=Path, help="where the stores are written and removed again")
+    parser.add_argument("--json", type=Path, help="file for the figures, - for standard output")
+    given = parser.parse_args(arguments)
+    log_bytes = 2 * GIB if given.full else given.bytes or GIB // 4
+    memory = (GIB, 4 * GIB) if given.full else ()
+    return Plan(log_bytes, tuple(given.bodies), tuple(given.jobs), given.rounds, memory), given
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print the table and what becomes of the goals."""
+    plan, given = planned(arguments)
+    with tempfile.TemporaryDirectory(prefix="storeio-bench-", dir=given.directory) as directory:
+        rows = list(measured(plan, Path(directory)))
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"{machine}; medians of {plan.rounds} rounds, warm cache; ratio to the numpy sum of the log")
+    print(table([HEADINGS, *map(cells, rows)]), *goals(rows), sep="\n")
+    if given.json:
+        text = json.dumps({"machine": machine, "rounds": plan.rounds, "rows": rows}, indent=1)
+        if str(given.json) == "-":
+            print(text)
+        else:
+            given.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
