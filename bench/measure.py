@@ -66,7 +66,9 @@ def measured(plan: Plan, directory: Path) -> Iterator[Row]:
 def make_store(directory: Path, log_bytes: int, body_bytes: int) -> Path:
     """Return a fresh store; what is still to be written to the disk is written before it is measured."""
     print(f"writing {log_bytes / GIB:.2f} GiB with bodies of {body_bytes} bytes ...", file=sys.stderr)
-    made = generate(directory / f"store-{body_bytes}-{log_bytes}", total_bytes=log_bytes, body_bytes=body_bytes)
+    root = directory / f"store-{body_bytes}-{log_bytes}"
+    # Segments of the broker's size, but not one that is mostly empty: reading holes says nothing.
+    made = generate(root, total_bytes=log_bytes, body_bytes=body_bytes, segment_bytes=min(log_bytes, GIB))
     os.sync()
     return made.root
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storebuilder import StoreBuilder
 
-from storeio import inspect
-from storeio.inspect import bodies, safe
+from storeio import inspect, safe
+from storeio.inspect import bodies
 
 TEXT = "Grüße, 注释 🚀\n".encode() * 50
 ZLIB, LZ4, ZSTD, ZLIB_NEW = 0x1, 0x101, 0x201, 0x301
