@@ -121,6 +121,7 @@ def test_json(run: Path) -> None:
     topics = summed(("topic",))
     for line, (key, told) in zip(lines, summed(()).items(), strict=True):
         assert line["store"] == key[0]
+        told.pop("topics")  # a number in the tables, a list here
         assert {name: line[name] for name in told if name in line} == {n: told[n] for n in told if n in line}
         assert {(key[0], part["topic"]): part["records"] for part in line["topics"]} == (
             {name: part["records"] for name, part in topics.items() if name[0] == key[0]}
@@ -133,7 +134,7 @@ def test_text_of_one_store_and_of_none(tmp_path: Path, capsys: pytest.CaptureFix
     assert profile_store.main(["--store", *roots, "--tables", str(tmp_path / "tables")]) == 16
     out, err = capsys.readouterr()
     assert "nowhere: not a directory" in err
-    assert "850 messages, 318 kB, stored from 2026-11-20T23:57:08" in out
+    assert "850 messages, 317 kB, stored from 2026-11-20T23:57:08" in out
     assert [line.split()[:3] for line in out.splitlines()[3:]] == [["topic_0", "2", "412"], ["topic_1", "2", "438"]]
 
 
