@@ -128,7 +128,9 @@ def schema_of(name: str) -> StructType:
 
 
 def _field(column: Column) -> StructField:
-    return StructField(column.name, _SPARK[column.type], metadata={"comment": column.meaning})
+    return StructField(
+        column.name, _SPARK[column.type], metadata={"comment": column.meaning or column.name.replace("_", " ")}
+    )
 
 
 def frame_of(spark: SparkSession, name: str, rows: Iterable[Row]) -> DataFrame:

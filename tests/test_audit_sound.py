@@ -101,3 +101,12 @@ def test_queue_results_name_numbers_and_kinds() -> None:
     assert {f"{q.topic}/{q.queue_id}": [q.min_queue_offset, q.max_queue_offset] for q in found.queues} == recorded
     assert found.log.max_physical_offset == case["after_load"]["max_physical_offset"]
     assert all(isinstance(q, QueueResult) and q.kind == "cq" for q in found.queues)
+
+
+def test_an_index_without_units_is_sound_whatever_its_shape(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(golden_data.store("base-5.3.3"), root)
+    for path in (root / "index").iterdir():
+        path.write_bytes(bytes(36) + b"\0\0\0\1" + bytes(path.stat().st_size - 40))
+    found = audit.check(root)
+    assert {f.code for f in found.findings if f.path.startswith("index/")} <= {"INDEX_UNIT_MISSING"}

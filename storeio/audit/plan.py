@@ -15,6 +15,7 @@ from storeio.config import StoreConfig, infer_config
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
+from storeio.format import index as index_format
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.scan import Listing, data_stop, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
@@ -160,6 +161,9 @@ def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
     if file.kind == QUEUE_EXT:
         findings, classes = ext_units.check_chain(file, data)
         return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
+    if plan.index_shape is None and not data[index_format.HEADER_BYTES :].any():
+        head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
+        return FileReport(file, classes={"record": head, "zero": file.size - head})
     if plan.index_shape is None:
         finding = Finding(
             "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"

@@ -10,49 +10,56 @@ import numpy.typing as npt
 from storeio.compiled import compiled
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
-from storeio.kernels.text import int32_at, int64_at
+from storeio.kernels.raw import LANES, equal_mask, int32_at, int64_at, trailing_zeros
 
 Bytes = npt.NDArray[np.uint8]
 
-STEP: Final = 64  # bytes looked at in one vector comparison
+ALL_LANES: Final = 2**LANES - 1
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64)")
 def first_nonzero(data: Bytes, i: int, stop: int) -> int:
     """Return the index of the first byte that is not zero in ``[i, stop)``, ``stop`` if there is none."""
-    while i + STEP <= stop:
-        seen = np.uint8(0)
-        for k in range(STEP):
-            seen |= data[i + k]
-        if seen != 0:
-            break
-        i += STEP
+    while i + LANES <= stop:
+        others = equal_mask(data, i, 0) ^ ALL_LANES
+        if others != 0:
+            return i + trailing_zeros(others)
+        i += LANES
     while i < stop and data[i] == 0:
         i += 1
     return i
+
+
+@compiled("int64(readonly(uint8[::1]), int64)", forceinline=True)
+def magic_mask(data: Bytes, i: int) -> int:
+    """Return bit ``k`` set where the first two bytes of a magic code stand at ``i + k``; reads a byte more."""
+    message = equal_mask(data, i, 0xDA) & equal_mask(data, i + 1, 0xA3)
+    return message | (equal_mask(data, i, 0xCB) & equal_mask(data, i + 1, 0xD4))
+
+
+@compiled("boolean(readonly(uint8[::1]), int64)", forceinline=True)
+def is_magic(data: Bytes, i: int) -> bool:
+    """Tell whether a magic code stands at ``i``."""
+    magic = int32_at(data, i)
+    return magic == log.MAGIC_V1 or magic == log.MAGIC_V2 or magic == log.MAGIC_BLANK
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64)")
 def next_magic(data: Bytes, i: int, stop: int) -> int:
     """Return the first index in ``[i, stop - 3)`` where a magic code stands, ``stop`` if there is none."""
     last = stop - 4
+    while i + LANES < stop:
+        hits = magic_mask(data, i)
+        while hits != 0:
+            at = i + trailing_zeros(hits)
+            if at <= last and is_magic(data, at):
+                return at
+            hits &= hits - 1
+        i += LANES
     while i <= last:
-        if i + STEP <= stop:
-            hits = np.uint8(0)
-            for k in range(STEP):
-                byte = data[i + k]
-                hits |= np.uint8(byte == 0xDA) | np.uint8(byte == 0xCB)
-            if hits == 0:
-                i += STEP
-                continue
-        end = min(i + STEP, last + 1)
-        while i < end:
-            byte = data[i]
-            if byte == 0xDA or byte == 0xCB:
-                magic = int32_at(data, i)
-                if magic == log.MAGIC_V1 or magic == log.MAGIC_V2 or magic == log.MAGIC_BLANK:
-                    return i
-            i += 1
+        if is_magic(data, i):
+            return i
+        i += 1
     return stop
 
 

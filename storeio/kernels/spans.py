@@ -39,6 +39,18 @@ def add_span(spans: Numbers, state: Numbers, start: int, stop: int, kind: int, w
     return True
 
 
+@compiled("int64(int64, int64)", forceinline=True)
+def block_end(position: int, stop: int) -> int:
+    """Return where the aligned block around a position ends, ``stop`` at most."""
+    return min((position // w.GAP_BLOCK + 1) * w.GAP_BLOCK, stop)
+
+
+@compiled("boolean(readonly(uint8[::1]), int64, int64)", forceinline=True)
+def is_zero(data: Bytes, i: int, stop: int) -> bool:
+    """Tell whether all bytes in ``[i, stop)`` are zero."""
+    return first_nonzero(data, i, stop) == stop
+
+
 @compiled("boolean(readonly(uint8[::1]), int64, int64[:, ::1], int64[::1], int64, int64, int64)")
 def add_gap(data: Bytes, origin: int, spans: Numbers, state: Numbers, start: int, stop: int, why: int) -> bool:
     """Append a stretch without records, cut into zero and garbage by aligned blocks; False if full."""
@@ -46,16 +58,13 @@ def add_gap(data: Bytes, origin: int, spans: Numbers, state: Numbers, start: int
     old_stop = spans[w.SPAN_STOP, max(before - 1, 0)]
     at = start
     while at < stop:
-        zero = True
-        end = at
-        while end < stop:
-            block = min((end // w.GAP_BLOCK + 1) * w.GAP_BLOCK, stop)
-            is_zero = first_nonzero(data, end - origin, block - origin) == block - origin
-            if end == at:
-                zero = is_zero
-            elif is_zero != zero:
-                break
-            end = block
+        end = block_end(at, stop)
+        zero = is_zero(data, at - origin, end - origin)
+        if zero:
+            first = first_nonzero(data, end - origin, stop - origin) + origin
+            end = stop if first == stop else first // w.GAP_BLOCK * w.GAP_BLOCK
+        while not zero and end < stop and not is_zero(data, end - origin, block_end(end, stop) - origin):
+            end = block_end(end, stop)
         if not add_span(spans, state, at, end, w.ZERO if zero else w.GARBAGE, why if at == start else w.WHY_SEARCHED):
             undo_spans(spans, state, before, old_stop)
             return False
