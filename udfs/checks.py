@@ -1,7 +1,7 @@
 """The audit's tasks as Spark jobs: the plans travel to the workers once, reports come back.
 
 A worker opens the bytes itself. Neighbouring tasks share a Spark task until it has enough bytes: starting
-one costs ten milliseconds, in which a worker audits as many megabytes as a split has.
+one costs twenty milliseconds, in which a worker audits all of a split.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 Tell = Callable[[Progress], None]
 
-SLICES_PER_CORE: Final = 4  # so that a slow task at the end costs a quarter of a core's time at most
+SLICES_PER_CORE: Final = 4  # at most: a slow task at the end costs a quarter of a core's time
+SLICE_BYTES: Final = 512 << 20  # at least, unless cores would be idle: 0.2 s, ten times what starting a task takes
 TELL_SECONDS: Final = 0.2
 
 
@@ -97,7 +98,8 @@ def on_workers(
         return found
     work, size = phase.work, phase.size
     total = sum(size(item) for _, item in flat)
-    groups = list(grouped(flat, lambda row: size(row[1]), total // (SLICES_PER_CORE * context.defaultParallelism)))
+    enough = slice_bytes(total, context.defaultParallelism)
+    groups = list(grouped(flat, lambda row: size(row[1]), enough))
     shared, done = context.broadcast(list(plans)), context.accumulator(0)
 
     def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R]]:
@@ -114,6 +116,11 @@ def on_workers(
     finally:
         shared.destroy()
     return found
+
+
+def slice_bytes(total: int, cores: int) -> int:
+    """Return how many bytes one Spark task is to have: few tasks a core, and no idle core."""
+    return min(max(total // (SLICES_PER_CORE * cores), SLICE_BYTES), -(-total // cores))
 
 
 @contextlib.contextmanager
