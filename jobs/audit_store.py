@@ -37,7 +37,7 @@ from storeio.errors import StoreError
 from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
 from storeio.report.rows import Row
 from storeio.results import EXIT_SOUND, Audit
-from udfs.checks import audit_stores
+from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
 
 DESCRIPTION: Final = "Audit RocketMQ stores with Spark: the report of storeio check, and Delta tables."
@@ -89,24 +89,38 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
     spark = build_session("storeio audit", master=master_of(args))
     run_id = args.run_id or new_run_id()
     tables.refuse_finished(spark, args.tables, run_id)
+    audited(call, spark, plans)
+    if not call.audits:
+        return
+    try:
+        frames = table_frames(spark, call.audits, run_id, arguments)
+        if args.records:
+            frames[tables.RECORDS] = record_frame(spark, call, run_id)
+        tables.write_run(spark, args.tables, run_id, frames)
+    except StoreError as error:
+        call.exit_code |= explain(error)  # the reports stand, and so do their bits
+        return
+    if not args.quiet:
+        put(sys.stderr, f"run {run_id} is in {args.tables}")
+
+
+def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan]) -> None:
+    """Audit the stores and report on each."""
     now_ms = time.time_ns() // 1_000_000
     plans = [replace(plan, started_ms=now_ms) for plan in plans]  # what a session costs is no part of the audit
     meter = Meter()
-    with meter.bar(plans[0].root if len(plans) == 1 else f"{len(plans)} stores", shown=not args.quiet):
-        results = audit_stores(spark, plans, meter.update)
+    results: list[Audit | Exception]
+    try:
+        title = plans[0].root if len(plans) == 1 else f"{len(plans)} stores"
+        with meter.bar(title, shown=not call.args.quiet):
+            results = audit_stores(spark, plans, meter.update)
+    except WorkersError as error:
+        results = [error] * len(plans)
     for plan, result in zip(plans, results, strict=True):
         if isinstance(result, Exception):
             call.failed(plan.root, result)
         else:
             call.report(result)
-    if not call.audits:
-        return
-    frames = table_frames(spark, call.audits, run_id, arguments)
-    if args.records:
-        frames[tables.RECORDS] = record_frame(spark, call, run_id)
-    tables.write_run(spark, args.tables, run_id, frames)
-    if not args.quiet:
-        put(sys.stderr, f"run {run_id} is in {args.tables}")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -40,6 +40,7 @@ from storeio.report.tables import counted as counted_text
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable, time_text
 from storeio.scan import list_store
+from udfs.checks import workers_named
 from udfs.datasource import read_records
 
 DESCRIPTION: Final = "Profile RocketMQ stores with Spark: sizes, rates, topics, tags, times, as Delta tables."
@@ -144,6 +145,8 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
     bucket_ms = args.bucket_seconds * 1000
     counts = counted(records_of(spark, stores, options), bucket_ms).persist(StorageLevel.MEMORY_AND_DISK)
     try:
+        with workers_named("count of the records"):
+            counts.count()
         frames = profile(counts, bucket_ms)
         totals = summed(spark.createDataFrame([(s,) for s in stores], "store string").join(counts, "store", how="left"))
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}

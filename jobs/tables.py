@@ -24,6 +24,7 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
+from udfs.checks import reason
 from udfs.schemas import RECORD_SCHEMA
 
 R = TypeVar("R")
@@ -199,7 +200,7 @@ def write_run(
         append(frames[runs], path_of(tables, runs))
     except Exception as error:
         _try_discard(spark, tables, run_id, names)
-        raise TablesError(f"{tables}: run {run_id} was not written: {first_line(error)}") from error
+        raise TablesError(f"{tables}: run {run_id} was not written: {reason(error)}") from error
 
 
 def _try_discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str]) -> None:
@@ -248,11 +249,6 @@ def is_conflict(error: Exception) -> bool:
     if isinstance(error, DeltaConcurrentModificationException):
         return True
     return any(word in str(error) for word in ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"))
-
-
-def first_line(error: BaseException) -> str:
-    """Return an error's first line; the JVM's stack follows in the others."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:

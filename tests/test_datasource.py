@@ -80,6 +80,16 @@ def forged_store(root: Path) -> Path:
     return builder.close()
 
 
+def unreadable_store(root: Path) -> Path:
+    """Return a store whose segment is listed with a length, and cannot be mapped: a file of the kernel's."""
+    kernels = Path("/sys/devices/system/cpu/online")
+    if not kernels.is_file() or not kernels.stat().st_size:
+        pytest.skip("no file here that is listed and cannot be mapped")
+    (root / "commitlog").mkdir(parents=True)
+    (root / "commitlog" / f"{0:020d}").symlink_to(kernels)
+    return root
+
+
 @pytest.mark.parametrize("name", golden.STORES)
 def test_rows_equal_what_inspect_shows(name: str) -> None:
     root = golden.store(name)

@@ -108,14 +108,25 @@ def on_workers(
             done.add(size(item))
 
     try:
-        with _told(tell, lambda: Progress(done.value, total, phase.name)):
+        with workers_named(phase.name), _told(tell, lambda: Progress(done.value, total, phase.name)):
             for number, result in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
-    except (Py4JError, PySparkException) as error:
-        raise WorkersError(f"Spark could not finish the {phase.name}: {reason(error)}") from error
     finally:
         shared.destroy()
     return found
+
+
+@contextlib.contextmanager
+def workers_named(work: str) -> Iterator[None]:
+    """Run the block; what Spark raises becomes one line that names the work.
+
+    Raises:
+        WorkersError: Spark raised.
+    """
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise WorkersError(f"Spark could not finish the {work}: {reason(error)}") from error
 
 
 def slice_bytes(total: int, cores: int) -> int:

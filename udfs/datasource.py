@@ -37,7 +37,7 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from udfs import begins as states
 from udfs import units
-from udfs.checks import grouped
+from udfs.checks import grouped, workers_named
 from udfs.records import Shown, record_batches
 from udfs.schemas import BATCH_UNITS, BODY_FIELD, INDEX_UNITS, KINDS, RECORDS, SCHEMAS, UNITS
 
@@ -224,5 +224,6 @@ def find_begins(spark: SparkSession, options: Options) -> states.Begins:
         return {}
     context = spark.sparkContext
     slices = min(len(splits), 4 * context.defaultParallelism)
-    probes = context.parallelize(splits, slices).map(lambda split: states.probe(root, split)).collect()
+    with workers_named("first walk of the log"):
+        probes = context.parallelize(splits, slices).map(lambda split: states.probe(root, split)).collect()
     return states.stitch(splits, probes, lambda split, begin: states.probe(root, split, begin))

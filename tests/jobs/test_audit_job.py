@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
-from test_datasource import expected_rows
+from test_datasource import expected_rows, unreadable_store
 
 from jobs import audit_store, tables
 from storeio import audit
@@ -177,6 +177,13 @@ def test_a_store_that_cannot_be_read_stops_no_other(
     assert "nowhere: not a directory" in err
 
 
+def test_a_segment_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = unreadable_store(tmp_path / "store")
+    words = ["--store", str(store), "--tables", str(tmp_path / "tables"), "--json", "-"]
+    assert audit_store.main(words) & 8
+    assert json.loads(capsys.readouterr().out)["exit_code"] & 8
+
+
 def test_text_report_is_the_nodes(
     stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
@@ -201,6 +208,25 @@ def test_a_task_that_fails_is_one_line(spark: SparkSession, stores: list[Path]) 
     phase: checks.Phase[int, int] = checks.Phase("oddities", work, lambda item: item)
     with pytest.raises(checks.WorkersError, match="oddities: ValueError: item 1 is odd"):
         checks.on_workers(spark.sparkContext, [audit.prepare(str(stores[0]))], [[1]], phase)
+
+
+def test_lost_workers_and_tables_that_cannot_be_written(
+    stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each adds its bit, and the reports that there are stand."""
+    words = ["--store", str(stores[1]), "--tables", str(tmp_path / "tables"), "--json", "-"]
+    (tmp_path / "tables").write_text("no directory")
+    assert audit_store.main(words) == 4 | 8
+    out, err = capsys.readouterr()
+    assert json.loads(out)["exit_code"] == 4
+    assert "was not written" in err
+
+    def lost(*_: Any) -> None:
+        raise checks.WorkersError("Spark could not finish the commitlog: executor lost")
+
+    monkeypatch.setattr(audit_store, "audit_stores", lost)
+    assert audit_store.main(words) == 8
+    assert json.loads(capsys.readouterr().out)["error"].endswith("executor lost")
 
 
 @pytest.mark.slow

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
+from test_datasource import unreadable_store
 
 from jobs import profile_store, tables
 from storeio.errors import UsageError
+from udfs.checks import WorkersError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,3 +144,10 @@ def test_a_finished_run_is_refused(run: Path) -> None:
     words = ["--store", str(golden.store("base-4.9.8")), "--tables", str(run / "tables"), "--run-id", "one"]
     with pytest.raises(UsageError, match="run one is finished"):
         profile_store.main(words)
+
+
+def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
+    del spark
+    store = unreadable_store(tmp_path / "store")
+    with pytest.raises(WorkersError, match=r"UnreadableError: .*00000000000000000000"):
+        profile_store.main(["--store", str(store), "--tables", str(tmp_path / "tables")])
