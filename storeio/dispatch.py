@@ -5,8 +5,10 @@ Source: ``CommitLogDispatcherBuildConsumeQueue``, ``MultiDispatch`` and ``MultiD
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ from storeio.kernels import tables as w
 from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
+ALL: Final = slice(None)
 
 
 @dataclass(slots=True)
@@ -25,37 +28,50 @@ class Implied:
     """The units that a split's records imply in one queue, in log order; all arrays shape ``(n,)``.
 
     ``record`` numbers the split's records, ``queue_offset`` is where the unit belongs (in a batch
-    queue: its first message), ``physical_offset`` where the record truly lies. ``placed`` is False
+    queue: its first message). ``single`` says that each record is one message. ``placed`` is False
     for light queues, whose units stand in log order and not at their number.
     """
 
     topic: str
     queue_id: int
+    walked: Walked
     record: Numbers
     queue_offset: Numbers
-    physical_offset: Numbers
-    size: Numbers
-    tags_code: Numbers
-    store_ms: Numbers
-    batch_size: Numbers
+    single: bool = True
     placed: bool = True
     packed: consumequeue.Units | None = None
+
+    def column(self, row: int, which: Numbers | slice = ALL) -> Numbers:
+        """Return a row of the record table for the units, or for some of them."""
+        return self.walked.records[row, self.record[which]]
+
+    def physical(self, which: Numbers | slice = ALL) -> Numbers:
+        """Return where the records of the units, or of some of them, truly lie."""
+        return self.column(w.R_POSITION, which) + self.walked.split.base_offset
+
+    def physical_at(self, i: int) -> int:
+        """Return where the record of unit ``i`` truly lies."""
+        return int(self.walked.records[w.R_POSITION, self.record[i]]) + self.walked.split.base_offset
+
+    def messages(self, which: Numbers | slice = ALL) -> Numbers:
+        """Return how many messages the records are."""
+        return np.ones(len(self.record[which]), np.int64) if self.single else self.column(w.R_BATCH_SIZE, which)
 
     def units(self) -> consumequeue.Units:
         """Return the consume queue units."""
         if self.packed is not None:
             return self.packed
-        return consumequeue.encode(self.physical_offset, self.size, self.tags_code)
+        return consumequeue.encode(self.physical(), self.column(w.R_SIZE), self.column(w.R_TAGS_CODE))
 
     def batch_units(self) -> batchqueue.Units:
         """Return the batch queue units."""
         units = np.zeros(len(self.record), dtype=batchqueue.UNIT)
-        units["physical_offset"] = self.physical_offset
-        units["size"] = self.size
-        units["tags_code"] = self.tags_code
-        units["store_timestamp_ms"] = self.store_ms
+        units["physical_offset"] = self.physical()
+        units["size"] = self.column(w.R_SIZE)
+        units["tags_code"] = self.column(w.R_TAGS_CODE)
+        units["store_timestamp_ms"] = self.column(w.R_STORE_MS)
         units["base_queue_offset"] = self.queue_offset
-        units["batch_size"] = self.batch_size
+        units["batch_size"] = self.messages()
         units["compacted_offset"] = -1
         return units
 
@@ -66,12 +82,27 @@ def enters_queue(sys_flag: Numbers) -> npt.NDArray[np.bool_]:
     return (transaction == 0) | (transaction == log.SYS_COMMIT)
 
 
+_spare = threading.local()
+
+
+def _spare_tables(count: int) -> tuple[Numbers, npt.NDArray[np.uint8]]:
+    """Return this thread's tables for so many grouped records and their units; one pair for all calls."""
+    tables: tuple[Numbers, npt.NDArray[np.uint8]] | None = getattr(_spare, "tables", None)
+    if tables is None or len(tables[0]) < count:
+        rows = count + count // 4
+        tables = np.empty((rows, g.GROUP_COLUMNS), np.int64), np.empty(rows * consumequeue.UNIT_BYTES, np.uint8)
+        _spare.tables = tables
+    return tables[0][:count], tables[1][: count * consumequeue.UNIT_BYTES]
+
+
 def implied_units(walked: Walked) -> Iterator[Implied]:
-    """Yield the units of each queue that the split's records name, light queues' lists not included."""
+    """Yield the units of each queue that the split's records name, light queues' lists not included.
+
+    Their arrays last until this thread's next call: fresh memory would cost as much as filling it.
+    """
     starts = np.zeros(len(walked.queues) + 1, np.int64)
-    grouped = np.empty((walked.count, g.GROUP_COLUMNS), np.int64)
-    units = np.empty(walked.count * consumequeue.UNIT_BYTES, np.uint8)
-    g.group_by_queue(walked.records, walked.split.base_offset, starts, grouped, units)
+    grouped, units = _spare_tables(walked.count)
+    single = g.group_by_queue(walked.records, walked.split.base_offset, starts, grouped, units)
     packed = units.view(consumequeue.UNIT)
     bounds = starts.tolist()
     for number, (topic, queue_id) in enumerate(walked.queues):
@@ -83,13 +114,10 @@ def implied_units(walked: Walked) -> Iterator[Implied]:
         yield Implied(
             name,
             queue_id,
+            walked,
             part[:, g.G_RECORD],
             part[:, g.G_QUEUE_OFFSET],
-            part[:, g.G_PHYSICAL],
-            part[:, g.G_SIZE],
-            part[:, g.G_TAGS_CODE],
-            part[:, g.G_STORE_MS],
-            part[:, g.G_BATCH_SIZE],
+            single=bool(single),
             placed=not name.startswith(log.LMQ_PREFIX),
             packed=packed[start:stop],
         )
@@ -125,17 +153,14 @@ def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
 
 
 def _multi(walked: Walked, topic: str, queue_id: int, found: list[tuple[int, int]]) -> Implied:
-    rows = np.array([row for row, _ in found], np.int64)
-    part = walked.records[:, rows]
+    rows, numbers = np.array(found, np.int64).T
+    return Implied(topic, queue_id, walked, rows, numbers, placed=False)
+
+
+def merged(a: Implied, b: Implied) -> Implied:
+    """Return the units of one light queue, which two lists name, in log order."""
+    record, queue_offset = np.concatenate((a.record, b.record)), np.concatenate((a.queue_offset, b.queue_offset))
+    order = np.argsort(record, kind="stable")
     return Implied(
-        topic,
-        queue_id,
-        rows,
-        np.array([number for _, number in found], np.int64),
-        part[w.R_POSITION] + walked.split.base_offset,
-        part[w.R_SIZE],
-        part[w.R_TAGS_CODE],
-        part[w.R_STORE_MS],
-        np.ones(len(rows), np.int64),
-        placed=False,
+        a.topic, a.queue_id, a.walked, record[order], queue_offset[order], single=a.single and b.single, placed=False
     )

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import mmap
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,8 @@ Bytes = npt.NDArray[np.uint8]
 
 SMALL_BYTES: Final = 256 << 10  # up to here a copy is cheaper than a mapping
 MADV_POPULATE_READ: Final = 22  # of Linux 5.14 and later; the module does not name it
+NOT_POPULATED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOMEM)
+HUGE_PAGE_BYTES: Final = 2 << 20
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 _EMPTY: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -103,7 +106,7 @@ def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int 
             raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
         if stop - start <= SMALL_BYTES:
             return _read(handle, path, start, stop)
-        return _map(handle, start, stop, stop if populate_to is None else populate_to)
+        return _map(handle, path, start, stop, stop if populate_to is None else populate_to)
     except OSError as error:
         if isinstance(error, UnreadableError):
             raise
@@ -123,15 +126,36 @@ def _read(handle: int, path: str, start: int, stop: int) -> Bytes:
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def _map(handle: int, start: int, stop: int, populate_to: int) -> Bytes:
-    """Return a range by mapping it."""
+def _map(handle: int, path: str, start: int, stop: int, populate_to: int) -> Bytes:
+    """Return a range by mapping it, pages up to ``populate_to`` in place.
+
+    In huge pages where the file system has them: what is then read from the disk is read in large
+    pieces, and a mapping of it costs next to nothing, where small pages cost a third of the audit.
+    """
     low = start - start % mmap.ALLOCATIONGRANULARITY
-    flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if populate_to >= stop else 0)
-    mapped = mmap.mmap(handle, stop - low, flags=flags, prot=mmap.PROT_READ, offset=low)
-    if low < populate_to < stop:
-        with contextlib.suppress(OSError):  # an older kernel: pages come as they are touched
-            mapped.madvise(MADV_POPULATE_READ, 0, populate_to - low)
+    mapped = mmap.mmap(handle, stop - low, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=low)
+    if stop - low >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    if low < populate_to:
+        _populate(mapped, path, low, min(populate_to, stop))
     return np.frombuffer(mapped, dtype=np.uint8)[start - low :]
+
+
+def _populate(mapped: mmap.mmap, path: str, low: int, stop: int) -> None:
+    """Put the pages of a mapping of ``path`` from ``low`` on in place, so that an error is one here.
+
+    Raises:
+        UnreadableError: The disk does not give the bytes; touching them would end the process.
+    """
+    if not sys.platform.startswith("linux"):
+        return  # pages come as they are touched
+    try:
+        mapped.madvise(MADV_POPULATE_READ, 0, stop - low)
+    except OSError as error:
+        if error.errno not in NOT_POPULATED:
+            raise UnreadableError(f"{path}: bytes {low} to {stop}: the disk does not give all of them") from error
+        # An older kernel, or no room: pages come as they are touched.
 
 
 def data_stop(root: str, path: str, size: int) -> int:

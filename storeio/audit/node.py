@@ -67,7 +67,9 @@ def check(
     meter = _Meter(plan.total_bytes, progress)
     failed: list[str] = []
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-        plan = with_files(plan, pool.map(lambda task: _file(plan, task, meter), file_tasks(plan)))
+        # The largest first, since the splits wait for the last.
+        tasks = sorted(file_tasks(plan), key=lambda task: -task.file.size)
+        plan = with_files(plan, pool.map(lambda task: _file(plan, task, meter), tasks))
         found = list(pool.map(lambda split: _split(plan, split, meter, failed), plan.splits))
     reports = [report for report in found if report is not None]
     return conclude(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=failed)

@@ -13,7 +13,7 @@ from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, store_hosts, time_findings, topic_findings
 from storeio.checks.numbering import runs_of
 from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
-from storeio.dispatch import Implied, implied_units, multi_dispatched
+from storeio.dispatch import Implied, implied_units, merged, multi_dispatched
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
 from storeio.kernels import tables as w
@@ -109,7 +109,7 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
             checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
         if units.placed:
             report.runs[key] = runs_of(units)
-            last = (int(units.physical_offset[-1]), int(units.store_ms[-1]))
+            last = (units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
             report.last_queued = max(last, report.last_queued or last)
         else:
             report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
@@ -140,29 +140,9 @@ def _with_multi(direct: list[Implied], multi: list[Implied]) -> list[Implied]:
     for units in multi:
         other = light.pop((units.topic, units.queue_id), None)
         if other is not None:
-            units = _in_log_order(units, other)
+            units = merged(units, other)
         light[(units.topic, units.queue_id)] = units
     return [u for u in direct if u.placed] + list(light.values())
-
-
-def _in_log_order(a: Implied, b: Implied) -> Implied:
-    order = np.argsort(np.concatenate((a.physical_offset, b.physical_offset)), kind="stable")
-
-    def both(first: Numbers, second: Numbers) -> Numbers:
-        return np.concatenate((first, second))[order]
-
-    return Implied(
-        a.topic,
-        a.queue_id,
-        both(a.record, b.record),
-        both(a.queue_offset, b.queue_offset),
-        both(a.physical_offset, b.physical_offset),
-        both(a.size, b.size),
-        both(a.tags_code, b.tags_code),
-        both(a.store_ms, b.store_ms),
-        both(a.batch_size, b.batch_size),
-        placed=False,
-    )
 
 
 def index_reader(plan: AuditPlan) -> ReadUnits:

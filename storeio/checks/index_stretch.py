@@ -23,6 +23,8 @@ ReadUnits = Callable[[int, int, int], Units]
 """``read_units(file_no, first, stop)``: these units of ``files[file_no]``, ``1 <= first <= stop <= entries + 1``."""
 
 MAX_PLACES: Final = 1024  # that units without order are told apart in
+PROBE_UNITS: Final = 64  # how far from a good guess the first probes of a search are
+PROBE_GROWTH: Final = 8
 CHUNK_UNITS: Final = 1 << 20  # of a file that has to be read through
 
 
@@ -72,14 +74,25 @@ def first_unit(file: IndexStructure, file_no: int, read_units: ReadUnits, physic
         return low
     if physical_offset > file.end_physical_offset:
         return high
+    width = PROBE_UNITS
+    guess = _guess(file, physical_offset)
     while low < high:
-        middle = (low + high) // 2
+        middle = guess if low <= guess < high else (low + high) // 2
         believed = _believed(file, middle)
         if believed < 1 or int(read_units(file_no, believed, believed + 1)["physical_offset"][0]) < physical_offset:
             low = middle + 1
+            guess = middle + width
         else:
             high = middle
+            guess = middle - width
+        width *= PROBE_GROWTH
     return low
+
+
+def _guess(file: IndexStructure, physical_offset: int) -> int:
+    """Return where the unit of a physical offset stands if the file's units are spread evenly over its stretch."""
+    stretch = file.end_physical_offset - file.begin_physical_offset
+    return 1 + (physical_offset - file.begin_physical_offset) * file.entries // max(stretch, 1)
 
 
 def _believed(file: IndexStructure, unit: int) -> int:

@@ -51,8 +51,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
     checked = Checked(compared=len(implied.record))
     units = implied.units()
     numbers = implied.queue_offset
-    edges = np.flatnonzero(np.diff(numbers) != 1) + 1
-    bounds = [0, *edges.tolist(), len(numbers)]
+    bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
     for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
         if first < 0 or first > MAX_QUEUE_OFFSET:
@@ -92,7 +91,8 @@ class _Run:
         )
         same_tags = self.disk["tags_code"] == self.units["tags_code"]
         if self.ext is not None:
-            same_tags |= ext_units.agrees(self.ext, self.read, self.disk, self.part("tags_code"), self.part("store_ms"))
+            codes, times = self.part(w.R_TAGS_CODE), self.part(w.R_STORE_MS)
+            same_tags |= ext_units.agrees(self.ext, self.read, self.disk, codes, times)
         filler = consumequeue.is_pre_blank(self.disk)
         zero = consumequeue.is_zero(self.disk)
         checked.covered += [(self.first + a, self.first + b) for a, b in ranges_of(~gone)]
@@ -104,10 +104,13 @@ class _Run:
         self.elsewhere(checked, ~placed & (gone | zero | filler), report=False)
         self.elsewhere(checked, ~gone & ~placed & ~zero & ~filler, report=True)
 
-    def part(self, name: str) -> Numbers:
-        """Return this run's stretch of one array of the implied units."""
-        values: Numbers = getattr(self.implied, name)[self.rows]
-        return values
+    def part(self, row: int) -> Numbers:
+        """Return this run's stretch of a row of the record table."""
+        return self.implied.column(row, self.rows)
+
+    def physical_at(self, i: int) -> int:
+        """Return where the record of the run's unit ``i`` lies."""
+        return self.implied.physical_at(self.rows.start + i)
 
     def classed(self, checked: Checked, name: str, mask: Mask) -> None:
         """Remember the class of bytes that are no good units."""
@@ -130,19 +133,20 @@ class _Run:
             checked.findings.append(
                 Finding(
                     code, path, position, count * size, self.queue.topic, self.queue.queue_id, self.first + at,
-                    int(self.part("physical_offset")[at]), count, detail,
+                    self.physical_at(at), count, detail,
                 )
             )  # fmt: skip
             at += count
 
     def tags(self, checked: Checked, mask: Mask) -> None:
         """Report units that differ from their record in the tags code alone."""
-        marks = self.walked.records[w.R_MARKS, self.part("record")]
+        marks = self.walked.records[w.R_MARKS, self.implied.record[self.rows]]
         plain = np.abs(self.disk["tags_code"].astype(np.float64)) <= 2**31
         late = mask & ((marks & w.MARK_SCHEDULED) != 0) & plain
         self.report(checked, "CQ_DELIVER_TIME", late, "the tag's hash stands where the deliver time belongs")
+        codes = self.part(w.R_TAGS_CODE)
         for i in np.flatnonzero(mask & ~late).tolist():
-            expected, found = int(self.part("tags_code")[i]), int(self.disk["tags_code"][i])
+            expected, found = int(codes[i]), int(self.disk["tags_code"][i])
             self.at_units(checked, "CQ_TAGS_CODE", i, i + 1, f"expected {expected}, found {found}")
             self.record_disagrees(checked, i, f"its tags code is {expected}, its unit's {found}")
         self.classed(checked, "garbage", mask & ~late)
@@ -152,7 +156,7 @@ class _Run:
         which = np.flatnonzero(mask)
         if not len(which):
             return
-        found = numbers_of(self.queue, self.read, self.part("physical_offset")[which])
+        found = numbers_of(self.queue, self.read, self.implied.physical(self.rows)[which])
         for i, number in zip(which.tolist(), found.tolist(), strict=True):
             if number >= 0 and number != self.first + i:
                 self.misplaced(checked, i, number)
@@ -174,7 +178,7 @@ class _Run:
         checked.findings.append(
             Finding(
                 "CQ_SHIFTED", path, position, self.queue.unit_bytes, self.queue.topic, self.queue.queue_id, number,
-                int(self.part("physical_offset")[i]), 1, detail,
+                self.physical_at(i), 1, detail,
             )
         )  # fmt: skip
 
@@ -192,7 +196,7 @@ class _Run:
 
     def record_disagrees(self, checked: Checked, i: int, detail: str) -> None:
         """Report the record's side of a disagreement, unless its property CRC vouches for it."""
-        row = int(self.part("record")[i])
+        row = int(self.implied.record[self.rows.start + i])
         checked.findings += record_side(self.walked, row, self.queue, self.first + i, detail)
 
 
@@ -222,7 +226,7 @@ def check_in_log_order(queue: Queue, implied: Implied, walked: Walked, read: Rea
         return checked
     prefix = "BCQ" if queue.kind == BATCHQUEUE else "CQ"
     units = implied.batch_units() if queue.kind == BATCHQUEUE else implied.units()
-    physical = implied.physical_offset
+    physical = implied.physical()
     numbers, disk = stretch(queue, read, int(physical[0]), int(physical[-1]) + 1)
     offsets = disk["physical_offset"].astype(np.int64)
     order = np.argsort(offsets, kind="stable")
@@ -261,7 +265,7 @@ def _missing(
         findings.append(
             Finding(
                 code, path, position, (b - a) * queue.unit_bytes, queue.topic, queue.queue_id,
-                int(implied.queue_offset[a]), int(implied.physical_offset[a]), b - a, "no unit points at the record",
+                int(implied.queue_offset[a]), implied.physical_at(a), b - a, "no unit points at the record",
             )
         )  # fmt: skip
     return findings

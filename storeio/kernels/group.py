@@ -17,8 +17,8 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
 # Columns of the grouped table, all int64; one record's lie side by side, since they are written in log order.
-(G_RECORD, G_QUEUE_OFFSET, G_PHYSICAL, G_SIZE, G_TAGS_CODE, G_STORE_MS, G_BATCH_SIZE) = range(7)
-GROUP_COLUMNS = 7
+(G_RECORD, G_QUEUE_OFFSET) = range(2)
+GROUP_COLUMNS = 2
 UNIT_BYTES = consumequeue.UNIT_BYTES
 
 
@@ -34,9 +34,11 @@ def put_unit(data: Bytes, at: int, physical: int, size: int, tags_code: int) -> 
         data[i + np.uint64(12 + k)] = (tags_code >> (56 - 8 * k)) & 0xFF
 
 
-@compiled("void(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])", _nrt=True)
-def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Numbers, units: Bytes) -> None:
+@compiled("boolean(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])", _nrt=True)
+def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Numbers, units: Bytes) -> bool:
     """Fill ``grouped`` and ``units`` with the records that enter a queue, by queue and in log order.
+
+    Returns whether each of them is one message.
 
     Args:
         records: The record table, shape ``(rows, n)``.
@@ -54,6 +56,7 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
     for q in range(len(starts) - 1):
         starts[q + 1] += starts[q]
     place = starts[:-1].copy()
+    several = np.int64(0)
     for i in range(n):
         transaction = records[w.R_SYS_FLAG, i] & log.SYS_TRANSACTION
         if transaction != 0 and transaction != log.SYS_COMMIT:
@@ -64,9 +67,6 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
         physical = records[w.R_POSITION, i] + base
         grouped[k, G_RECORD] = i
         grouped[k, G_QUEUE_OFFSET] = records[w.R_BATCH_BASE, i]
-        grouped[k, G_PHYSICAL] = physical
-        grouped[k, G_SIZE] = records[w.R_SIZE, i]
-        grouped[k, G_TAGS_CODE] = records[w.R_TAGS_CODE, i]
-        grouped[k, G_STORE_MS] = records[w.R_STORE_MS, i]
-        grouped[k, G_BATCH_SIZE] = records[w.R_BATCH_SIZE, i]
+        several |= records[w.R_BATCH_SIZE, i] ^ 1
         put_unit(units, k * UNIT_BYTES, physical, records[w.R_SIZE, i], records[w.R_TAGS_CODE, i])
+    return several == 0

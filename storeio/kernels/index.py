@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
+from storeio.kernels.raw import fetch_ahead
 from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -26,7 +27,7 @@ UNIT: Final = 20  # bytes of a unit; its fields:
 OFFSET_AT: Final = 4
 SECONDS_AT: Final = 12
 PREVIOUS_AT: Final = 16
-BATCH: Final = 256  # units whose slots are computed ahead, so that the look-ups in the slots overlap
+BATCH: Final = 128  # units whose slots are computed ahead, and asked of the memory all at once
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64)")
@@ -44,9 +45,9 @@ def word_at(words: Words, i: int) -> int:
     return (value ^ 0x80000000) - 0x80000000
 
 
-@compiled("int64(readonly(uint32[::1]), int64, int64, int64, int64[::1])")
-def slots_of(words: Words, at: int, count: int, slots: int, found: Numbers) -> int:
-    """Return the least hash of ``count`` units from word ``at`` on; fills ``found`` with their slots."""
+@compiled("int64(readonly(uint32[::1]), int64, int64, int64, int32[::1], int64[::1])", forceinline=True)
+def slots_of(words: Words, at: int, count: int, slots: int, last: Small, found: Numbers) -> int:
+    """Return the least hash of ``count`` units from word ``at`` on; fills ``found`` with their slots in ``last``."""
     least = np.int64(0)
     inverse = 1.0 / slots
     for j in range(count):
@@ -54,6 +55,7 @@ def slots_of(words: Words, at: int, count: int, slots: int, found: Numbers) -> i
         slot = value - np.int64(value * inverse) * slots  # a division takes longer than all the rest
         slot += slots if slot < 0 else 0
         found[j] = slot - (slots if slot >= slots else 0)
+        fetch_ahead(last, found[j])
         least = min(least, value)
     return least
 
@@ -71,7 +73,7 @@ def replay(words: Words, slots: int, entries: int, last: Small, order: Numbers) 
     for first in range(1, entries + 1, BATCH):
         count = min(BATCH, entries + 1 - first)
         at = slots + 5 * first
-        if slots_of(words, at, count, slots, found) < 0:
+        if slots_of(words, at, count, slots, last, found) < 0:
             return False
         differs = np.int64(0)
         for j in range(count):

@@ -18,6 +18,7 @@ from numba import extending, types  # type: ignore[import-untyped, unused-ignore
 from storeio.compiled import compiled, config
 
 Bytes = npt.NDArray[np.uint8]
+Small = npt.NDArray[np.int32]
 intrinsic: Callable[[Callable[..., Any]], Any] = extending.intrinsic
 
 LANES: Final = 32  # bytes of a block
@@ -130,7 +131,27 @@ def hash_block(typing: Any, data: Any, i: Any, skipped: Any) -> Any:
     return types.int64(data, types.int64, types.int64), emit
 
 
+@intrinsic
+def fetch(typing: Any, numbers: Any, i: Any) -> Any:
+    """Have the cache line of element ``i`` brought in for writing."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = builder.gep(context.make_array(sig.args[0])(context, builder, args[0]).data, [args[1]])
+        pointer = builder.bitcast(pointer, BYTE.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, INT32, INT32, INT32])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        builder.call(prefetch, [pointer, *(ir.Constant(INT32, n) for n in (1, 3, 1))])  # write, keep, data
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.int64), emit
+
+
 if PLAIN:
+
+    @compiled("void(int32[::1], int64)")
+    def fetch_ahead(numbers: Small, i: int) -> None:
+        """Have element ``i`` brought into the cache for writing; here only tell whether it is one."""
+        numbers[i] = numbers[i]
 
     @compiled("int64(readonly(uint8[::1]), int64)")
     def int32_at(data: Bytes, i: int) -> int:
@@ -183,6 +204,11 @@ if PLAIN:
         return high << 32 | value
 
 else:
+
+    @compiled("void(int32[::1], int64)", forceinline=True)
+    def fetch_ahead(numbers: Small, i: int) -> None:
+        """Have element ``i`` brought into the cache for writing; nothing happens where there is none."""
+        fetch(numbers, i)
 
     @compiled("int64(readonly(uint8[::1]), int64)", forceinline=True)
     def int32_at(data: Bytes, i: int) -> int:
