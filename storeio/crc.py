@@ -24,11 +24,12 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from numba import types
 from numba.extending import intrinsic  # type: ignore[import-untyped, unused-ignore]
 
+from storeio.clmul import LEAST_BYTES, address_of, available, crc_at, worthwhile
 from storeio.compiled import compiled, config
 
 Bytes = npt.NDArray[np.uint8]  # shape (n,)
 
-ISAL, ZLIB, TABLES = 0, 1, 2  # calling conventions, values of engine_kind
+ISAL, ZLIB, TABLES, CLMUL = 0, 1, 2, 3  # calling conventions, values of engine_kind
 PIECE_BYTES = 1 << 30  # zlib takes the length as unsigned int
 POLYNOMIAL = 0xEDB88320  # 0x104C11DB7 without its highest bit, lowest bit first
 LONG_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)  # zlib's uLong
@@ -124,6 +125,8 @@ else:
         """CRC-32 of ``data[start:stop]`` by the engine at that address; 0 where the bounds lie outside."""
         if start < 0 or stop < start or stop > data.size:
             return 0
+        if engine_kind == CLMUL and start >= LEAST_BYTES and stop - start >= LEAST_BYTES:
+            return crc_at(address_of(data, start), stop - start)
         if engine_kind == TABLES or engine_address == 0:
             return table_crc(data, start, stop)
         if engine_kind == ISAL:
@@ -167,17 +170,31 @@ def agrees(address: int, kind: int) -> bool:
     data[1500:2000] = 0xFF
     # Lengths around the block sizes of tables and vector code, from aligned and unaligned starts.
     places = [(start, start + length) for start in (0, 1, 977, 1493) for length in (0, 1, 7, 16, 31, 64, 129, 300)]
-    places += [(0, 5000), (3, 4099)]
+    places += [(0, 5000), (3, 4099), (17, 4990)]
     return all(
         int(body_crc(address, kind, data, start, stop)) == define(data[start:stop].tobytes()) for start, stop in places
     )
 
 
+def no_address() -> int:
+    """Address of our own vector code, which has none; OSError if this CPU cannot run it."""
+    if not available():
+        raise OSError("the CPU lacks VPCLMULQDQ, or code is not compiled for it")
+    return 0
+
+
 ENGINES: dict[str, tuple[int, Callable[[], int]]] = {
+    "clmul": (CLMUL, no_address),
     "isal": (ISAL, isal_address),
     "zlib": (ZLIB, zlib_address),
     "tables": (TABLES, lambda: 0),
-}  # fastest first: name, calling convention, what finds the address
+}  # name, calling convention, what finds the address
+
+
+def fastest_first() -> list[str]:
+    """Names of the engines; a library with code for wider vectors than ours goes before ours."""
+    ours, libraries = ["clmul"], ["isal"]
+    return [*(ours + libraries if worthwhile() else libraries + ours), "zlib", "tables"]
 
 
 def choose_engine(forced: str) -> tuple[str, int, int]:
@@ -190,7 +207,7 @@ def choose_engine(forced: str) -> tuple[str, int, int]:
     if forced and forced not in ENGINES:
         raise ValueError(f"STOREIO_CRC_ENGINE={forced}: no such engine, take one of {', '.join(ENGINES)}")
     reasons = []
-    for name in [forced] if forced else ENGINES:
+    for name in [forced] if forced else fastest_first():
         kind, find = ENGINES[name]
         try:
             address = uncompiled_address(name) if config.DISABLE_JIT else find()
@@ -205,7 +222,7 @@ def choose_engine(forced: str) -> tuple[str, int, int]:
 
 def uncompiled_address(name: str) -> int:
     """Address that stands for Python's own zlib and for the tables; OSError for an engine that needs compiled code."""
-    if name == "isal":
+    if name in ("clmul", "isal"):
         raise OSError("NUMBA_DISABLE_JIT is set and only compiled code can call it")
     return 0
 

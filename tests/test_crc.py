@@ -19,14 +19,14 @@ from crcmod.predefined import mkCrcFun  # type: ignore[import-untyped, unused-ig
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storeio import compiled, crc
+from storeio import clmul, compiled, crc
 
 define: Callable[[bytes], int] = mkCrcFun("crc-32")
 
 NEEDS_JIT = pytest.mark.skipif(bool(compiled.config.DISABLE_JIT), reason="only compiled code calls C functions")
-EVERY_ENGINE = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NEEDS_JIT) if name == "isal" else name for name in crc.ENGINES]
-)
+NEEDS_CLMUL = pytest.mark.skipif(not clmul.available(), reason="the CPU lacks VPCLMULQDQ, or nothing is compiled")
+MARKS = {"isal": [NEEDS_JIT], "clmul": [NEEDS_CLMUL]}
+EVERY_ENGINE = pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in crc.ENGINES])
 PROBE = """
 import json, sys
 {before}
@@ -74,6 +74,7 @@ def chosen(root: Path | None = None, **how: Any) -> dict[str, Any]:
 @example(data=b"", before=3, after=0)
 @example(data=b"\xff" * 16, before=1, after=1)
 @example(data=bytes(range(256)) * 300, before=5, after=7)
+@example(data=bytes(range(256)) * 300 + b"tail", before=21, after=0)
 def test_engine_equals_crcmod(name: str, data: bytes, before: int, after: int) -> None:
     view = np.frombuffer(b"\xa5" * before + data + b"\x5a" * after, dtype=np.uint8)
     assert int(crc.body_crc(*place(name), view, before, before + len(data))) == define(data)
@@ -127,10 +128,35 @@ def test_definition_is_the_polynomial_of_the_broker() -> None:
     assert crc.agrees(crc.ADDRESS, crc.KIND)
 
 
+@NEEDS_CLMUL
+@pytest.mark.parametrize("before", [16, 17, 31])
+def test_every_length_of_our_own_engine(before: int) -> None:
+    """Rounds, lanes and a first lane in part, in all their combinations."""
+    data = np.random.default_rng(before).integers(0, 256, 900, dtype=np.uint8)
+    for stop in range(before, len(data) + 1):
+        found = int(crc.body_crc(0, crc.CLMUL, data, before, stop))
+        assert found == zlib.crc32(data[before:stop].tobytes()), stop - before
+
+
+def test_constants_are_the_published_ones() -> None:
+    assert clmul.folding(512) == (0x154442BD4, 0x1C6E41596)
+    assert clmul.folding(128) == (0x1751997D0, 0x0CCAA009E)
+    assert clmul.factor(64) == 0x163CD6124
+    assert clmul.reflected(clmul.quotient(64), 33) == 0x1F7011641
+
+
+def test_libraries_with_wider_vectors_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crc, "worthwhile", lambda: False)
+    assert crc.fastest_first() == ["isal", "clmul", "zlib", "tables"]
+    monkeypatch.setattr(crc, "worthwhile", lambda: True)
+    assert crc.fastest_first() == ["clmul", "isal", "zlib", "tables"]
+
+
 @NEEDS_JIT
 def test_wrong_engine_is_passed_over_and_refused_when_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     library = ctypes.CDLL(getattr(zlib, "__file__", "libz.so.1"))
     adler = ctypes.cast(library.adler32, ctypes.c_void_p).value  # is called like crc32 but is another sum
+    monkeypatch.setattr(crc, "available", lambda: False)
     monkeypatch.setitem(crc.ENGINES, "isal", (crc.ZLIB, lambda: adler))
     assert crc.choose_engine("")[0] == "zlib"
     with pytest.raises(RuntimeError, match="isal disagrees"):
@@ -147,6 +173,7 @@ def test_engines_are_tried_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> int:
         raise ImportError("not installed")
 
+    monkeypatch.setattr(crc, "available", lambda: False)
     monkeypatch.setitem(crc.ENGINES, "isal", (crc.ISAL, missing))
     assert crc.choose_engine("")[0] == "zlib"
     monkeypatch.setitem(crc.ENGINES, "zlib", (crc.ZLIB, missing))
@@ -155,21 +182,22 @@ def test_engines_are_tried_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_addresses_are_not_frozen_in_the_cache(tmp_path: Path) -> None:
     assert chosen(STOREIO_CACHE_DIR=str(tmp_path))["compiled"] > 0
-    engines = [chosen(STOREIO_CACHE_DIR=str(tmp_path), STOREIO_CRC_ENGINE=name) for name in crc.ENGINES]
-    assert [engine["engine"] for engine in engines] == list(crc.ENGINES)
+    names = ["isal", "zlib", "tables"]
+    engines = [chosen(STOREIO_CACHE_DIR=str(tmp_path), STOREIO_CRC_ENGINE=name) for name in names]
+    assert [engine["engine"] for engine in engines] == names
     assert [engine["compiled"] for engine in engines] == [0, 0, 0]
     assert len({engine["address"] for engine in engines}) == 3
 
 
-def test_zlib_runs_where_isal_is_not_installed() -> None:
-    assert chosen(before="sys.modules['isal'] = None")["engine"] == "zlib"
+def test_another_engine_runs_where_isal_is_not_installed() -> None:
+    assert chosen(before="sys.modules['isal'] = None")["engine"] == ("clmul" if clmul.available() else "zlib")
 
 
 @pytest.mark.parametrize("name", ["crc32c", "ISAL", "zlib,tables"])
 def test_unknown_engine_is_a_clear_error(name: str) -> None:
     process = run(STOREIO_CRC_ENGINE=name)
     assert process.returncode != 0
-    assert f"STOREIO_CRC_ENGINE={name}: no such engine, take one of isal, zlib, tables" in process.stderr
+    assert f"STOREIO_CRC_ENGINE={name}: no such engine, take one of clmul, isal, zlib, tables" in process.stderr
 
 
 def test_unusable_engine_is_a_clear_error() -> None:
@@ -196,6 +224,7 @@ def test_zlib_takes_long_bodies_in_pieces(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").touch()
     shutil.copy(compiled.__file__, package)
+    shutil.copy(clmul.__file__, package)
     source = Path(crc.__file__).read_text()
     short = source.replace("PIECE_BYTES = 1 << 30", "PIECE_BYTES = 7")
     assert short != source

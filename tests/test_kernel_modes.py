@@ -90,7 +90,7 @@ def test_same_results(setting: str) -> None:
     assert results_with(**{setting: "1"}) == expected
 
 
-@pytest.mark.parametrize("engine", ["zlib", "tables"])
+@pytest.mark.parametrize("engine", ["isal", "zlib", "tables"])
 def test_every_crc_engine_gives_the_same(engine: str) -> None:
     assert results_with(STOREIO_CRC_ENGINE=engine) == results_with()
 
