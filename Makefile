@@ -44,7 +44,7 @@ lint: setup  ## ruff and mypy
 	$(BIN)/mypy $(CODE)
 
 bench: setup  ## measure the audit's speed and memory on this machine
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --full
 
 wheel: setup  ## dist/*.whl, for spark-submit --py-files
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

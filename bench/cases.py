@@ -1,8 +1,8 @@
 """What is measured: one case a process, so that its peak memory is its own.
 
 ``python -m bench.cases walk ROOT --jobs 2`` prints the figures of one case as JSON. Every case is timed in
-turns with the sum of the same bytes by numpy, which is as fast as this machine reads memory; so its ratio
-to that holds on a busy machine, too.
+turns with a baseline: the sum of the same bytes by numpy, which is as fast as this machine reads memory, or
+for Spark the audit on one node. So its ratio to that holds on a busy machine, too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from bench import pagecache
 from storeio import crc
 from storeio.paths import COMMITLOG
+from storeio.results import Audit
 from storeio.scan import list_store, read_range
 from storeio.splits import Split, cut
 from storeio.walk import walk_split
@@ -36,7 +38,7 @@ RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Medians of one case; rates in bytes of the log a second, ``sum_bytes_per_s`` by as many threads."""
+    """Medians of one case; rates in bytes of the log a second, the baseline's by as many threads."""
 
     case: str
     jobs: int
@@ -44,8 +46,9 @@ class Figures:
     log_bytes: int
     records: int
     bytes_per_s: float
-    sum_bytes_per_s: float
-    ratio_to_sum: float
+    baseline: str
+    baseline_bytes_per_s: float
+    ratio_to_baseline: float
     cpu_s: float
     peak_bytes: int
 
@@ -109,43 +112,104 @@ def audit_of(root: Path, jobs: int) -> int:
     """Return the records of a full audit: CRC, both directions of all queues, index, byte classes."""
     from storeio import check
 
-    audit = check(root, jobs=jobs)
+    return sound(check(root, jobs=jobs)).log.records
+
+
+def sound(audit: Audit | Exception) -> Audit:
+    """Return the audit of a store that is sound; any other would be another amount of work."""
+    if isinstance(audit, Exception):
+        raise audit
     assert audit.verdict == "sound", [finding.code for finding in audit.findings]
-    return audit.log.records
+    return audit
 
 
-CASES: Final[dict[str, Callable[[Path, int], tuple[Log, Callable[[], int]]]]] = {
-    "walk": lambda root, jobs: (log := mapped_afresh(root), lambda: walk_of(log, jobs)),
-    "walk touched": lambda root, jobs: (log := touched_before(root), lambda: walk_of(log, jobs)),
-    "audit": lambda root, jobs: (mapped_afresh(root), lambda: audit_of(root, jobs)),
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What is timed in turns: a case and its baseline; ``before`` is done before each of them."""
+
+    log_bytes: int
+    run: Callable[[], int]
+    baseline: Callable[[], object]
+    name: str = "sum"
+    before: Callable[[], object] = lambda: None
+
+
+def against_sum(log: Log, jobs: int, run: Callable[[], int], before: Callable[[], object] = lambda: None) -> Pair:
+    """Return a case that is compared with the sum of the bytes."""
+    return Pair(log.size(), run, lambda: sum_of(log, jobs), before=before)
+
+
+def walk(root: Path, jobs: int) -> Pair:
+    """Records, CRCs and keys of the log alone."""
+    log = mapped_afresh(root)
+    return against_sum(log, jobs, lambda: walk_of(log, jobs))
+
+
+def walk_touched(root: Path, jobs: int) -> Pair:
+    """The same in mappings that were there before."""
+    log = touched_before(root)
+    return against_sum(log, jobs, lambda: walk_of(log, jobs))
+
+
+def audit(root: Path, jobs: int) -> Pair:
+    """All that ``storeio check`` does."""
+    return against_sum(mapped_afresh(root), jobs, lambda: audit_of(root, jobs))
+
+
+def audit_from_disk(root: Path, jobs: int) -> Pair:
+    """The same where nothing of the store is in the page cache."""
+    return against_sum(mapped_afresh(root), jobs, lambda: audit_of(root, jobs), lambda: pagecache.drop(root))
+
+
+def audit_on_spark(root: Path, jobs: int) -> Pair:
+    """The same in a session of Spark with so many cores that has run an audit before."""
+    from jobs.common import build_session
+    from storeio.audit import prepare
+    from udfs.checks import audit_stores
+
+    spark = build_session("storeio bench", master=f"local[{jobs}]")
+
+    def run() -> int:
+        (found,) = audit_stores(spark, [prepare(str(root))])
+        return sound(found).log.records
+
+    return Pair(mapped_afresh(root).size(), run, lambda: audit_of(root, jobs), "check")
+
+
+CASES: Final[dict[str, Callable[[Path, int], Pair]]] = {
+    "walk": walk,
+    "walk touched": walk_touched,
+    "audit": audit,
+    "audit from disk": audit_from_disk,
+    "audit on Spark": audit_on_spark,
 }
+
+
+def seconds_of(pair: Pair, run: Callable[[], object]) -> tuple[float, float]:
+    """Return how long a run takes, and how much of a CPU."""
+    pair.before()
+    start, cpu = time.perf_counter(), time.process_time()
+    run()
+    return time.perf_counter() - start, time.process_time() - cpu
 
 
 def measure(case: str, root: Path, jobs: int, rounds: int) -> Figures:
     """Return the figures of one case, after a first round that warms caches and compiles."""
-    log, run = CASES[case](root, jobs)
-    log_bytes = log.size()
-    records = run()
-    times: dict[str, list[float]] = {"sum": [], "case": [], "cpu": []}
-    for _ in range(rounds):
-        start = time.perf_counter()
-        sum_of(log, jobs)
-        between, cpu = time.perf_counter(), time.process_time()
-        run()
-        times["case"].append(time.perf_counter() - between)
-        times["cpu"].append(time.process_time() - cpu)
-        times["sum"].append(between - start)
-    ratios = [a / b for a, b in zip(times["sum"], times["case"], strict=True)]
+    pair = CASES[case](root, jobs)
+    records = pair.run()
+    pair.baseline()
+    times = [(seconds_of(pair, pair.baseline), seconds_of(pair, pair.run)) for _ in range(rounds)]
     return Figures(
         case,
         jobs,
         crc.ENGINE,
-        log_bytes,
+        pair.log_bytes,
         records,
-        log_bytes / statistics.median(times["case"]),
-        log_bytes / statistics.median(times["sum"]),
-        statistics.median(ratios),
-        statistics.median(times["cpu"]),
+        pair.log_bytes / statistics.median(run for _, (run, _) in times),
+        pair.name,
+        pair.log_bytes / statistics.median(base for (base, _), _ in times),
+        statistics.median(base / run for (base, _), (run, _) in times),
+        statistics.median(cpu for _, (_, cpu) in times),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT,
     )
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from bench import encode, stream
+from bench import encode, pagecache, stream
 from bench.files import IndexWriter, LogWriter, QueueWriter, write_rest
 from storeio import crc
 from storeio.format import index
@@ -171,7 +171,9 @@ def main() -> None:
     parser.add_argument("--segment-bytes", type=int, default=1 << 30)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    print(generate(**vars(given)))
+    made = generate(**vars(given))
+    pagecache.drop(made.root)  # to be found as on a disk, not in the pages in which it happened to be written
+    print(made)
 
 
 if __name__ == "__main__":

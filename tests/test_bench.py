@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from bench.generate import Generated, generate
+from storeio import crc
 from storeio.format import commitlog as log
 from storeio.format import properties as text
 from storeio.kernels import tables as w
@@ -282,9 +283,10 @@ def test_measure_prints_table_and_json(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     rows = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]
     assert {(row["case"], row["body_bytes"], row["jobs"]) for row in rows} >= {
-        (case, 100, jobs) for case in ("walk", "audit") for jobs in (1, 2)
+        (case, 100, jobs) for case in ("walk", "audit", "audit from disk", "audit, small pages") for jobs in (1, 2)
     }
-    assert all(row["bytes_per_s"] > 0 and row["ratio_to_sum"] > 0 and row["peak_bytes"] > 0 for row in rows)
-    for name in ("engine", "GB/s", "cores", "isal", "two cores"):
+    assert [row["jobs"] for row in rows if row["case"] == "audit on Spark"] == [2]
+    assert all(row["bytes_per_s"] > 0 and row["ratio_to_baseline"] > 0 and row["peak_bytes"] > 0 for row in rows)
+    for name in ("engine", "GB/s", "cores", crc.ENGINE, "two cores", "local[2]"):
         assert name in ran.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json"], "stores are removed"

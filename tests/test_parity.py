@@ -12,6 +12,7 @@ from test_datasource import expected_rows, forged_store
 from storeio import audit
 from storeio.report import table_rows
 from storeio.results import Audit
+from udfs import checks
 from udfs.checks import audit_stores
 from udfs.datasource import NAME, read_records, register
 
@@ -49,6 +50,22 @@ def test_audits_are_equal(spark: SparkSession, damaged: dict[str, Path]) -> None
     assert len(stores) > 50
     for name, root in stores.items():
         assert rows_of(results[name]) == rows_of(audit.check(root, split_bytes=SPLIT_BYTES)), name
+
+
+def test_driver_and_workers_look_at_files_alike(
+    spark: SparkSession, damaged: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = list(damaged.values())[:: len(damaged) // 3]
+    plans = [audit.prepare(str(root), split_bytes=SPLIT_BYTES) for root in stores]
+    jobs: list[str] = []
+    on_workers = checks.on_workers
+    monkeypatch.setattr(checks, "on_workers", lambda *given: jobs.append(given[3].name) or on_workers(*given))
+    expected = [rows_of(audit.check(root, split_bytes=SPLIT_BYTES)) for root in stores]
+    for limit, run in ((0, [audit.FILES_PHASE, audit.LOG_PHASE]), (1000, [audit.LOG_PHASE])):
+        monkeypatch.setattr(checks, "LOCAL_FILES", limit)
+        jobs.clear()
+        assert [rows_of(result) for result in audit_stores(spark, plans)] == expected
+        assert jobs == run
 
 
 def test_records_are_equal(spark: SparkSession, damaged: dict[str, Path]) -> None:

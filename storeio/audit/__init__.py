@@ -5,11 +5,22 @@ of the log with all that it implies, ``conclude`` joins what they say. ``check``
 """
 
 from storeio.audit.conclusion import conclude
-from storeio.audit.node import Progress, check
-from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
+from storeio.audit.node import FILES_PHASE, LOG_PHASE, Progress, check, look_at_files
+from storeio.audit.plan import (
+    AuditPlan,
+    FileReport,
+    FileTask,
+    few_bytes,
+    file_tasks,
+    prepare,
+    run_file_task,
+    with_files,
+)
 from storeio.audit.split import SplitReport, audit_split
 
 __all__ = [
+    "FILES_PHASE",
+    "LOG_PHASE",
     "AuditPlan",
     "FileReport",
     "FileTask",
@@ -18,7 +29,9 @@ __all__ = [
     "audit_split",
     "check",
     "conclude",
+    "few_bytes",
     "file_tasks",
+    "look_at_files",
     "prepare",
     "run_file_task",
     "with_files",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 from storeio.audit.conclusion import conclude
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
@@ -14,6 +15,9 @@ from storeio.audit.split import SplitReport, audit_split
 from storeio.errors import UnreadableError
 from storeio.results import Audit
 from storeio.splits import Split
+
+FILES_PHASE: Final = "queues and index"
+LOG_PHASE: Final = "commitlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +71,22 @@ def check(
     meter = _Meter(plan.total_bytes, progress)
     failed: list[str] = []
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-        # The largest first, since the splits wait for the last.
-        tasks = sorted(file_tasks(plan), key=lambda task: -task.file.size)
-        plan = with_files(plan, pool.map(lambda task: _file(plan, task, meter), tasks))
+        plan = look_at_files(plan, pool, meter.add)
         found = list(pool.map(lambda split: _split(plan, split, meter, failed), plan.splits))
     reports = [report for report in found if report is not None]
     return conclude(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=failed)
 
 
-def _file(plan: AuditPlan, task: FileTask, meter: _Meter) -> FileReport:
-    report = run_file_task(plan, task)
-    meter.add(task.file.size, "queues and index")
-    return report
+def look_at_files(plan: AuditPlan, pool: Executor, add: Callable[[int, str], None]) -> AuditPlan:
+    """Return the plan with what its files say of themselves; ``add`` is called with bytes done and what they are."""
+
+    def look(task: FileTask) -> FileReport:
+        report = run_file_task(plan, task)
+        add(task.file.size, FILES_PHASE)
+        return report
+
+    # The largest first, since the splits wait for the last.
+    return with_files(plan, pool.map(look, sorted(file_tasks(plan), key=lambda task: -task.file.size)))
 
 
 def _split(plan: AuditPlan, split: Split, meter: _Meter, failed: list[str]) -> SplitReport | None:
@@ -88,4 +96,4 @@ def _split(plan: AuditPlan, split: Split, meter: _Meter, failed: list[str]) -> S
         failed.append(f"{split.path}: {error}")
         return None
     finally:
-        meter.add(split.stop - split.start, "commitlog")
+        meter.add(split.stop - split.start, LOG_PHASE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from storeio.format import index as index_format
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.scan import Listing, data_stop, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
+
+SPLITS: Final = 16  # that the log of a small store is cut into
+LEAST_SPLIT_BYTES: Final = 8 << 20  # what a split costs besides its bytes is no more than they do
 
 Bytes = npt.NDArray[np.uint8]
 QueueKey = tuple[str, str, int]
@@ -117,9 +121,17 @@ def prepare(
         split
         for segment in segments
         if segment.base_offset is not None and segment.base_offset >= 0
-        for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or DEFAULT_SPLIT_BYTES)
+        for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or split_size(segments))
     ]
     return AuditPlan(listing.root, started_ms, listing, config, segments, splits, _index_shape(listing, config))
+
+
+def split_size(segments: Iterable[StoreFile]) -> int:
+    """Return how much of the log one task walks: of a small log less, so that there is work for many.
+
+    It depends on the store alone, so that an audit is the same wherever it runs.
+    """
+    return min(max(sum(f.size for f in segments) // SPLITS, LEAST_SPLIT_BYTES), DEFAULT_SPLIT_BYTES)
 
 
 def _bounded(segment: StoreFile, segment_bytes: int) -> StoreFile:
@@ -145,6 +157,19 @@ def file_tasks(plan: AuditPlan) -> list[FileTask]:
     """Return the files that are looked at whole: queues, ext files and indexes."""
     kinds = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT, INDEX)
     return [FileTask(f) for kind in kinds for f in plan.listing.of_kind(kind) if f.base_offset is not None]
+
+
+def few_bytes(plans: Iterable[AuditPlan], *, files: int, data_bytes: int) -> bool:
+    """Tell whether what is looked at whole is no more than so many files with so many bytes, holes not counted."""
+    for plan in plans:
+        for task in file_tasks(plan):
+            files -= 1
+            if files < 0:
+                return False
+            data_bytes -= data_stop(plan.root, task.file.path, task.file.size)
+            if data_bytes < 0:
+                return False
+    return True
 
 
 def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
