@@ -65,6 +65,8 @@ class Head:
     born_port: int = 0
     store_ms: int = 0
     store_port: int = 0
+    born_host: bytes = b""
+    flag: int = 0
     store_host: bytes = b""
     reconsume: int = 0
     prepared: int = 0
@@ -181,13 +183,14 @@ def read(data: bytes, base: int, position: int, delays_ms: list[int]) -> Head:
     if left < 91:
         head.why = h.WHY_SHORT
         return head
-    head.size, head.magic, head.body_crc, head.queue_id, _ = struct.unpack_from(">i4siii", data, position)
+    head.size, head.magic, head.body_crc, head.queue_id, head.flag = struct.unpack_from(">i4siii", data, position)
     head.queue_offset, head.physical, head.sys_flag, head.born_ms = struct.unpack_from(">qqiq", data, position + 20)
     born, store = (20 if head.sys_flag & bit else 8 for bit in (0x10, 0x20))
     if left < 48 + born + 8 + store + 16:
         head.why = h.WHY_SHORT
         return head
     at = position + 48 + born
+    head.born_host = data[at - born : at]
     (head.born_port,) = struct.unpack_from(">i", data, at - 4)
     (head.store_ms,) = struct.unpack_from(">q", data, at)
     at += 8 + store

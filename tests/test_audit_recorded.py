@@ -1,6 +1,6 @@
 """Every recorded damage: each edit that changes meaning gives a finding at the edit's place.
 
-``EXEMPT`` is the whole list of edits that give none, each with its reason.
+None is exempt; ``place_of`` leaves out those that restate the bytes that stood there.
 """
 
 from __future__ import annotations
@@ -22,15 +22,6 @@ LISTS = [
 ] + ["lpo-5.5.1", "lpo-long-5.5.1"]
 CASES = [(name, case) for name in LISTS for case in golden_data.cases(name)]
 
-BORN_HOST = (
-    "one byte of a producer's IPv4 address: any address is legal and nothing else in the store repeats it, "
-    "the store having no property CRC; no reader but a person looks at it"
-)
-EXEMPT = {
-    ("fuzz-5.3.3", "fuzz-1-42", "commitlog/00000000000000229376"): BORN_HOST,
-    ("fuzz-5.5.1", "fuzz-1-42", "commitlog/00000000000000229376"): BORN_HOST,
-}
-
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_each_edit_is_found_at_its_place(name: str, case: dict[str, Any], tmp_path: Path) -> None:
@@ -44,11 +35,7 @@ def test_each_edit_is_found_at_its_place(name: str, case: dict[str, Any], tmp_pa
         if place is None:
             continue
         hits = [finding for finding in found.findings if covers(finding, *place)]
-        exempt = EXEMPT.get((name, case["id"], edit[1]))
-        if exempt:
-            assert not hits, f"no longer exempt: {edit} is found by {hits}"
-        else:
-            assert hits, f"{edit} at {place}: only {[(f.code, f.path, f.position, f.length) for f in found.findings]}"
+        assert hits, f"{edit} at {place}: only {[(f.code, f.path, f.position, f.length) for f in found.findings]}"
 
 
 def place_of(base: Path, root: Path, edit: list[Any]) -> tuple[str, int, int] | None:

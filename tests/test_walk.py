@@ -63,7 +63,8 @@ def row_of(head: slow.Head) -> Row:
     return (
         head.position, head.size, head.topic, head.queue_id, head.queue_offset, head.tags_code, head.store_ms,
         head.sys_flag, head.marks, head.physical, head.body_length, head.properties_at, head.properties_length,
-        head.batch_base, head.batch_size, head.born_ms, host_number(head.store_host), head.keys,
+        head.batch_base, head.batch_size, head.born_ms, host_number(head.store_host),
+        host_number(head.born_host), head.flag, head.keys,
     )  # fmt: skip
 
 

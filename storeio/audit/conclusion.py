@@ -16,7 +16,8 @@ from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import IndexOutside, units_outside
 from storeio.checks.layout import check_layout
-from storeio.checks.marks import edge_findings, host_findings
+from storeio.checks.marks import edge_findings
+from storeio.checks.rare import rare_findings
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
@@ -90,7 +91,9 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
     gathered.findings += view.findings
     _layout(plan, view, gathered)
     edges = [edge for report in stitched for edge in report.edges]
-    gathered.findings += edge_findings(edges, plan.started_ms) + host_findings(r.hosts for r in stitched)
+    gathered.findings += edge_findings(edges, plan.started_ms)
+    rare = [report.rare for report in stitched if report.rare is not None]
+    gathered.findings += rare_findings(rare, sum(report.records for report in stitched))
     verdicts = judge_queues(plan, stitched, view)
     gathered.findings += verdicts.findings
     gathered.checks.update(verdicts.checks)

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
-from storeio.checks.marks import TimedRecord, edge_records, mark_findings, store_hosts, time_findings, topic_findings
+from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
 from storeio.checks.numbering import runs_of
 from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
+from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import Implied, implied_units, merged, multi_dispatched
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
@@ -45,7 +46,7 @@ class SplitReport:
     unplaced: dict[QueueKey, int] = field(default_factory=dict)
     index: IndexContent | None = None
     edges: list[TimedRecord] = field(default_factory=list)
-    hosts: dict[int, tuple[int, str, int, int]] = field(default_factory=dict)
+    rare: Rare | None = None
     times: tuple[int, int] | None = None
     last_queued: tuple[int, int] | None = None  # physical offset and store time
     counts: dict[str, int] = field(default_factory=dict)
@@ -82,7 +83,7 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
 def _look_at_records(walked: Walked, report: SplitReport) -> None:
     report.findings += mark_findings(walked) + topic_findings(walked) + time_findings(walked)
     report.edges = edge_records(walked)
-    report.hosts = store_hosts(walked)
+    report.rare = rare_values(walked)
     times = walked.records[w.R_STORE_MS]
     report.times = (int(times.min()), int(times.max()))
     marks = walked.records[w.R_MARKS]

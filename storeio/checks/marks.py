@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,9 +16,6 @@ from storeio.paths import is_legal_topic
 from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
-
-MOST_HOSTS: Final = 1000
-COMMON_HOST: Final = 16  # records that must agree on a host before another one is odd
 
 # mark, code, position of the field in the record (0: the whole record), its length, what is wrong
 _FIELDS: Final = (
@@ -62,40 +58,6 @@ def mark_findings(walked: Walked) -> list[Finding]:
         if int(marks[row]) & (w.MARK_ODD_PROPERTY | w.MARK_TEXT):
             findings += _properties(walked, row)
     return findings
-
-
-def store_hosts(walked: Walked) -> dict[int, tuple[int, str, int, int]]:
-    """Return for each store host of a split how often it occurs, and the place of its first record.
-
-    All records of a broker carry its own address, so one that occurs once is odd. Keys are those
-    of ``kernels.head.host_key``; at most MOST_HOSTS of them, none where there are more.
-    """
-    hosts = walked.records[w.R_STORE_HOST]
-    if not len(hosts) or (hosts == hosts[0]).all():
-        keys, first, count = hosts[:1], np.zeros(1, np.intp), np.array([len(hosts)])
-    else:
-        keys, first, count = np.unique(hosts, return_index=True, return_counts=True)
-    if len(keys) > MOST_HOSTS:
-        return {}
-    rows = zip(keys.tolist(), first.tolist(), count.tolist(), strict=True)
-    at, size = walked.records[w.R_POSITION], walked.records[w.R_SIZE]
-    return {key: (n, walked.split.path, int(at[row]), int(size[row])) for key, row, n in rows if n}
-
-
-def host_findings(splits: Iterable[dict[int, tuple[int, str, int, int]]]) -> list[Finding]:
-    """Return a finding for each record that alone names its store host, while the log has another one."""
-    total: dict[int, tuple[int, str, int, int]] = {}
-    for hosts in splits:
-        for key, (count, *place) in hosts.items():
-            seen = total.get(key)
-            total[key] = (seen[0] + count, *seen[1:]) if seen else (count, *place)  # type: ignore[assignment]
-    if max((count for count, *_ in total.values()), default=0) < COMMON_HOST:
-        return []
-    return [
-        Finding("LOG_UNUSUAL", path, position, size, detail="no other record names its store host")
-        for count, path, position, size in total.values()
-        if count == 1
-    ]
 
 
 def topic_findings(walked: Walked) -> list[Finding]:

@@ -26,9 +26,9 @@ Numbers = npt.NDArray[np.int64]
 (
     SIZE, FORMULA, MAGIC, BODY_CRC, QUEUE_ID, FLAG, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_MS, BORN_PORT,
     STORE_MS, STORE_PORT, RECONSUME, PREPARED, BODY_AT, BODY_BYTES, TOPIC_AT, TOPIC_BYTES, PROPERTIES_AT,
-    PROPERTIES_BYTES, STORE_HOST,
-) = range(22)  # fmt: skip
-HEAD_COLUMNS: Final = 22
+    PROPERTIES_BYTES, STORE_HOST, BORN_HOST,
+) = range(23)  # fmt: skip
+HEAD_COLUMNS: Final = 23
 
 # Why a stretch of bytes is no valid record. OK and NEED are answers, not reasons.
 NEED: Final = -1
@@ -131,6 +131,7 @@ def read_head(data: Bytes, origin: int, file_size: int, position: int, head: Num
         return np.int64(WHY_SHORT)
     i += log.BORN_HOST_AT + born
     head[BORN_PORT] = int32_at(data, i - 4)
+    head[BORN_HOST] = host_key(data, i - born, i)
     head[STORE_MS] = int64_at(data, i)
     i += 8 + store
     head[STORE_PORT] = int32_at(data, i - 4)

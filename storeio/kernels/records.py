@@ -201,3 +201,5 @@ def put_record(
     records[w.R_BATCH_SIZE, n] = derived[2]
     records[w.R_BORN_MS, n] = head[h.BORN_MS]
     records[w.R_STORE_HOST, n] = head[h.STORE_HOST]
+    records[w.R_BORN_HOST, n] = head[h.BORN_HOST]
+    records[w.R_FLAG, n] = head[h.FLAG]

@@ -8,8 +8,9 @@ from typing import Final
 (
     R_POSITION, R_SIZE, R_QUEUE, R_QUEUE_OFFSET, R_TAGS_CODE, R_STORE_MS, R_SYS_FLAG, R_MARKS, R_PHYSICAL,
     R_BODY_BYTES, R_PROPERTIES_AT, R_PROPERTIES_BYTES, R_BATCH_BASE, R_BATCH_SIZE, R_BORN_MS, R_STORE_HOST,
-) = range(16)  # fmt: skip
-RECORD_ROWS: Final = 16
+    R_BORN_HOST, R_FLAG,
+) = range(18)  # fmt: skip
+RECORD_ROWS: Final = 18
 
 # Marks of a record: what is odd about one that a broker accepts (low bits), and what it is (high bits).
 MARK_PHYSICAL: Final = 1 << 0  # its physical offset is not where it lies
