@@ -48,8 +48,11 @@ def rare_values(walked: Walked) -> Rare:
 
 
 def _few(walked: Walked, row: int, most: int) -> Seen | None:
+    column = walked.records[row]
+    if (column == column[0]).all():  # as usual
+        return {int(column[0]): _seen(walked, len(column), 0)}
     values, counts, first = np.zeros((3, most), np.int64)
-    n = int(count_few(walked.records[row], values, counts, first))
+    n = int(count_few(column, values, counts, first))
     if n < 0:
         return None
     rows = zip(values[:n].tolist(), counts.tolist(), first.tolist(), strict=False)
