@@ -1,0 +1,183 @@
+"""A broker's store in memory: log, queues, index and checkpoint as ``load`` builds them.
+
+Source: ``DefaultMessageStore``, ``CommitLog``, ``ConsumeQueueStore``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from storeio.format import batchqueue
+from storeio.format import commitlog as log
+from storeio.format import properties as text
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONSUMEQUEUE
+from storeio.simulate.consumequeue import ConsumeQueue
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import JavaError
+from storeio.simulate.index import Index, refuse_index
+from storeio.simulate.mapped import Mapped, MappedQueue
+from storeio.simulate.message import Checker, Request
+from storeio.simulate.rules import Rules
+
+DEFAULT_HEAP_BYTES: Final = 2 << 30
+CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp
+QueueKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The six numbers of the checkpoint; zeros where it is missing."""
+
+    physical_ms: int = 0
+    logic_ms: int = 0
+    index_ms: int = 0
+    master_offset: int = 0
+    confirm_offset: int = 0
+    queued_offset: int = 0
+
+    @property
+    def min_ms(self) -> int:
+        """``getMinTimestamp``."""
+        return max(min(self.physical_ms, self.logic_ms) - CLOCK_SLACK_MS, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is simulated besides the bytes: settings that change decisions, and the machine."""
+
+    commitlog_file_bytes: int
+    queue_file_bytes: int
+    index_slots: int
+    index_units: int
+    delays_ms: tuple[int, ...]
+    batch_file_bytes: int = 300_000 * batchqueue.UNIT_BYTES
+    ext_file_bytes: int = 48 << 20
+    heap_bytes: int = DEFAULT_HEAP_BYTES
+    index_enabled: bool = True
+    multi_dispatch: bool = False
+    lmq: bool = False
+
+
+@dataclass(slots=True)
+class Dispatched:
+    """What dispatch has done: units written by queue, and how many records were looked at."""
+
+    units: dict[QueueKey, int] = field(default_factory=dict)
+    records: int = 0
+
+
+class Broker:
+    """One start of one version on one store."""
+
+    def __init__(self, disk: Disk, rules: Rules, setup: Setup) -> None:
+        self.disk, self.rules, self.setup = disk, rules, setup
+        self.clean = not disk.exists(ABORT)
+        self.log = MappedQueue(disk, COMMITLOG, setup.commitlog_file_bytes)
+        self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self.index = Index(disk, setup.index_slots, setup.index_units, rules)
+        self.checkpoint = Checkpoint()
+        self.dispatched = Dispatched()
+        self.start_file = ""
+        self.index_failed = False
+
+    def checker(self, *, recovering: bool) -> Checker:
+        """Return what checks records in one thread."""
+        delays = self.setup.delays_ms
+        late = recovering and self.rules.late_delays
+        return Checker(self.rules, delays, self.setup.heap_bytes, late_delays=late)
+
+    # ---- Load
+
+    def load_files(self) -> None:
+        """Load log, queues, checkpoint and index.
+
+        Raises:
+            RefusesError: A file stands in the way.
+        """
+        self.log.load(self.rules)
+        for topic in self.disk.entries(CONSUMEQUEUE):
+            for entry in self.disk.entries(f"{CONSUMEQUEUE}/{topic.name}"):
+                number = text.java_int(entry.name)
+                if number is not None:
+                    self._queue(topic.name, number).files.load(self.rules)
+        self.checkpoint = self._read_checkpoint()
+        loaded = self.index.load(clean=self.clean, index_timestamp_ms=self.checkpoint.index_ms)
+        self.index_failed = not loaded and self.rules.index_load_counts
+
+    def refuse_for_index(self) -> None:
+        """Refuse if the index could not be loaded; recovery has run by then."""
+        if self.index_failed:
+            raise refuse_index()
+
+    def _read_checkpoint(self) -> Checkpoint:
+        if not self.disk.exists(CHECKPOINT):
+            return Checkpoint()
+        data = self.disk.read(CHECKPOINT, 0, min(self.disk.size(CHECKPOINT), 48)).tobytes().ljust(48, b"\0")
+        return Checkpoint(*struct.unpack(">6q", data))
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        key = topic, queue_id
+        if key not in self.queues:
+            self.queues[key] = ConsumeQueue(self.disk, topic, queue_id, self.setup.queue_file_bytes, self.rules)
+        return self.queues[key]
+
+    @property
+    def queues_end(self) -> int:
+        """Largest physical offset behind a unit of any queue, -1 without queues."""
+        return max((queue.max_physical for queue in self.queues.values()), default=-1)
+
+    def correct_queue_mins(self) -> None:
+        """Set the min of every queue. Source: ``recoverTopicQueueTable``."""
+        for key in sorted(self.queues):
+            self.queues[key].correct_min(self.log.min_offset)
+
+    def bytes_of(self, file: Mapped, start: int, stop: int) -> memoryview:
+        """Return bytes of a segment."""
+        return self.log.read(file, start, stop).data
+
+    # ---- Dispatch
+
+    def dispatch(self, request: Request) -> None:
+        """Hand a record to queues and index. Source: ``doDispatch``.
+
+        Raises:
+            JavaError: A list of light queues holds what is no number.
+        """
+        self.dispatched.records += 1
+        if request.transaction in (0, log.SYS_COMMIT):
+            self._put(request.topic, request.queue_id, request)
+            if self.setup.multi_dispatch:
+                for name, queue_id, offset in self._light(request):
+                    queue = self._queue(name, queue_id)
+                    if queue.put_unit(request.offset, request.size, request.tags_code, offset):
+                        self._count(name, queue_id)
+        if self.setup.index_enabled:
+            self.index.build(request)
+
+    def _put(self, topic: str, queue_id: int, request: Request) -> None:
+        if self._queue(topic, queue_id).put(request):
+            self._count(topic, queue_id)
+
+    def _count(self, topic: str, queue_id: int) -> None:
+        units = self.dispatched.units
+        units[topic, queue_id] = units.get((topic, queue_id), 0) + 1
+
+    def _light(self, request: Request) -> Iterator[tuple[str, int, int]]:
+        found: Mapping[str, str] = request.properties
+        names, offsets = found.get(text.MULTI_DISPATCH, ""), found.get(text.MULTI_QUEUE_OFFSET, "")
+        if not names.strip() or not offsets.strip():
+            return
+        listed, numbers = text.java_split(names, ","), text.java_split(offsets, ",")
+        if len(listed) != len(numbers):
+            return
+        for name, number in zip(listed, numbers, strict=True):
+            offset = text.java_long(number)
+            if offset is None:
+                raise JavaError("NumberFormatException")
+            if "/" in name and self.rules.checked_magic:
+                continue
+            light = self.setup.lmq and name.startswith(log.LMQ_PREFIX)
+            yield name, 0 if light else request.queue_id, offset

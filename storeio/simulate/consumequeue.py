@@ -1,0 +1,232 @@
+"""One consume queue as the broker recovers, appends, truncates and reads it.
+
+Source: ``ConsumeQueue``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.format import consumequeue as format_
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import JavaError
+from storeio.simulate.mapped import Mapped, MappedQueue
+from storeio.simulate.message import Request
+from storeio.simulate.rules import Rules
+
+Mask = npt.NDArray[np.bool_]
+
+UNIT: Final = format_.UNIT_BYTES
+PRE_BLANK: Final = struct.pack(">qiq", 0, 2**31 - 1, 0)
+RECOVERED_FILES: Final = 3
+PUTS_AGAIN: Final = "Maybe try to build consume queue repeatedly"
+BEHIND: Final = "[BUG]logic queue order maybe wrong"
+
+
+def java_remainder(a: int, b: int) -> int:
+    """Return Java's ``a % b``, which has the sign of ``a``."""
+    rest = abs(a) % b
+    return -rest if a < 0 else rest
+
+
+class ConsumeQueue:
+    """A queue's files and the three numbers that a broker keeps of it.
+
+    ``shifted`` counts the units that were appended at another number than their record's; ``put``
+    tells whether a record's unit is there afterwards because of this call.
+    """
+
+    unit_bytes = UNIT
+
+    def __init__(self, disk: Disk, topic: str, queue_id: int, file_bytes: int, rules: Rules) -> None:
+        self.topic, self.queue_id, self.rules = topic, queue_id, rules
+        self.files = MappedQueue(disk, f"consumequeue/{topic}/{queue_id}", file_bytes)
+        self.max_physical = -1
+        self.min_position = 0
+        self.shifted = 0
+
+    # ---- What the broker asks
+
+    @property
+    def end(self) -> int:
+        """Queue position behind the last unit, 0 without files."""
+        return self.files.max_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset behind the last unit."""
+        return self.end // UNIT
+
+    @property
+    def min_offset(self) -> int:
+        """First queue offset that consumers get."""
+        return self.min_position // UNIT
+
+    def units(self, file: Mapped, start: int = 0, stop: int | None = None) -> format_.Units:
+        """Return whole units of a file between two positions of it."""
+        stop = file.size if stop is None else stop
+        stop = start + max(stop - start, 0) // UNIT * UNIT
+        return self.files.read(file, start, stop).view(format_.UNIT)
+
+    # ---- Start
+
+    def recover(self) -> None:
+        """Find the end of the queue in its last three files; delete what lies behind it."""
+        files = self.files.files
+        if not files:
+            return
+        point = 0
+        for i in range(max(len(files) - RECOVERED_FILES, 0), len(files)):
+            units = self.units(files[i])
+            bad = np.flatnonzero(~format_.is_written(units))
+            count = int(bad[0]) if len(bad) else len(units)
+            if count:
+                self._take_end(units[count - 1])
+            point = files[i].base + count * UNIT
+            if count * UNIT < files[i].size:
+                break
+        self.files.truncate(point)
+
+    def _take_end(self, unit: np.void) -> None:
+        self.max_physical = int(unit["physical_offset"]) + int(unit["size"])
+
+    def truncate(self, physical_offset: int) -> None:
+        """Cut the units that point behind the log's end, as ``truncateDirtyLogicFiles`` understands it.
+
+        A file's first unit is taken as it is, and what looks like units behind the end comes back.
+        """
+        self.max_physical = physical_offset
+        while self.files.files:
+            file = self.files.files[-1]
+            units = self.units(file)
+            if not len(units):
+                return
+            offsets = units["physical_offset"].astype(np.int64)
+            if int(offsets[0]) >= physical_offset:
+                file.wrote = 0
+                self.files.drop(file)
+                continue
+            stops = ~format_.is_written(units) | (offsets >= physical_offset)
+            stops[0] = False
+            found = np.flatnonzero(stops)
+            count = int(found[0]) if len(found) else len(units)
+            file.wrote = count * UNIT
+            self._take_end(units[count - 1])
+            return
+
+    def destroy(self) -> None:
+        """Delete all files."""
+        for file in list(self.files.files):
+            self.files.drop(file)
+        self.max_physical = -1
+
+    def correct_min(self, physical_min: int) -> None:
+        """Set the queue's min to the first unit that the log still holds.
+
+        Raises:
+            JavaError: The last file holds no unit, and the broker reads before its start.
+        """
+        if self.rules.min_by_scan:
+            self._min_by_scan(physical_min)
+        else:
+            self._min_by_search(physical_min)
+
+    def _min_by_scan(self, physical_min: int) -> None:
+        if not self.files.files:
+            return
+        first = self.files.files[0]
+        offsets = self.units(first, 0, first.wrote)["physical_offset"]
+        found = np.flatnonzero(offsets >= physical_min)
+        if len(found):
+            self.min_position = first.base + int(found[0]) * UNIT
+
+    def _min_by_search(self, physical_min: int) -> None:
+        files = self.files.files
+        if not files and self.rules.min_of_empty:
+            self.min_position, self.max_physical = 0, -1
+            return
+        past = self.min_position > self.end if self.rules.min_of_empty else self.min_position >= self.end
+        if past or not files:
+            return
+        last = files[-1]
+        if last.wrote >= UNIT or self.rules.reads_empty_last:
+            if last.wrote < UNIT:
+                raise JavaError("position before the file")
+            if int(self.units(last, last.wrote - UNIT, last.wrote)["physical_offset"][0]) < physical_min:
+                self.min_position = self.end
+                return
+        first = files[0]
+        start = self.min_position - first.base
+        intact = start >= 0
+        start = max(start, 0)
+        if start > first.wrote:
+            return
+        units = self.units(first, start, first.wrote)
+        if not len(units):
+            return
+        offsets = units["physical_offset"].astype(np.int64)
+        if intact and int(offsets[0]) >= physical_min:
+            return
+        low, high = _bisected(offsets, physical_min)
+        for i in range(low, high + 1):
+            if int(offsets[i]) >= physical_min:
+                self.min_position = first.base + start + i * UNIT
+                return
+
+    # ---- Dispatch
+
+    def put(self, request: Request) -> bool:
+        """Append the record's unit, unless the queue is ahead of it; tell whether one was written."""
+        return self.put_unit(request.offset, request.size, request.tags_code, request.queue_offset)
+
+    def put_unit(self, offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
+        """Append a unit as ``putMessagePositionInfo`` does."""
+        if offset + size <= self.max_physical:
+            return False
+        expected = queue_offset * UNIT
+        made = not self.files.files
+        file = self._file_for(expected)
+        if made and queue_offset != 0 and file.wrote == 0:
+            self.min_position = expected
+            self._pre_blank(file, java_remainder(expected, file.size))
+        current = file.base + file.wrote
+        if queue_offset != 0 and expected != current:
+            if expected < current:
+                return False
+            self.shifted += 1
+        self.max_physical = offset + size
+        self._append(file, struct.pack(">qiq", offset, size, tags_code))
+        return True
+
+    def _file_for(self, expected: int) -> Mapped:
+        if not self.files.files:
+            return self.files.append_file(expected - java_remainder(expected, self.files.size))
+        last = self.files.files[-1]
+        return last if last.wrote < last.size else self.files.append_file(last.base + last.size)
+
+    def _pre_blank(self, file: Mapped, stop: int) -> None:
+        for _ in range(0, stop, UNIT):
+            self._append(file, PRE_BLANK)
+
+    def _append(self, file: Mapped, unit: bytes) -> None:
+        self.files.disk.write(file.path, file.wrote, unit)
+        file.wrote += UNIT
+
+
+def _bisected(offsets: npt.NDArray[np.int64], physical_min: int) -> tuple[int, int]:
+    """Return the unit numbers between which the broker's bisection ends."""
+    low, high = 0, len(offsets) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        value = int(offsets[middle])
+        if value > physical_min:
+            high = middle
+        elif value == physical_min:
+            return middle, middle
+        else:
+            low = middle
+    return low, high

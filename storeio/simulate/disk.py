@@ -1,0 +1,160 @@
+"""A store's files as a start would change them: an overlay in memory over files that are only read.
+
+What is written is kept by pages, so a changed file costs what was changed of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.paths import StoreFile
+
+Bytes = npt.NDArray[np.uint8]
+Read = Callable[[str, int, int], Bytes]
+"""``read(path, start, stop)``: exactly these bytes of a file of the store."""
+
+PAGE: Final = 4096
+CHUNK: Final = 16 << 20
+
+
+@dataclass(slots=True)
+class File:
+    """One file: its length, whether it is a directory, and the pages that differ from the store's."""
+
+    path: str
+    size: int
+    is_dir: bool = False
+    made: bool = False  # by the start; nothing of it is in the store
+    stored: int = 0  # bytes of it that the store has
+    pages: dict[int, bytearray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name in a directory."""
+
+    name: str
+    is_dir: bool
+    size: int
+
+
+class Disk:
+    """The files of one store. Reads go to the store where nothing was written."""
+
+    def __init__(self, files: Iterable[StoreFile], read: Read, directories: Iterable[str] = ()) -> None:
+        self._read = read
+        self.files = {f.path: File(f.path, f.size, f.is_dir, stored=0 if f.is_dir else f.size) for f in files}
+        self.deleted: list[str] = []
+        self.made: list[str] = []
+        self._children: dict[str, set[str]] = {}
+        for path in (*self.files, *directories):
+            self._enter(path)
+
+    def _enter(self, path: str) -> None:
+        while path:
+            parent, _, name = path.rpartition("/")
+            names = self._children.setdefault(parent, set())
+            if name in names:
+                return
+            names.add(name)
+            path = parent
+
+    def entries(self, directory: str) -> list[Entry]:
+        """Return what lies in a directory, by name as Java sorts names: by UTF-16 units."""
+        found = []
+        for name in self._children.get(directory, ()):
+            path = f"{directory}/{name}" if directory else name
+            file = self.files.get(path)
+            if file is not None:
+                found.append(Entry(name, file.is_dir, file.size))
+            elif path in self._children:
+                found.append(Entry(name, True, 0))
+        return sorted(found, key=lambda e: e.name.encode("utf-16-be", "surrogatepass"))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is such a file or directory."""
+        return path in self.files or bool(self._children.get(path))
+
+    def size(self, path: str) -> int:
+        """Return a file's length, 0 if there is none."""
+        file = self.files.get(path)
+        return file.size if file else 0
+
+    def create(self, path: str, size: int) -> None:
+        """Make a file of zeros, or make one longer."""
+        file = self.files.get(path)
+        if file is None:
+            self.files[path] = File(path, size, made=True)
+            self.made.append(path)
+            self._enter(path)
+        else:
+            file.size = max(file.size, size)
+
+    def delete(self, path: str) -> None:
+        """Unlink a file."""
+        if self.files.pop(path, None) is not None:
+            self.deleted.append(path)
+            parent, _, name = path.rpartition("/")
+            self._children[parent].discard(name)
+
+    def read(self, path: str, start: int, stop: int) -> Bytes:
+        """Return bytes of a file; a view of the store's where nothing of them was written."""
+        file = self.files[path]
+        first, last = start // PAGE, -(-stop // PAGE)
+        touched = (
+            [n for n in range(first, last) if n in file.pages]
+            if len(file.pages) > last - first
+            else [n for n in file.pages if first <= n < last]
+        )
+        if not touched and stop <= file.stored:
+            return self._read(path, start, stop)
+        data = np.zeros(max(stop - start, 0), np.uint8)
+        known = min(stop, file.stored)
+        if known > start:
+            data[: known - start] = self._read(path, start, known)
+        for n in touched:
+            low, high = max(n * PAGE, start), min((n + 1) * PAGE, stop)
+            data[low - start : high - start] = np.frombuffer(file.pages[n], np.uint8)[low - n * PAGE : high - n * PAGE]
+        return data
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        """Write into a file, which is long enough."""
+        file = self.files[path]
+        at = 0
+        while at < len(data):
+            n, inside = divmod(position + at, PAGE)
+            page = file.pages.get(n)
+            if page is None:
+                whole = self.read(path, n * PAGE, min((n + 1) * PAGE, file.size)).tobytes()
+                page = file.pages[n] = bytearray(whole.ljust(PAGE, b"\0"))
+            count = min(PAGE - inside, len(data) - at)
+            page[inside : inside + count] = data[at : at + count]
+            at += count
+
+    def content(self, path: str) -> Iterator[Bytes]:
+        """Yield a file's bytes in pieces of bounded size."""
+        size = self.files[path].size
+        for start in range(0, size, CHUNK):
+            yield self.read(path, start, min(start + CHUNK, size))
+
+    def digest(self, path: str) -> str:
+        """Return the SHA-256 of a file."""
+        found = hashlib.sha256()
+        for piece in self.content(path):
+            found.update(piece.data)
+        return found.hexdigest()
+
+    def changed(self, path: str) -> bool:
+        """Tell whether a file's bytes may differ from the store's."""
+        file = self.files[path]
+        return file.made or bool(file.pages) or file.size != file.stored
+
+    def below(self, prefixes: Sequence[str]) -> list[str]:
+        """Return the files below some directories, sorted."""
+        return sorted(p for p, f in self.files.items() if not f.is_dir and p.split("/")[0] in prefixes)

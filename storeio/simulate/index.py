@@ -1,0 +1,127 @@
+"""Index files as the broker loads them and adds keys.
+
+Source: ``IndexService``, ``IndexFile``, ``IndexHeader``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.format import index as format_
+from storeio.format import properties as text
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import RefusesError
+from storeio.simulate.message import Request
+from storeio.simulate.rules import Rules
+
+HEADER: Final = struct.Struct(">qqqqii")
+UNIT: Final = struct.Struct(">iqii")
+MAX_INT: Final = 2**31 - 1
+
+
+@dataclass(slots=True)
+class IndexFile:
+    """One index file; the header's fields are in memory and on the disk alike."""
+
+    path: str
+    begin_ms: int = 0
+    end_ms: int = 0
+    begin_offset: int = 0
+    end_offset: int = 0
+    slots: int = 0
+    count: int = 1
+
+    def header(self) -> bytes:
+        """Return the 40 bytes."""
+        return HEADER.pack(self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.slots, self.count)
+
+
+class Index:
+    """All index files of a store."""
+
+    def __init__(self, disk: Disk, slots: int, units: int, rules: Rules) -> None:
+        self.disk, self.slots, self.units, self.rules = disk, slots, units, rules
+        self.bytes = format_.file_length(slots, units)
+        self.files: list[IndexFile] = []
+        self.destroyed: list[str] = []
+        self.made = 0
+
+    def load(self, *, clean: bool, index_timestamp_ms: int) -> bool:
+        """Map the files; after a crash delete those newer than the checkpoint. False where loading stops."""
+        for entry in self.disk.entries("index"):
+            path = f"index/{entry.name}"
+            if text.java_long(entry.name) is None:
+                continue
+            if entry.is_dir:
+                return False
+            self.disk.create(path, self.bytes)  # a shorter file is extended
+            fields = HEADER.unpack(self.disk.read(path, 0, HEADER.size).tobytes())
+            file = IndexFile(path, *fields)
+            file.count = max(file.count, 1)
+            if not clean and file.end_ms > index_timestamp_ms:
+                self.disk.delete(path)
+                self.destroyed.append(path)
+                continue
+            self.files.append(file)
+        return True
+
+    def build(self, request: Request) -> None:
+        """Add the keys of a record, unless the last file is ahead of it."""
+        file = self._last()
+        if request.offset < file.end_offset or request.transaction == log.SYS_ROLLBACK:
+            return
+        found = request.properties
+        keys = [found[text.UNIQUE_KEY]] if text.UNIQUE_KEY in found else []
+        keys += [key for key in text.java_split(found.get(text.KEYS, ""), " ") if key]
+        if self.rules.tag_keys and found.get(text.TAGS):
+            keys.append(f"T#{found[text.TAGS]}")
+        for key in keys:
+            file = self._last()
+            self._put(file, f"{request.topic}#{key}", request.offset, request.store_ms)
+
+    def _last(self) -> IndexFile:
+        if self.files and self.files[-1].count < self.units:
+            return self.files[-1]
+        before = self.files[-1] if self.files else None
+        self.made += 1
+        file = IndexFile(f"index/new-{self.made}")
+        self.disk.create(file.path, self.bytes)
+        if before is not None:
+            if before.end_offset > 0:
+                file.begin_offset = file.end_offset = before.end_offset
+            if before.end_ms > 0:
+                file.begin_ms = file.end_ms = before.end_ms
+        self._write_header(file, fresh=True)
+        self.files.append(file)
+        return file
+
+    def _write_header(self, file: IndexFile, *, fresh: bool = False) -> None:
+        header = file.header()
+        self.disk.write(file.path, 0, header[:36] + bytes(4) if fresh else header)
+
+    def _put(self, file: IndexFile, key: str, offset: int, store_ms: int) -> None:
+        value = text.key_hash(key)
+        slot_at = 40 + 4 * (value % self.slots)
+        (slot,) = struct.unpack(">i", self.disk.read(file.path, slot_at, slot_at + 4).tobytes())
+        if slot <= 0 or slot > file.count:
+            slot = 0
+        seconds = int((store_ms - file.begin_ms) / 1000) if abs(store_ms - file.begin_ms) < 2**53 else MAX_INT
+        seconds = 0 if file.begin_ms <= 0 or seconds < 0 else min(seconds, MAX_INT)
+        at = 40 + 4 * self.slots + UNIT.size * file.count
+        self.disk.write(file.path, at, UNIT.pack(value, offset, seconds, slot))
+        self.disk.write(file.path, slot_at, struct.pack(">i", file.count))
+        if file.count <= 1:
+            file.begin_offset, file.begin_ms = offset, store_ms
+        if slot == 0:
+            file.slots += 1
+        file.count += 1
+        file.end_offset, file.end_ms = offset, store_ms
+        self._write_header(file)
+
+
+def refuse_index() -> RefusesError:
+    """Return the end of a start whose index files cannot be loaded."""
+    return RefusesError("index/ holds a directory with a number as name", "load index failed", "index")

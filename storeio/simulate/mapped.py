@@ -1,0 +1,123 @@
+"""Fixed-size files of one directory as the broker keeps them: names, and how far each is written.
+
+Positions are numbers in memory only; truncation changes them and deletes files, never bytes.
+
+Source: ``MappedFileQueue``, ``MappedFile``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.format.properties import java_long
+from storeio.paths import file_name
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import RefusesError
+from storeio.simulate.rules import Rules
+
+Bytes = npt.NDArray[np.uint8]
+
+LENGTH: str = "length not matched message store config value"
+
+
+@dataclass(slots=True)
+class Mapped:
+    """One file; ``wrote`` is its read and write position."""
+
+    path: str
+    base: int
+    size: int
+    wrote: int
+
+    @property
+    def stop(self) -> int:
+        """Position behind the file's last byte."""
+        return self.base + self.size
+
+
+class MappedQueue:
+    """The files of a directory in the order in which they were loaded."""
+
+    def __init__(self, disk: Disk, directory: str, size: int) -> None:
+        self.disk, self.directory, self.size = disk, directory, size
+        self.files: list[Mapped] = []
+
+    def load(self, rules: Rules) -> None:
+        """List the directory.
+
+        Raises:
+            RefusesError: A file that no broker of this line passes over.
+        """
+        entries = self.disk.entries(self.directory)
+        for i, entry in enumerate(entries):
+            path = f"{self.directory}/{entry.name}"
+            if entry.is_dir and rules.skips_directories:
+                continue
+            if entry.size == 0 and not entry.is_dir and rules.drops_empty_last and i == len(entries) - 1:
+                self.disk.delete(path)
+                continue
+            if entry.is_dir or entry.size != self.size:
+                kind = "a directory" if entry.is_dir else f"{entry.size} bytes long"
+                raise RefusesError(f"{path} is {kind}, expected a file of {self.size} bytes", LENGTH, path)
+            base = java_long(entry.name)
+            if base is None:
+                raise RefusesError(f"{path}: the name is no number", "NumberFormatException", path)
+            self.files.append(Mapped(path, base, self.size, self.size))
+
+    def truncate(self, offset: int) -> list[Mapped]:
+        """Set the positions for an end at ``offset``; return the files behind it, which are deleted."""
+        gone: list[Mapped] = []
+        for file in self.files:
+            if file.stop > offset:
+                if offset >= file.base:
+                    file.wrote = offset % self.size
+                else:
+                    gone.append(file)
+        for file in gone:
+            self.drop(file)
+        return gone
+
+    def drop(self, file: Mapped) -> None:
+        """Unlink a file."""
+        self.files.remove(file)
+        self.disk.delete(file.path)
+
+    def append_file(self, base: int) -> Mapped:
+        """Make a file of zeros behind the others."""
+        sign, digits = ("-", -base) if base < 0 else ("", base)
+        path = f"{self.directory}/{sign}{file_name(digits)}"
+        self.disk.create(path, self.size)
+        file = Mapped(path, base, self.size, 0)
+        self.files.append(file)
+        return file
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins, -1 without files."""
+        return self.files[0].base if self.files else -1
+
+    @property
+    def max_offset(self) -> int:
+        """Where the last file is written to, 0 without files."""
+        return self.files[-1].base + self.files[-1].wrote if self.files else 0
+
+    def find(self, offset: int, *, or_first: bool = False) -> Mapped | None:
+        """Return the file that holds an offset. Source: ``findMappedFileByOffset``."""
+        if not self.files:
+            return None
+        first, last = self.files[0], self.files[-1]
+        if first.base <= offset < last.base + self.size:
+            i = offset // self.size - first.base // self.size
+            if 0 <= i < len(self.files) and self.files[i].base <= offset < self.files[i].stop:
+                return self.files[i]
+            for file in self.files:
+                if file.base <= offset < file.stop:
+                    return file
+        return first if or_first else None
+
+    def read(self, file: Mapped, start: int, stop: int) -> Bytes:
+        """Return bytes of a file."""
+        return self.disk.read(file.path, start, stop)

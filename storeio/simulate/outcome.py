@@ -1,0 +1,93 @@
+"""A start from end to end, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from storeio.paths import ABORT, BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
+from storeio.simulate.broker import Broker, Setup
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import STARTS, EndError
+from storeio.simulate.pull import Consumed, consume
+from storeio.simulate.recover import recover
+from storeio.simulate.reput import start
+from storeio.simulate.rules import Rules
+
+STATED: Final = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The store at one moment: offsets, queues as (min, max, end in the log), files with digests."""
+
+    min_physical_offset: int
+    max_physical_offset: int
+    queues: dict[str, tuple[int, int, int]]
+    files: dict[str, tuple[int, str]]
+    index: list[tuple[int, str]]
+    abort: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a broker would make of a store."""
+
+    broker: str
+    mode: str
+    outcome: str = STARTS
+    reason: str = ""
+    phrase: str = ""
+    start_file: str = ""
+    after_load: State | None = None
+    after_start: State | None = None
+    consumers: Consumed | None = None
+    deleted: list[str] = field(default_factory=list)
+
+
+def run(disk: Disk, rules: Rules, setup: Setup) -> Outcome:
+    """Return the outcome of one start; ``disk`` has its changes afterwards."""
+    broker = Broker(disk, rules, setup)
+    outcome = Outcome(rules.version, "normal" if broker.clean else "abnormal")
+    try:
+        broker.load_files()
+        recover(broker)
+        broker.refuse_for_index()
+        outcome.after_load = state_of(broker, abort=not broker.clean)
+        start(broker)
+        outcome.after_start = state_of(broker, abort=True)
+        outcome.consumers = consume(broker)
+    except EndError as end:
+        outcome.outcome, outcome.reason, outcome.phrase = end.outcome, end.reason, end.phrase
+    outcome.start_file = broker.start_file
+    outcome.deleted = list(disk.deleted)
+    return outcome
+
+
+def state_of(broker: Broker, *, abort: bool) -> State:
+    """Return the state of a broker's store."""
+    queues = {
+        f"{topic}/{number}": (queue.min_offset, queue.max_offset, queue.max_physical)
+        for (topic, number), queue in sorted(broker.queues.items())
+    }
+    disk = broker.disk
+    return State(
+        broker.log.min_offset,
+        broker.log.max_offset,
+        queues,
+        {path: (disk.size(path), disk.digest(path)) for path in disk.below(STATED)},
+        sorted((disk.size(path), disk.digest(path)) for path in disk.below((INDEX,))),
+        abort or disk.exists(ABORT),
+    )
+
+
+def as_recorded(state: State) -> dict[str, Any]:
+    """Return a state in the shape of the recorded ones."""
+    return {
+        "min_physical_offset": state.min_physical_offset,
+        "max_physical_offset": state.max_physical_offset,
+        "queues": {name: list(values) for name, values in state.queues.items()},
+        "files": {path: [size, digest[:16]] for path, (size, digest) in state.files.items()},
+        "index": sorted([size, digest[:16]] for size, digest in state.index),
+        "abort": state.abort,
+    }

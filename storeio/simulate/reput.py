@@ -1,0 +1,67 @@
+"""Dispatch after load: what ``start`` still adds to queues and index, and where it never returns.
+
+Source: ``DefaultMessageStore.start``, ``ReputMessageService.doReput``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storeio.simulate.broker import Broker
+from storeio.simulate.ends import HangsError, JavaError, RefusesError
+
+WAITS: Final = "[SetReputOffset] get reput offset from CQ"
+
+
+def start(broker: Broker) -> None:
+    """Do what ``start`` does to the files.
+
+    Raises:
+        HangsError: Dispatch cannot go on, and ``start`` waits for it.
+        RefusesError: An exception leaves ``start``.
+    """
+    try:
+        if broker.rules.reput_from_queues:
+            _reput(broker, max(broker.log.min_offset, broker.queues_end, 0))
+        broker.correct_queue_mins()
+    except JavaError as error:
+        raise RefusesError(f"an exception leaves start: {error}") from error
+
+
+def _reput(broker: Broker, offset: int) -> None:
+    """Dispatch from an offset to the log's end, by the rules of a master."""
+    checker = broker.checker(recovering=False)
+    log = broker.log
+    offset = max(offset, log.min_offset)
+    while offset < log.max_offset:
+        file = log.find(offset, or_first=offset == 0)
+        at = offset % log.size
+        if file is None or at >= file.wrote:
+            raise HangsError(f"no file holds the log's offset {offset}: start waits for ever", WAITS)
+        data = broker.bytes_of(file, 0, file.wrote)
+        offset = _reput_chunk(broker, checker, data, file.base, file.base + at)
+
+
+def _reput_chunk(broker: Broker, checker: object, data: memoryview, base: int, offset: int) -> int:
+    """Dispatch a file's records from an offset on; return the offset to go on from."""
+    from storeio.simulate.message import Checker
+
+    assert isinstance(checker, Checker)
+    size = broker.log.size
+    start = at = offset - base
+    read = 0  # bytes that count as read: not those of a record of the wrong size
+    while read < len(data) - start:
+        checked = checker.check(data, at, base, crc=False, body=False)
+        if checked.good and checked.request is not None:
+            broker.dispatch(checked.request)
+            offset += checked.size
+            read += checked.size
+            at += checked.size
+        elif checked.good:
+            return offset + size - offset % size
+        elif checked.size > 0:
+            offset += checked.size
+            at = checked.end
+        else:
+            return offset + len(data) - start - read
+    return offset

@@ -1,0 +1,69 @@
+"""Each recorded start: the prediction equals what the real broker did, file by file and queue by queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storeio.config import infer_config
+from storeio.scan import list_store, read_range
+from storeio.simulate.broker import Setup
+from storeio.simulate.disk import Disk
+from storeio.simulate.outcome import Outcome, as_recorded, run
+from storeio.simulate.rules import rules_of
+from tests import golden_data
+
+CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
+
+
+def simulated(root: Path, version: str, options: dict[str, Any]) -> Outcome:
+    """Return the prediction for a store written with the oracle's options."""
+    listing = list_store(root)
+    given = {
+        "mappedFileSizeCommitLog": str(options["clFile"]),
+        "mappedFileSizeConsumeQueue": str(20 * options["cqEntries"]),
+    }
+    config = infer_config(listing, given)
+    setup = Setup(
+        config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"],
+        config.delays_ms,
+    )  # fmt: skip
+    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
+    return run(disk, rules_of(version), setup)
+
+
+def recorded(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded or predicted state without what the records leave out.
+
+    Empty schedule queues; and queues whose topic holds a control character: the recorder could not read
+    those lines of the broker's answer, though the files and the messages delivered tell of the queue.
+    """
+    queues = {
+        name: numbers
+        for name, numbers in state["queues"].items()
+        if name.isprintable() and not name.startswith("SCHEDULE_TOPIC_XXXX")
+    }
+    return {**state, "queues": queues, "index": sorted(state["index"])}
+
+
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
+def test_prediction_equals_the_broker(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+    base = golden_data.base_of(name)
+    root = golden_data.damaged(base, case["edits"], tmp_path / "store")
+    found = simulated(root, case["broker"], golden_data.options(base))
+    assert found.outcome == case["outcome"], found.reason
+    assert found.mode == ("normal" if case["state"] == "clean" else "abnormal")
+    for name_of_state, state in (("after_load", found.after_load), ("after_start", found.after_start)):
+        expected = case[name_of_state]
+        if expected is None:
+            continue
+        assert state is not None
+        assert recorded(as_recorded(state)) == recorded(expected), name_of_state
+    if "start_file" in case:
+        assert found.start_file == f"commitlog/{case['start_file']}"
+    if case.get("consumers"):
+        assert found.consumers is not None
+        counts = {"messages": found.consumers.messages, "undecodable": found.consumers.undecodable}
+        assert counts == {key: case["consumers"][key] for key in counts}
