@@ -28,7 +28,7 @@ from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE,
 if TYPE_CHECKING:
     from storeio.audit import Progress
 
-LATER = {"inspect": "storeio.inspect.command"}
+LATER = {"inspect": "storeio.inspect.command", "simulate": "storeio.simulate_command"}
 
 
 def run_audit(

@@ -21,7 +21,7 @@ WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
 PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan"}
 FILES: Final = PURE | {"scan", "file_sizes", "config"}
 LAYERS: Final = {
-    "__init__": {"audit", "store"},
+    "__init__": {"audit", "store", "prediction"},
     "__main__": {"cli"},
     "errors": set[str](),
     "paths": {"errors"},
@@ -41,6 +41,8 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
+    "prediction": FILES,
+    "simulate_command": FILES | {"prediction", "console", "report"},
     "report": PURE,
     "file_sizes": FORMAT,
     "scan": FORMAT,
@@ -49,7 +51,7 @@ LAYERS: Final = {
     "apply": PURE,
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},
-    "cli": FILES | {"audit", "report", "inspect", "console", "apply"},
+    "cli": FILES | {"simulate_command", "audit", "report", "inspect", "console", "apply"},
     "conf": set[str](),
 }
 NO_FILES: Final = FORMAT | {

@@ -46,26 +46,36 @@ class Outcome:
 
 
 def run(disk: Disk, rules: Rules, setup: Setup) -> Outcome:
-    """Return the outcome of one start; ``disk`` has its changes afterwards."""
+    """Return the outcome of one start with digests of all files and what consumers get."""
+    outcome, broker = simulate_start(disk, rules, setup)
+    if outcome.outcome == STARTS:
+        outcome.consumers = consume(broker)
+    return outcome
+
+
+def simulate_start(disk: Disk, rules: Rules, setup: Setup, *, digests: bool = True) -> tuple[Outcome, Broker]:
+    """Return the outcome of one start and the broker after it; ``disk`` has its changes afterwards.
+
+    Without ``digests`` files are only read as far as the broker reads them.
+    """
     broker = Broker(disk, rules, setup)
     outcome = Outcome(rules.version, "normal" if broker.clean else "abnormal")
     try:
         broker.load_files()
         recover(broker)
         broker.refuse_for_index()
-        outcome.after_load = state_of(broker, abort=not broker.clean)
+        outcome.after_load = state_of(broker, abort=not broker.clean, digests=digests)
         start(broker)
-        outcome.after_start = state_of(broker, abort=True)
-        outcome.consumers = consume(broker)
+        outcome.after_start = state_of(broker, abort=True, digests=digests)
     except EndError as end:
         outcome.outcome, outcome.reason, outcome.phrase = end.outcome, end.reason, end.phrase
     outcome.start_file = broker.start_file
     outcome.deleted = list(disk.deleted)
-    return outcome
+    return outcome, broker
 
 
-def state_of(broker: Broker, *, abort: bool) -> State:
-    """Return the state of a broker's store."""
+def state_of(broker: Broker, *, abort: bool, digests: bool = True) -> State:
+    """Return the state of a broker's store; digests are empty if they are not wanted."""
     queues = {
         f"{topic}/{number}": (queue.min_offset, queue.max_offset, queue.max_physical)
         for (topic, number), queue in sorted(broker.queues.items())
@@ -75,8 +85,8 @@ def state_of(broker: Broker, *, abort: bool) -> State:
         broker.log.min_offset,
         broker.log.max_offset,
         queues,
-        {path: (disk.size(path), disk.digest(path)) for path in disk.below(STATED)},
-        sorted((disk.size(path), disk.digest(path)) for path in disk.below((INDEX,))),
+        {path: (disk.size(path), disk.digest(path) if digests else "") for path in disk.below(STATED)},
+        sorted((disk.size(path), disk.digest(path) if digests else "") for path in disk.below((INDEX,))),
         abort or disk.exists(ABORT),
     )
 

@@ -1,0 +1,178 @@
+"""``storeio simulate``: what brokers would do with a store at their next start. Reads files, writes none of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from storeio.checks import index_shape
+from storeio.config import StoreConfig, default, infer_config
+from storeio.errors import UnreadableError, UsageError
+from storeio.kernels.search import first_nonzero
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX
+from storeio.scan import Bytes, Listing, list_store, read_range
+from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import STARTS
+from storeio.simulate.losses import Finder
+from storeio.simulate.outcome import simulate_start
+from storeio.simulate.predicted import Prediction
+from storeio.simulate.pull import consume
+from storeio.simulate.rules import LINES, rules_of
+
+ALL: Final = "all"
+TAIL_BYTES: Final = 16 << 20
+WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
+NEWEST: Final = "5.5.1"
+
+
+def versions_of(broker: str) -> list[str]:
+    """Return the versions that ``--broker`` names: one, or one of each line.
+
+    Raises:
+        UsageError: No version.
+    """
+    if broker == ALL:
+        return list(LINES.values())
+    return [rules_of(broker).version]
+
+
+def simulate(
+    root: str | os.PathLike[str],
+    *,
+    broker: str = NEWEST,
+    given: Mapping[str, str] | None = None,
+    whole_log: bool | None = None,
+    heap_bytes: int = DEFAULT_HEAP_BYTES,
+) -> Prediction:
+    """Return what a broker of this version does with the store at ``root``, which is only read.
+
+    Args:
+        root: The store directory.
+        broker: A version such as ``5.3.3``.
+        given: Broker settings by name; what is not given is told from the files.
+        whole_log: Read all of the log to find what is given up and what consumers get. If not said:
+            of logs of up to 1 GiB, and of larger ones where the start deletes or cuts something.
+        heap_bytes: The broker's heap; 4.x dies of a record that claims more.
+
+    Raises:
+        NotAStoreError: ``root`` is no store.
+        UsageError: No such version, or a setting that is unknown or has a bad value.
+        UnreadableError: A file could not be read.
+    """
+    started = time.monotonic()
+    rules = rules_of(broker)
+    listing = list_store(root)
+    config = infer_config(listing, given or {})
+    setup = setup_of(listing, config, heap_bytes)
+
+    def read(path: str, start: int, stop: int) -> Bytes:
+        return read_range(listing.root, path, start, stop)
+
+    disk = Disk(listing.files, read)
+    small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
+    outcome, started_broker = simulate_start(disk, rules, setup, digests=small)
+    found = given_up = None
+    whole = small or cuts(started_broker) if whole_log is None else whole_log
+    if outcome.outcome == STARTS and whole:
+        given_up = Finder(started_broker, listing.files, read).find()
+        found = consume(started_broker)
+    emptied = [path for path in disk.deleted if held_something(listing, path)]
+    seconds = time.monotonic() - started
+    store = os.fspath(root)
+    return Prediction(store, rules.name, outcome, given_up, found, disk, config.settings, emptied, seconds)
+
+
+def held_something(listing: Listing, path: str) -> bool:
+    """Tell whether a file of the log or of a queue has a byte that is not zero."""
+    file = listing.get(path)
+    if file is None or file.kind not in (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE):
+        return False
+    for at in range(0, file.size, TAIL_BYTES):
+        stop = min(at + TAIL_BYTES, file.size)
+        if first_nonzero(read_range(listing.root, path, at, stop), 0, stop - at) < stop - at:
+            return True
+    return False
+
+
+def cuts(broker: Broker) -> bool:
+    """Tell whether a start has deleted files, or left bytes behind the end of the log or of a queue."""
+    if broker.disk.deleted:
+        return True
+    for files in (broker.log, *(queue.files for queue in broker.queues.values())):
+        for file in files.files[-1:]:
+            for at in range(file.wrote, file.size, TAIL_BYTES):
+                stop = min(at + TAIL_BYTES, file.size)
+                if first_nonzero(files.read(file, at, stop), 0, stop - at) < stop - at:
+                    return True
+    return False
+
+
+def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
+    """Return what a start depends on besides the files' bytes."""
+    slots, units = _index_numbers(listing, config)
+    light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
+    return Setup(
+        commitlog_file_bytes=config.commitlog_file_bytes,
+        queue_file_bytes=config.queue_file_bytes,
+        index_slots=slots,
+        index_units=units,
+        delays_ms=config.delays_ms,
+        batch_file_bytes=config.batch_file_bytes,
+        ext_file_bytes=config.ext_file_bytes,
+        heap_bytes=heap_bytes,
+        index_enabled=config.index_enabled,
+        multi_dispatch=light if config.multi_dispatch is None else config.multi_dispatch,
+        lmq=light if config.lmq is None else config.lmq,
+    )
+
+
+def _index_numbers(listing: Listing, config: StoreConfig) -> tuple[int, int]:
+    """Return slots and units of index files: given, told from the files, or a broker's defaults."""
+    if config.index_slots is not None and config.index_units is not None:
+        return config.index_slots, config.index_units
+    files = [
+        (f.path, f.size, lambda start, stop, path=f.path: read_range(listing.root, path, start, stop))
+        for f in listing.of_kind(INDEX)
+    ]
+    try:
+        found = index_shape.infer_shape(files)
+    except UnreadableError:
+        found = None
+    return found or (int(default("maxHashSlotNum")), int(default("maxIndexNum")))
+
+
+def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
+    """Write the predicted store into a directory that is new or empty; whole or not at all.
+
+    Raises:
+        UsageError: The directory holds something, or lies in the store.
+    """
+    place, store = Path(target), Path(prediction.store)
+    if place.resolve().is_relative_to(store.resolve()):
+        raise UsageError(f"--into {place}: lies inside the store {store}, which is never written")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise UsageError(f"--into {place}: is not empty")
+    partial = place.with_name(f"{place.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    disk = prediction.disk
+    for path, file in sorted(disk.files.items()):
+        if file.is_dir:
+            (partial / path).mkdir(parents=True, exist_ok=True)
+            continue
+        (partial / path).parent.mkdir(parents=True, exist_ok=True)
+        with (partial / path).open("wb") as out:
+            for piece in disk.content(path):
+                out.write(piece.data)
+            out.flush()
+            os.fsync(out.fileno())
+        if not file.made:
+            shutil.copystat(store / path, partial / path)
+    partial.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        place.rmdir()
+    partial.rename(place)

@@ -1,0 +1,200 @@
+"""A predicted start as the JSON of the contract and as a colleague's warning: the worst first, then the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from storeio import __version__
+from storeio.report.next_step import shell_quoted
+from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.safe import printable
+from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
+from storeio.simulate.losses import Loss
+from storeio.simulate.outcome import as_recorded
+from storeio.simulate.predicted import Prediction
+from storeio.simulate.rules import LINES
+
+ROWS: Final = 20
+ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
+
+
+def simulation_object(found: Prediction) -> dict[str, Any]:
+    """Return one prediction as plain objects; its states have the shape of a recorded start."""
+    outcome = found.outcome
+    result: dict[str, Any] = {
+        "tool": "storeio",
+        "version": __version__,
+        "store": found.store,
+        "broker": outcome.broker,
+        "line": found.line,
+        "outcome": outcome.outcome,
+        "reason": outcome.reason,
+        "phrase": outcome.phrase,
+        "mode": outcome.mode,
+        "start_file": outcome.start_file.rpartition("/")[2],
+        "after_load": outcome.after_load and as_recorded(outcome.after_load),
+        "after_start": outcome.after_start and as_recorded(outcome.after_start),
+        "deleted": list(outcome.deleted),
+        "consumers": None,
+        "loses": None,
+        "reissues": None,
+        "shifted": None,
+        "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
+        "exit_code": found.exit_code,
+        "seconds": round(found.seconds, 6),
+    }
+    if found.consumers is not None:
+        got = found.consumers
+        result["consumers"] = {"messages": got.messages, "undecodable": got.undecodable, "skipped": got.skipped}
+    if found.given_up is not None:
+        result["loses"] = [asdict(loss) for loss in found.given_up.losses]
+        result["reissues"] = [asdict(reissue) for reissue in found.given_up.reissues]
+        result["shifted"] = [
+            {"topic": topic, "queue_id": queue_id, "units": count}
+            for (topic, queue_id), count in sorted(found.given_up.shifted.items())
+        ]
+    return result
+
+
+def warning_sentence(found: Prediction) -> str:
+    """Return what the start comes to, in one sentence that begins with one word in capitals."""
+    outcome, store = found.outcome, printable(found.store)
+    broker = f"broker {outcome.broker}"
+    if outcome.outcome != STARTS:
+        return f"NO START: {broker} {ENDS[outcome.outcome]} on {store}: {printable(outcome.reason)}."
+    lost = found.given_up.messages if found.given_up else 0
+    if lost:
+        size = bytes_text(sum(loss.bytes for loss in found.given_up.losses)) if found.given_up else ""
+        return f"LOSES: {broker} starts on {store} and gives up {counted(lost, 'intact message')}, {size}."
+    if found.emptied:
+        return f"DELETES: {broker} starts on {store} and deletes {counted(len(found.emptied), 'file')} that hold data."
+    if found.harms:
+        return f"HARMS: {broker} starts on {store}, but consumers will not get what they should."
+    read = "" if found.given_up is not None else " in what it reads; --whole-log compares all"
+    return f"SAFE: {broker} starts on {store} and gives nothing up{read}."
+
+
+def render_simulation(found: Prediction, *, width: int = 80) -> str:
+    """Return the report of one prediction; every line ends."""
+    outcome = found.outcome
+    lines = paragraph("", warning_sentence(found), width, "")
+    if outcome.phrase:
+        lines += paragraph("It logs: ", f'"{printable(outcome.phrase)}"', width, "  ")
+    lines += _losses(found, width)
+    lines += _numbers(found, width)
+    lines += _files(found, width)
+    lines += _what(found, width)
+    lines += ["", "NEXT"]
+    lines += [f"  {command}" for command in _commands(found)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _losses(found: Prediction, width: int) -> list[str]:
+    if found.given_up is None or not found.given_up.losses:
+        return []
+    losses = sorted(found.given_up.losses, key=lambda loss: -loss.messages)
+    rows = [_loss_row(loss) for loss in losses[:ROWS]]
+    head = ["queue", "what the broker does", "messages", "bytes", "from", "to"]
+    lines = ["", "GIVEN UP (intact on the disk, queue offsets from and to)", *table(head, rows, width, left=2)]
+    if len(losses) > ROWS:
+        rest = sum(loss.messages for loss in losses[ROWS:])
+        lines.append(f"    ... and {counted(rest, 'message')} more; --json FILE has all")
+    return lines
+
+
+def _loss_row(loss: Loss) -> list[object]:
+    what = f"{loss.action} {loss.path.rpartition('/')[2].lstrip('0') or '0'}" if loss.path else loss.action
+    queue = f"{loss.topic}/{loss.queue_id}"
+    return [queue, what, loss.messages, loss.bytes, loss.first_queue_offset, loss.last_queue_offset]
+
+
+def _numbers(found: Prediction, width: int) -> list[str]:
+    if found.given_up is None:
+        return []
+    lines: list[str] = []
+    if found.given_up.reissues:
+        rows = [[f"{r.topic}/{r.queue_id}", r.first, r.stop - 1] for r in found.given_up.reissues[:ROWS]]
+        lines += ["", "ISSUED TWICE (queue offsets that messages bear already)"]
+        lines += table(["queue", "from", "to"], rows, width)
+    if found.given_up.shifted:
+        rows = [[f"{topic}/{number}", count] for (topic, number), count in sorted(found.given_up.shifted.items())]
+        lines += ["", "SHIFTED (units that stand at another number than their message's)"]
+        lines += table(["queue", "units"], rows[:ROWS], width)
+    return lines
+
+
+def _files(found: Prediction, width: int) -> list[str]:
+    gone = sorted(found.outcome.deleted)
+    if not gone:
+        return []
+    lines = ["", f"DELETED ({counted(len(gone), 'file')}, {len(found.emptied)} of them with data in log or queues)"]
+    for path in gone[:ROWS]:
+        lines += paragraph("- ", printable(path), width, "  ")
+    return lines + ([f"  ... and {len(gone) - ROWS} more"] if len(gone) > ROWS else [])
+
+
+def _what(found: Prediction, width: int) -> list[str]:
+    outcome = found.outcome
+    lines = ["", "WHAT IT DOES"]
+    if outcome.start_file:
+        why = "a clean stop" if outcome.mode == "normal" else "a crash: the abort file is there"
+        text = f"recovers as after {why}, reading the log from {printable(outcome.start_file)} on."
+        lines += paragraph("- ", text, width, "  ")
+    state = outcome.after_start
+    if state is not None:
+        text = f"has the log from {state.min_physical_offset} to {state.max_physical_offset}"
+        text = text if state.min_physical_offset >= 0 else "has an empty log"
+        lines += paragraph("- ", f"{text} and {counted(len(state.queues), 'queue')} then.", width, "  ")
+    if found.consumers is not None:
+        got = found.consumers
+        text = f"delivers {counted(got.messages, 'message')} to a consumer that reads all queues from their start"
+        odd = [f"{got.undecodable:,} cannot be decoded"] if got.undecodable else []
+        odd += [f"{got.skipped:,} are skipped in silence"] if got.skipped else []
+        lines += paragraph("- ", "; ".join([text, *odd]) + ".", width, "  ")
+    return lines
+
+
+def _commands(found: Prediction) -> list[str]:
+    store = shell_quoted(f"./{found.store}" if found.store.startswith("-") else found.store)
+    if not found.harms:
+        return [f"storeio check {store}"]
+    return [f"storeio check {store}", f"storeio simulate {store} --broker all"]
+
+
+def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
+    """Return the lines side by side for one store, and which of them harm least."""
+    rows = []
+    for found in predictions:
+        lost = "-" if found.given_up is None else f"{found.given_up.messages:,}"
+        twice = "-" if found.given_up is None else str(len(found.given_up.reissues))
+        bad = "-" if found.consumers is None else f"{found.consumers.undecodable + found.consumers.skipped:,}"
+        end = found.outcome.after_start.max_physical_offset if found.outcome.after_start else "-"
+        rows.append([found.line, found.outcome.outcome, lost, twice, bad, len(found.emptied), end])
+    head = ["line", "outcome", "given up", "queues reissued", "undelivered", "files deleted", "log end"]
+    lines = paragraph("", _advice(predictions), width, "")
+    lines += ["", *table(head, rows, width, left=2), "", "NEXT"]
+    worst = max(predictions, key=_harm)
+    store = shell_quoted(worst.store)
+    lines.append(f"  storeio simulate {store} --broker {worst.outcome.broker}")
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _harm(found: Prediction) -> tuple[bool, int, int, bool]:
+    lost = found.given_up.messages if found.given_up else 0
+    return found.outcome.outcome != STARTS, lost, len(found.emptied), found.harms
+
+
+def _advice(predictions: Sequence[Prediction]) -> str:
+    safe = [found.line for found in predictions if not found.harms]
+    store = printable(predictions[0].store)
+    if len(safe) == len(predictions) == len(LINES):
+        return f"SAFE: every broker line starts on {store} and gives nothing up."
+    if len(safe) == len(predictions):
+        return f"SAFE: {', '.join(safe)} start on {store} and give nothing up; the others could not be predicted."
+    if safe:
+        return f"CHOOSE: only {', '.join(safe)} can be started on {store} without harm."
+    best = min(predictions, key=_harm)
+    rest = "none starts" if best.outcome.outcome != STARTS else f"{best.line} does the least"
+    return f"DO NOT START: every broker line harms {store}; {rest}."

@@ -1,0 +1,212 @@
+"""What a start gives up: messages that lie intact on the disk and that no consumer gets afterwards.
+
+The log is walked past all damage, so records that the broker never looks at count, too. A message is
+given up if no unit of its queue points at it after the start, or if the log then ends before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.dispatch import Implied, implied_units
+from storeio.format import consumequeue as units_format
+from storeio.kernels import tables as w
+from storeio.paths import COMMITLOG, StoreFile
+from storeio.simulate.broker import Broker, QueueKey
+from storeio.simulate.consumequeue import ConsumeQueue
+from storeio.splits import Split, WalkState, cut
+from storeio.walk import walk_split
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Read = Callable[[str, int, int], Bytes]
+
+UNLINKS: Final = "deletes the commitlog file"
+CUTS: Final = "ends the log before it"
+BEFORE: Final = "begins the log behind it"
+CUTS_QUEUE: Final = "drops its queue unit"
+DOES_NOT_QUEUE: Final = "makes no queue unit for it"
+
+
+@dataclass(slots=True)
+class Loss:
+    """Messages of one queue that one action of the broker gives up; offsets of the first and last of them."""
+
+    topic: str
+    queue_id: int
+    action: str
+    path: str
+    messages: int = 0
+    bytes: int = 0
+    first_queue_offset: int = 0
+    last_queue_offset: int = 0
+    first_physical_offset: int = 0
+    last_physical_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reissue:
+    """Queue offsets that messages have and that the broker hands out again: half-open."""
+
+    topic: str
+    queue_id: int
+    first: int
+    stop: int
+
+
+@dataclass(slots=True)
+class GivenUp:
+    """All that a start gives up. ``intact`` counts the messages that were looked at."""
+
+    losses: list[Loss] = field(default_factory=list)
+    reissues: list[Reissue] = field(default_factory=list)
+    intact: int = 0
+    shifted: dict[QueueKey, int] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        """Messages given up in all queues."""
+        return sum(loss.messages for loss in self.losses)
+
+
+class Finder:
+    """Compares the intact messages of a log with what a broker has after its start."""
+
+    def __init__(self, broker: Broker, files: Iterable[StoreFile], read: Read) -> None:
+        self.broker, self.read = broker, read
+        self.stored = {f.path: f for f in files if not f.is_dir and f.base_offset is not None}
+        segments = sorted(
+            (f for f in self.stored.values() if f.kind == COMMITLOG and (f.base_offset or 0) >= 0),
+            key=lambda f: f.base_offset or 0,
+        )
+        self.splits = [split for f in segments for split in cut(f)]
+        self.kept = {file.path for file in broker.log.files}
+        self.losses: dict[tuple[str, int, str, str], Loss] = {}
+        self.highest: dict[QueueKey, int] = {}
+        self.found = GivenUp()
+
+    def find(self) -> GivenUp:
+        """Walk the log once and return what is given up."""
+        state, path = WalkState(0), ""
+        for split in self.splits:
+            state = state if split.path == path else WalkState(0)
+            path = split.path
+            if state.position < split.stop:
+                state = self._split(split, state)
+        self.found.losses = sorted(self.losses.values(), key=lambda loss: (loss.topic, loss.queue_id, loss.action))
+        self.found.reissues = list(self._reissues())
+        self.found.shifted = {key: q.shifted for key, q in self.broker.queues.items() if q.shifted}
+        return self.found
+
+    def _split(self, split: Split, state: WalkState) -> WalkState:
+        delays = np.array(self.broker.setup.delays_ms, np.int64)
+        walked = walk_split(lambda a, b: self.read(split.path, a, b), split, state, delays_ms=delays, reuse=True)
+        for implied in implied_units(walked):
+            if implied.placed:
+                self._queue(split, implied)
+        return walked.end
+
+    def _queue(self, split: Split, implied: Implied) -> None:
+        key = implied.topic, implied.queue_id
+        physical = implied.physical()
+        self.found.intact += int(implied.messages().sum())
+        stop = int((implied.queue_offset + implied.messages()).max())
+        self.highest[key] = max(self.highest.get(key, 0), stop)
+        end, begin = self.broker.log.max_offset, self.broker.log.min_offset
+        gone = np.full(len(physical), split.path not in self.kept)
+        behind = ~gone & (physical + implied.column(w.R_SIZE) > end)
+        front = ~gone & ~behind & (physical < begin)
+        self._add(key, implied, physical, gone, UNLINKS, split.path)
+        self._add(key, implied, physical, behind, CUTS, split.path)
+        self._add(key, implied, physical, front, BEFORE, split.path)
+        left = ~(gone | behind | front)
+        if left.any():
+            self._units(key, implied, physical, left)
+
+    def _units(self, key: QueueKey, implied: Implied, physical: Numbers, left: Mask) -> None:
+        """Find those without a unit; most stand at their own number, so all others are searched for."""
+        queue = self.broker.queues.get(key)
+        missing = left.copy()
+        if queue is not None:
+            numbers = implied.queue_offset
+            rows = np.flatnonzero(left)
+            there = _offsets_at(queue, numbers[rows]) == physical[rows]
+            missing[rows[there]] = False
+            rest = np.flatnonzero(missing)
+            if len(rest):
+                missing[rest[np.isin(physical[rest], _all_offsets(queue))]] = False
+        if missing.any():
+            had = self._had_units(key, implied, physical, missing)
+            self._add(key, implied, physical, missing & had, CUTS_QUEUE, "")
+            self._add(key, implied, physical, missing & ~had, DOES_NOT_QUEUE, "")
+
+    def _had_units(self, key: QueueKey, implied: Implied, physical: Numbers, missing: Mask) -> Mask:
+        """Tell which messages have a unit at their number in the files as they are before the start."""
+        had = np.zeros(len(physical), bool)
+        rows = np.flatnonzero(missing)
+        size = self.broker.setup.queue_file_bytes
+        positions = implied.queue_offset[rows] * units_format.UNIT_BYTES
+        for base in np.unique(positions // size * size).tolist():
+            file = self.stored.get(f"consumequeue/{key[0]}/{key[1]}/{base:020d}")
+            inside = rows[positions // size * size == base]
+            if file is None or base < 0 or file.size < size:
+                continue
+            units = self.read(file.path, 0, size).view(units_format.UNIT)
+            places = (implied.queue_offset[inside] * units_format.UNIT_BYTES - base) // units_format.UNIT_BYTES
+            had[inside] = units["physical_offset"][places] == physical[inside]
+        return had
+
+    def _add(self, key: QueueKey, implied: Implied, physical: Numbers, mask: Mask, action: str, path: str) -> None:
+        rows = np.flatnonzero(mask)
+        if not len(rows):
+            return
+        first, last = int(rows[0]), int(rows[-1])
+        place = (*key, action, path)
+        loss = self.losses.get(place)
+        if loss is None:
+            loss = Loss(*key, action, path)
+            loss.first_queue_offset, loss.first_physical_offset = int(implied.queue_offset[first]), int(physical[first])
+            self.losses[place] = loss
+        loss.messages += int(implied.messages(rows).sum())
+        loss.bytes += int(implied.column(w.R_SIZE, rows).sum())
+        loss.last_queue_offset = int(implied.queue_offset[last])
+        loss.last_physical_offset = int(physical[last])
+
+    def _reissues(self) -> Iterable[Reissue]:
+        """Yield the numbers that messages bear and that are handed out again."""
+        for (topic, queue_id), stop in sorted(self.highest.items()):
+            queue = self.broker.queues.get((topic, queue_id))
+            first = queue.max_offset if queue is not None else 0
+            if first < stop:
+                yield Reissue(topic, queue_id, first, stop)
+
+
+def _offsets_at(queue: ConsumeQueue, numbers: Numbers) -> Numbers:
+    """Return the physical offset of the unit at each number, -1 where the queue has none; numbers rise mostly."""
+    found = np.full(len(numbers), -1, np.int64)
+    size = queue.files.size
+    positions = numbers * queue.unit_bytes
+    for file in queue.files.files:
+        inside = (positions >= max(file.base, queue.min_position)) & (positions < file.base + min(file.wrote, size))
+        if inside.any():
+            places = (positions[inside] - file.base) // queue.unit_bytes
+            low, high = int(places.min()), int(places.max()) + 1
+            units = queue.units(file, low * queue.unit_bytes, high * queue.unit_bytes)
+            found[inside] = units["physical_offset"][places - low]
+    return found
+
+
+def _all_offsets(queue: ConsumeQueue) -> Numbers:
+    """Return the physical offsets of all units that consumers get."""
+    parts = [np.empty(0, np.int64)]
+    for file in queue.files.files:
+        start = max(queue.min_position - file.base, 0)
+        if start < file.wrote:
+            parts.append(queue.units(file, start, file.wrote)["physical_offset"].astype(np.int64))
+    return np.concatenate(parts)

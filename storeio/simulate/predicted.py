@@ -1,0 +1,44 @@
+"""One predicted start with all that is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storeio.results import EXIT_DAMAGED, EXIT_SOUND, Setting
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import STARTS
+from storeio.simulate.losses import GivenUp
+from storeio.simulate.outcome import Outcome
+from storeio.simulate.pull import Consumed
+
+
+@dataclass(slots=True)
+class Prediction:
+    """One start of one broker version on one store.
+
+    ``given_up`` and ``consumers`` are None where the log was not read for them. ``emptied`` are the
+    deleted files of log and queues that held something.
+    """
+
+    store: str
+    line: str
+    outcome: Outcome
+    given_up: GivenUp | None
+    consumers: Consumed | None
+    disk: Disk
+    settings: tuple[Setting, ...]
+    emptied: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def harms(self) -> bool:
+        """Whether the broker does not start, or gives up or hands out wrongly what is intact on the disk."""
+        if self.outcome.outcome != STARTS or self.emptied:
+            return True
+        lost = self.given_up is not None and bool(self.given_up.losses or self.given_up.reissues)
+        return lost or (self.consumers is not None and bool(self.consumers.undecodable or self.consumers.skipped))
+
+    @property
+    def exit_code(self) -> int:
+        """4 where the start harms."""
+        return EXIT_DAMAGED if self.harms else EXIT_SOUND

@@ -1,0 +1,123 @@
+"""``storeio simulate``: the command, a thin layer over ``storeio.prediction``."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import click
+
+from storeio.config import Given, given_settings
+from storeio.console import coloured, explain, put, terminal_width
+from storeio.errors import UsageError
+from storeio.prediction import ALL, NEWEST, versions_of, write_into
+from storeio.prediction import simulate as predict
+from storeio.report import failure_object, to_json
+from storeio.report.simulation import render_lines, render_simulation, simulation_object, warning_sentence
+from storeio.results import EXIT_SOUND
+from storeio.simulate.broker import DEFAULT_HEAP_BYTES
+from storeio.simulate.predicted import Prediction
+
+HEAP_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def heap_bytes(text: str | None) -> int:
+    """Return a heap size written as for Java's -Xmx.
+
+    Raises:
+        UsageError: Another form.
+    """
+    if text is None:
+        return DEFAULT_HEAP_BYTES
+    match = re.fullmatch(r"(\d{1,12})([kKmMgG]?)", text.strip())
+    if match is None:
+        raise UsageError(f"--heap {text}: a number with k, m or g is needed, as in 8g")
+    return int(match[1]) * HEAP_UNITS[match[2].lower()]
+
+
+@click.command(name="simulate")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION",
+              help="Version that is to start, or all: one of each line, side by side.")  # fmt: skip
+@click.option("--json", "json_to", metavar="FILE", help="JSON, one object a start; - is standard output, alone there.")
+@click.option("--into", metavar="DIR", help="Write the store as it would be after the start; DIR is new or empty.")
+@click.option("--whole-log/--no-whole-log", default=None,
+              help="Read the whole log for what is given up, or never; else where it is small or cut.")  # fmt: skip
+@click.option("--heap", metavar="SIZE", help="The broker's -Xmx, as in 8g (2g); 4.x may run out of it.")
+@click.option("--quiet", is_flag=True, help="One line a start.")
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), hidden=True)
+@click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
+@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
+def simulate(
+    stores: Sequence[str], broker: str, json_to: str | None, into: str | None, whole_log: bool | None,
+    heap: str | None, quiet: bool, jobs: int | None, conf: str | None, sets: Sequence[str],
+) -> int:  # fmt: skip
+    """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
+    del jobs  # one start is one thread's work, as in the broker
+    given = given_settings(_conf_text(conf), conf or "broker.conf", sets)
+    versions, room = versions_of(broker), heap_bytes(heap)
+    if into is not None and (len(stores) > 1 or len(versions) > 1):
+        raise UsageError("--into: one store and one version at a time")
+    code = EXIT_SOUND
+    with _sink(json_to, stores) as sink:
+        for store in stores:
+            found: list[Prediction] = []
+            for version in versions:
+                code |= _one(store, version, given, whole_log, room, sink, found)
+            if found and into is not None:
+                write_into(found[0], into)
+            if found and json_to != "-":
+                _show(found, len(versions) > 1 or broker == ALL, quiet)
+    return code
+
+
+def _one(
+    store: str, version: str, given: Given, whole_log: bool | None, room: int, sink: IO[str] | None,
+    found: list[Prediction],
+) -> int:  # fmt: skip
+    """Return the exit code of one start, added to ``found`` if it could be predicted."""
+    try:
+        prediction = predict(store, broker=version, given=given, whole_log=whole_log, heap_bytes=room)
+    except Exception as error:
+        code = explain(error, store)
+        put(sink, to_json({**failure_object(store, str(error) or type(error).__name__, code), "broker": version}))
+        return code
+    put(sink, to_json(simulation_object(prediction)))
+    found.append(prediction)
+    return prediction.exit_code
+
+
+def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:
+    if quiet:
+        for prediction in found:
+            put(sys.stdout, warning_sentence(prediction))
+        return
+    width = terminal_width()
+    text = render_lines(found, width=width) if side_by_side else render_simulation(found[0], width=width)
+    put(sys.stdout, coloured(text).removesuffix("\n"))
+
+
+def _conf_text(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="latin-1")
+    except OSError as error:
+        raise UsageError(f"--conf {path}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | None]:
+    """Yield where JSON lines go, None for nowhere."""
+    if target is None or target == "-":
+        yield sys.stdout if target else None
+        return
+    for store in stores:
+        if Path(target).resolve().is_relative_to(Path(store).resolve()):
+            raise UsageError(f"--json {target}: lies inside the store {store}, which is never written")
+    with open(target, "w", encoding="ascii") as file:
+        yield file
