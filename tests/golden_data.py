@@ -23,6 +23,7 @@ RICH: Final = tuple(sorted(p.name[:-7] for p in GOLDEN.glob("*.tar.gz") if not p
 BASES: Final = tuple(sorted(p.name[:-7] for p in GOLDEN.glob("base-*.tar.gz")))
 STORES: Final = RICH + BASES
 CASES: Final = tuple(sorted(p.name[: -len(".jsonl.xz")] for p in GOLDEN.glob("*.jsonl.xz")))
+RETENTION: Final = tuple(sorted(p.name[: -len(".jsonl.xz")] for p in GOLDEN.glob("retention/*.jsonl.xz")))
 
 Edit = list[Any]
 Case = dict[str, Any]
@@ -72,6 +73,13 @@ def dump(name: str) -> list[dict[str, str]]:
 def cases(name: str) -> list[Case]:
     """Return the damages of a list such as ``rows-5.3.3``, with what the broker made of them."""
     text = lzma.decompress((GOLDEN / f"{name}.jsonl.xz").read_bytes()).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@functools.cache
+def retention(version: str) -> list[Case]:
+    """Return what a version's own cleaning deleted, run by run; the store is ``base-VERSION`` after ``edits``."""
+    text = lzma.decompress((GOLDEN / "retention" / f"{version}.jsonl.xz").read_bytes()).decode()
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -59,6 +59,8 @@ class Rules:
     late_delays: bool  # DefaultMessageStore.load: delay levels are not known in recovery
     checked_magic: bool  # MessageDecoder.decode
     batch_queues: bool
+    full_disk_deletes: bool  # isSpaceToDelete: a nearly full disk is reason enough; before, it only ignores age
+    deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
 
     @property
     def name(self) -> str:
@@ -86,6 +88,8 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "late_delays": (("4.9.0", False), ("4.9.2", True), ("5.0.0", False)),
     "checked_magic": (("4.9.0", False), ("5.0.0", True)),
     "batch_queues": (("4.9.0", False), ("5.0.0", True)),
+    "full_disk_deletes": (("4.9.0", False), ("5.0.0", True)),
+    "deletion_set": (("4.9.0", False), ("5.0.0", True)),
 }
 
 
