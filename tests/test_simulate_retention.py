@@ -13,6 +13,7 @@ from storeio.scan import list_store, read_range
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.clock import HOUR_MS, Due, deletion_hours, due_times
 from storeio.simulate.disk import Disk
+from storeio.simulate.progress import consumer_progress
 from storeio.simulate.recover import recover
 from storeio.simulate.reput import start
 from storeio.simulate.retention import (
@@ -213,3 +214,17 @@ def test_deletable_times_follow_the_broker_s_time_zone() -> None:
 )
 def test_hours_are_those_that_java_reads(delete_when: str, hours: list[int]) -> None:
     assert deletion_hours(delete_when) == hours
+
+
+def test_what_no_group_has_consumed_is_told() -> None:
+    broker = sound()
+    old = conditions(dict.fromkeys(segments(broker)[:3], 100.0))
+    progress = consumer_progress(b'{"offsetTable":{"topic_0@a":{0:70,1:60},"topic_1@a":{0:0,1:100}}}')
+    first, second = forecast(broker, Cleaning(), [old, old], progress)
+    assert [(row.group, row.topic, row.queue_id, row.first, row.stop) for row in first.unread] == [
+        ("", "topic_0", 0, 70, 75),
+        ("a", "topic_0", 0, 70, 75),
+        ("", "topic_1", 0, 0, 64),
+        ("a", "topic_1", 0, 0, 64),
+    ]
+    assert second.unread == ()

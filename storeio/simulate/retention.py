@@ -19,7 +19,11 @@ from storeio.simulate.broker import Broker
 from storeio.simulate.clock import HOUR_MS, is_time
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.ends import JavaError
+from storeio.simulate.progress import Progress, Unread, unread
 from storeio.simulate.rules import Rules
+
+Mins = dict[str, tuple[int, int]]
+"""First and next queue offset of each queue, by ``topic/queue_id``."""
 
 FIXED_BATCH: Final = 10  # DELETE_FILES_BATCH_MAX of 4.x
 HOUR: Final = "the hour of deleteWhen"
@@ -103,12 +107,13 @@ class Cycle:
     """The store after one run of the cleaning, and what the run did.
 
     ``reasons`` is why the log was looked at, empty if it was not; ``any_age`` that a nearly full disk
-    made age no matter; ``stopped`` the exception that ended the run early.
+    made age no matter; ``stopped`` the exception that ended the run early; ``unread`` the messages that
+    went from queues before consumer groups have had them, where that is known.
     """
 
     min_physical_offset: int
     max_physical_offset: int
-    queues: dict[str, tuple[int, int]]
+    queues: Mins
     commitlog: tuple[str, ...]
     queue_files: tuple[str, ...]
     index_files: int
@@ -116,20 +121,21 @@ class Cycle:
     deleted_bytes: int
     reasons: tuple[str, ...]
     any_age: bool
-    stopped: str = ""
+    stopped: str
+    unread: tuple[Unread, ...]
 
 
 class Cleaner:
     """The two cleaning services of one broker; changes the broker's files in memory and its disk's overlay."""
 
-    def __init__(self, broker: Broker, cleaning: Cleaning) -> None:
-        self.broker, self.cleaning = broker, cleaning.under(broker.rules)
+    def __init__(self, broker: Broker, cleaning: Cleaning, progress: Progress | None = None) -> None:
+        self.broker, self.cleaning, self.progress = broker, cleaning.under(broker.rules), progress
         self.queues_cleaned_to = 0  # the log's min at the last run that looked at the queues
         self._any_age = False
 
     def run(self, conditions: Conditions) -> Cycle:
         """Do one run; return the store after it."""
-        disk = self.broker.disk
+        disk, mins = self.broker.disk, mins_and_maxes(self.broker)
         sizes = {path: file.size for path, file in disk.files.items()}
         before = len(disk.deleted)
         reasons: tuple[str, ...] = ()
@@ -146,7 +152,7 @@ class Cleaner:
             stopped.append(str(error))
         deleted = tuple(disk.deleted[before:])
         freed = sum(sizes.get(path, 0) for path in deleted)
-        return self._cycle(deleted, freed, reasons, "; ".join(stopped))
+        return self._cycle(mins, deleted, freed, reasons, "; ".join(stopped))
 
     def _reasons(self, conditions: Conditions) -> tuple[str, ...]:
         """Return why the log is looked at.
@@ -202,12 +208,13 @@ class Cleaner:
         while len(index.files) > 1 and index.files[0].end_offset < physical_min:
             self.broker.disk.delete(index.files.pop(0).path)
 
-    def _cycle(self, deleted: tuple[str, ...], freed: int, reasons: tuple[str, ...], stopped: str) -> Cycle:
+    def _cycle(self, mins: Mins, deleted: tuple[str, ...], freed: int, reasons: tuple[str, ...], stopped: str) -> Cycle:
         broker = self.broker
+        queues = mins_and_maxes(broker)
         return Cycle(
             broker.log.min_offset,
             broker.log.max_offset,
-            mins_and_maxes(broker),
+            queues,
             tuple(broker.disk.below((COMMITLOG,))),
             tuple(broker.disk.below((CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT))),
             len(broker.index.files),
@@ -216,6 +223,7 @@ class Cleaner:
             reasons,
             bool(reasons) and self._any_age and self.cleaning.forcible,
             stopped,
+            () if self.progress is None else tuple(unread(mins, queues, self.progress)),
         )
 
 
@@ -230,17 +238,22 @@ def _clean_queue(queue: ConsumeQueue, physical_min: int) -> None:
         queue.files.drop(file)
 
 
-def mins_and_maxes(broker: Broker) -> dict[str, tuple[int, int]]:
-    """Return first and next queue offset of each queue, by ``topic/queue_id``."""
+def mins_and_maxes(broker: Broker) -> Mins:
+    """Return where each queue begins and ends."""
     return {
         f"{topic}/{number}": (queue.min_offset, queue.max_offset)
         for (topic, number), queue in sorted(broker.queues.items())
     }
 
 
-def forecast(broker: Broker, cleaning: Cleaning, conditions: Iterable[Conditions]) -> list[Cycle]:
-    """Return the store after each of several runs. ``broker`` and its disk have the changes afterwards."""
-    cleaner = Cleaner(broker, cleaning)
+def forecast(
+    broker: Broker, cleaning: Cleaning, conditions: Iterable[Conditions], progress: Progress | None = None
+) -> list[Cycle]:
+    """Return the store after each of several runs. ``broker`` and its disk have the changes afterwards.
+
+    With ``progress``, each run tells which messages it takes from groups that have not consumed them.
+    """
+    cleaner = Cleaner(broker, cleaning, progress)
     return [cleaner.run(each) for each in conditions]
 
 
