@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.common import build_session, run_job
+from jobs.declared import PROFILE_RUNS
 from jobs.stores import (
     given_of,
     master_of,
@@ -141,7 +142,7 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
     started_ms = time.time_ns() // 1_000_000
     spark = build_session("storeio profile", master=master_of(args))
     run_id = args.run_id or new_run_id()
-    tables.refuse_finished(spark, args.tables, run_id, tables.PROFILE_RUNS)
+    tables.refuse_finished(spark, args.tables, run_id, PROFILE_RUNS)
     bucket_ms = args.bucket_seconds * 1000
     counts = counted(records_of(spark, stores, options), bucket_ms).persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -154,12 +155,12 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
         topics = frames["profile_topics"].orderBy("topic").collect()
         report(args, [found[store] for store in stores], topics)
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
-        frames[tables.PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
+        frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
         named = {
             name: tables.in_contract(frame.withColumn("run_id", F.lit(run_id)).coalesce(1), name)
             for name, frame in frames.items()
         }
-        tables.write_run(spark, args.tables, run_id, named, runs=tables.PROFILE_RUNS)
+        tables.write_run(spark, args.tables, run_id, named, runs=PROFILE_RUNS)
     finally:
         counts.unpersist()
     if not args.quiet:

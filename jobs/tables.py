@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
+from jobs.declared import MORE_TABLES, PROFILE_RUNS, RUNS, SIMULATIONS
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from udfs.checks import reason
@@ -29,8 +30,6 @@ from udfs.schemas import RECORD_SCHEMA
 
 R = TypeVar("R")
 
-RUNS: Final = "runs"
-PROFILE_RUNS: Final = "profile_runs"
 RECORDS: Final = "records"
 TRIES: Final = 8  # of one commit, where others commit at the same time
 _SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType()}
@@ -44,88 +43,11 @@ class TablesError(StoreError, OSError):
         return str(self.args[0])
 
 
-def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
-    """Return the columns of a table whose rows belong to a run and a store."""
-    return (*TABLES[RUNS][:2], *(Column(name, kind, True, meaning) for name, kind, meaning in rows))
-
-
-_COUNTED: Final = (
-    ("records", LONG, "valid records"),
-    ("bytes", LONG, "their sizes"),
-    ("body_bytes", LONG, "bytes of their bodies as stored"),
-)
-_TIMES: Final = (
-    ("first_store_timestamp_ms", LONG, "store time of the oldest record, Unix ms"),
-    ("last_store_timestamp_ms", LONG, "store time of the newest record, Unix ms"),
-)
-_SIZES: Final = (
-    ("min_size", INT, "smallest record, bytes"),
-    ("mean_size", DOUBLE, "mean size of a record, bytes"),
-    ("max_size", INT, "largest record, bytes"),
-)
-_RATES: Final = (
-    ("records_per_second", DOUBLE, "records over the time from the oldest to the newest; null if that is 0"),
-    ("bytes_per_second", DOUBLE, "bytes over the same time"),
-)
-PROFILE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
-    "profile_topics": _columns(
-        ("topic", STRING, "topic"),
-        ("queues", LONG, "queues that records name"),
-        *_COUNTED,
-        *_SIZES,
-        *_TIMES,
-        *_RATES,
-    ),
-    "profile_queues": _columns(
-        ("topic", STRING, "topic"),
-        ("queue_id", INT, "queue id"),
-        *_COUNTED,
-        *_TIMES,
-        *_RATES,
-    ),
-    "profile_tags": _columns(
-        ("topic", STRING, "topic"),
-        ("tag", STRING, "the property TAGS, null for records without it"),
-        *_COUNTED,
-        *_TIMES,
-    ),
-    "profile_time": _columns(
-        ("topic", STRING, "topic"),
-        ("bucket_start_ms", LONG, "start of the stretch of store time, Unix ms"),
-        ("bucket_ms", LONG, "its length"),
-        *_COUNTED,
-        *_RATES,
-    ),
-    "profile_sizes": _columns(
-        ("topic", STRING, "topic"),
-        ("min_bytes", LONG, "records of at least this size, a power of two"),
-        ("max_bytes", LONG, "and below this one"),
-        *_COUNTED,
-    ),
-    "profile_segments": _columns(
-        ("path", STRING, "segment, relative to the store root"),
-        *_COUNTED,
-        *_TIMES,
-        *_RATES,
-    ),
-    PROFILE_RUNS: _columns(
-        ("tool", STRING, "storeio"),
-        ("version", STRING, "version of the tool"),
-        ("arguments", STRING, "how the run was called"),
-        ("started_ms", LONG, "start of the run, Unix ms"),
-        ("seconds", DOUBLE, "how long it took"),
-        ("topics", LONG, "topics with valid records"),
-        *_COUNTED,
-        *_TIMES,
-    ),
-}
-
-
 def schema_of(name: str) -> StructType:
     """Return the schema of a table, each column with its comment."""
     if name == RECORDS:
         return StructType([*map(_field, TABLES[RUNS][:2]), *RECORD_SCHEMA.fields])
-    return StructType([_field(column) for column in {**TABLES, **PROFILE_TABLES}[name]])
+    return StructType([_field(column) for column in {**TABLES, **MORE_TABLES}[name]])
 
 
 def _field(column: Column) -> StructField:
@@ -251,13 +173,20 @@ def is_conflict(error: Exception) -> bool:
     return any(word in str(error) for word in ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"))
 
 
+def runs_of(name: str) -> str:
+    """Return the table that lists the finished runs of a table."""
+    if name == SIMULATIONS:
+        return SIMULATIONS
+    return PROFILE_RUNS if name in MORE_TABLES else RUNS
+
+
 def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
     """Return a table's rows of finished runs; the only way to read it.
 
     Raises:
         TablesError: No run has been written there.
     """
-    runs = PROFILE_RUNS if name in PROFILE_TABLES else RUNS
+    runs = runs_of(name)
     for needed in {runs, name}:
         if not exists(spark, tables, needed):
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
@@ -268,7 +197,7 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
 
 def views(spark: SparkSession, tables: str) -> list[str]:
     """Make each table that is there a temporary view of its finished rows, for SQL; return their names."""
-    names = [name for name in (*TABLES, RECORDS, *PROFILE_TABLES) if exists(spark, tables, name)]
+    names = [name for name in (*TABLES, RECORDS, *MORE_TABLES) if exists(spark, tables, name)]
     for name in names:
         finished(spark, tables, name).createOrReplaceTempView(name)
     return names
@@ -277,7 +206,7 @@ def views(spark: SparkSession, tables: str) -> list[str]:
 def as_markdown() -> str:
     """Return ``docs/tables.md``'s part that follows from the declarations."""
     parts: list[str] = []
-    for name in (*TABLES, RECORDS, *PROFILE_TABLES):
+    for name in (*TABLES, RECORDS, *MORE_TABLES):
         parts += [f"### `{name}`", "", "| Column | Type | Meaning |", "|---|---|---|"]
         parts += [
             f"| `{field.name}` | {field.dataType.simpleString()} | {field.metadata.get('comment', '')} |"

@@ -1,0 +1,111 @@
+"""Tables of the jobs besides those of an audit: profiles and simulations, column by column."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column
+
+RUNS: Final = "runs"
+PROFILE_RUNS: Final = "profile_runs"
+SIMULATIONS: Final = "simulations"
+
+
+def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
+    """Return the columns of a table whose rows belong to a run and a store."""
+    return (*TABLES[RUNS][:2], *(Column(name, kind, True, meaning) for name, kind, meaning in rows))
+
+
+_COUNTED: Final = (
+    ("records", LONG, "valid records"),
+    ("bytes", LONG, "their sizes"),
+    ("body_bytes", LONG, "bytes of their bodies as stored"),
+)
+_TIMES: Final = (
+    ("first_store_timestamp_ms", LONG, "store time of the oldest record, Unix ms"),
+    ("last_store_timestamp_ms", LONG, "store time of the newest record, Unix ms"),
+)
+_SIZES: Final = (
+    ("min_size", INT, "smallest record, bytes"),
+    ("mean_size", DOUBLE, "mean size of a record, bytes"),
+    ("max_size", INT, "largest record, bytes"),
+)
+_RATES: Final = (
+    ("records_per_second", DOUBLE, "records over the time from the oldest to the newest; null if that is 0"),
+    ("bytes_per_second", DOUBLE, "bytes over the same time"),
+)
+PROFILE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
+    "profile_topics": _columns(
+        ("topic", STRING, "topic"),
+        ("queues", LONG, "queues that records name"),
+        *_COUNTED,
+        *_SIZES,
+        *_TIMES,
+        *_RATES,
+    ),
+    "profile_queues": _columns(
+        ("topic", STRING, "topic"),
+        ("queue_id", INT, "queue id"),
+        *_COUNTED,
+        *_TIMES,
+        *_RATES,
+    ),
+    "profile_tags": _columns(
+        ("topic", STRING, "topic"),
+        ("tag", STRING, "the property TAGS, null for records without it"),
+        *_COUNTED,
+        *_TIMES,
+    ),
+    "profile_time": _columns(
+        ("topic", STRING, "topic"),
+        ("bucket_start_ms", LONG, "start of the stretch of store time, Unix ms"),
+        ("bucket_ms", LONG, "its length"),
+        *_COUNTED,
+        *_RATES,
+    ),
+    "profile_sizes": _columns(
+        ("topic", STRING, "topic"),
+        ("min_bytes", LONG, "records of at least this size, a power of two"),
+        ("max_bytes", LONG, "and below this one"),
+        *_COUNTED,
+    ),
+    "profile_segments": _columns(
+        ("path", STRING, "segment, relative to the store root"),
+        *_COUNTED,
+        *_TIMES,
+        *_RATES,
+    ),
+    PROFILE_RUNS: _columns(
+        ("tool", STRING, "storeio"),
+        ("version", STRING, "version of the tool"),
+        ("arguments", STRING, "how the run was called"),
+        ("started_ms", LONG, "start of the run, Unix ms"),
+        ("seconds", DOUBLE, "how long it took"),
+        ("topics", LONG, "topics with valid records"),
+        *_COUNTED,
+        *_TIMES,
+    ),
+}
+
+MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
+    **PROFILE_TABLES,
+    SIMULATIONS: _columns(
+        ("started_ms", LONG, "start of the run, Unix ms"),
+        ("line", STRING, "broker line that starts alike"),
+        ("broker", STRING, "version that was simulated"),
+        ("outcome", STRING, "starts, refuses, crashes or hangs"),
+        ("reason", STRING, "why it does not start, or could not be simulated"),
+        ("phrase", STRING, "what the broker logs then"),
+        ("mode", STRING, "normal after a clean stop, abnormal with an abort file"),
+        ("start_file", STRING, "segment in which recovery begins"),
+        ("max_physical_offset", LONG, "end of the log after the start"),
+        ("given_up", LONG, "intact messages that the start gives up; null where the log was not read for them"),
+        ("given_up_bytes", LONG, "their sizes"),
+        ("reissued_queues", LONG, "queues that hand out numbers again"),
+        ("undecodable", LONG, "buffers that consumers cannot decode"),
+        ("skipped", LONG, "units that consumers pass without a message"),
+        ("deleted_files", LONG, "files that the start deletes"),
+        ("exit_code", INT, "0 starts and gives nothing up, 4 harm, 8 could not be read, 16 not a store"),
+        ("json", STRING, "the whole prediction"),
+    ),
+}

@@ -1,0 +1,68 @@
+"""The repair job's predictions: those of the node, for many stores and broker lines at once, in one table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golden_data as golden
+import pytest
+
+from jobs import plan_repair, tables
+from jobs.declared import SIMULATIONS
+from storeio.errors import UsageError
+from storeio.prediction import simulate
+from storeio.report.simulation import simulation_object
+from storeio.simulate.rules import LINES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SIZES = ("maxHashSlotNum=200", "maxIndexNum=800")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return a sound store, and one that some broker lines cut."""
+    edits = next(case["edits"] for case in golden.cases("rows-4.9.8") if case["id"] == "6-clean")
+    place = tmp_path_factory.mktemp("stores")
+    return [golden.copy_of("base-5.3.3", place / "sound"), golden.damaged("base-4.9.8", edits, place / "damaged")]
+
+
+def timeless(found: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps({name: part for name, part in found.items() if name != "seconds"}))
+
+
+def test_all_lines_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: Path) -> None:
+    words = ["--simulate", "--store", *map(str, stores), "--broker", "all", "--tables", str(tmp_path / "tables")]
+    words += ["--set", SIZES[0], "--set", SIZES[1], "--json", str(tmp_path / "out.json"), "--run-id", "one"]
+    assert plan_repair.main(words) == 4
+    lines = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
+    assert len(lines) == 2 * len(LINES)
+    given = dict(size.split("=") for size in SIZES)
+    for line in lines:
+        node = simulation_object(simulate(line["store"], broker=line["broker"], given=given))
+        assert timeless(line) | {"settings": None} == timeless(node) | {"settings": None}
+    rows = tables.finished(spark, str(tmp_path / "tables"), SIMULATIONS).collect()
+    lost = {(row["store"], row["line"]): row["given_up"] for row in rows}
+    assert lost[str(stores[1]), "4.9.x"] == lost[str(stores[1]), "5.0.0-5.3.1"] == 110
+    assert {lost[str(stores[0]), name] for name in LINES} == {0}
+    with pytest.raises(UsageError, match="run one is finished"):
+        plan_repair.main(words)
+
+
+def test_a_store_that_is_none_stops_no_other(
+    spark: SparkSession, stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    words = ["--simulate", "--store", str(tmp_path / "nowhere"), str(stores[0]), "--tables", str(tmp_path / "tables")]
+    assert plan_repair.main([*words, "--json", "-"]) == 16
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["exit_code"] == 16
+    assert second["outcome"] == "starts"
+
+
+def test_plans_do_not_exist_yet(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--simulate is needed"):
+        plan_repair.main(["--store", str(tmp_path), "--tables", str(tmp_path / "tables")])
