@@ -1,0 +1,132 @@
+"""What a start gives up, against counting by hand: intact messages that no unit of their queue points at afterwards."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import storeio
+from storeio.prediction import simulate
+from storeio.simulate.predicted import Prediction
+from tests import golden_data, slow
+
+SAMPLE = 7
+LISTS = ("rows-4.9.8", "rows-5.1.4", "rows-5.3.3", "rows-5.5.1", "rows-long-5.5.1", "fuzz-4.9.8", "fuzz-long-5.5.1")
+CASES = [
+    (name, case)
+    for number, name in enumerate(LISTS)
+    for case in golden_data.cases(name)[number % SAMPLE :: SAMPLE]
+    if case["outcome"] == "starts"
+]
+QUEUED = (0, 8)  # transaction bits of messages that enter a queue
+
+
+def given(base: str) -> dict[str, str]:
+    options = golden_data.options(base)
+    return {
+        "mappedFileSizeCommitLog": str(options["clFile"]),
+        "maxHashSlotNum": str(options["indexSlots"]),
+        "maxIndexNum": str(options["indexNum"]),
+    }
+
+
+def predicted(name: str, case_id: str, place: Path, **how: Any) -> Prediction:
+    """Return the prediction for a recorded case."""
+    base = golden_data.base_of(name)
+    case = next(case for case in golden_data.cases(name) if case["id"] == case_id)
+    root = golden_data.damaged(base, case["edits"], place / "store")
+    return simulate(root, **{"broker": case["broker"], "given": given(base), **how})
+
+
+def units_after(found: Prediction) -> dict[str, set[int]]:
+    """Return the physical offsets of the units that consumers can read, by queue, from the predicted files."""
+    state = found.outcome.after_start
+    assert state is not None
+    offsets: dict[str, set[int]] = {}
+    for queue, (low, high, _) in state.queues.items():
+        offsets[queue] = set()
+        for path in state.files:
+            if path.startswith(f"consumequeue/{queue}/"):
+                data = b"".join(piece.tobytes() for piece in found.disk.content(path))
+                first = int(path.rpartition("/")[2]) // 20
+                for i in range(len(data) // 20):
+                    if low <= first + i < high:
+                        offsets[queue].add(struct.unpack_from(">q", data, 20 * i)[0])
+    return offsets
+
+
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
+def test_given_up_is_what_no_unit_points_at(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+    found = predicted(name, case["id"], tmp_path)
+    assert found.given_up is not None
+    state = found.outcome.after_start
+    assert state is not None
+    units = units_after(found)
+    intact, lost = 0, 0
+    for path in sorted((tmp_path / "store" / "commitlog").iterdir()):
+        if not path.is_file() or not path.name.isdigit():
+            continue
+        base = int(path.name)
+        for head in slow.SlowWalk(path.read_bytes(), base).records:
+            if head.sys_flag & 0xC not in QUEUED:
+                continue
+            intact += 1
+            at = base + head.position
+            kept = f"commitlog/{path.name}" in state.files and at + head.size <= state.max_physical_offset
+            queue = f"{head.topic.decode(errors='replace')}/{head.queue_id}"
+            lost += not (kept and at in units.get(queue, ()))
+    assert (found.given_up.intact, found.given_up.messages) == (intact, lost)
+
+
+def test_actions_and_numbers(tmp_path: Path) -> None:
+    """A flipped bit in the last file but one: 4.9.8 unlinks the last file after a clean stop, 5.3.3 does not look."""
+    found = predicted("rows-4.9.8", "6-clean", tmp_path)
+    assert found.given_up is not None
+    actions = {(loss.action, loss.path.rpartition("/")[2].lstrip("0")) for loss in found.given_up.losses}
+    assert actions == {("deletes the commitlog file", "294912"), ("ends the log before it", "262144")}
+    for loss in found.given_up.losses:
+        assert loss.messages == loss.last_queue_offset - loss.first_queue_offset + 1
+    ends = {(r.topic, r.queue_id): (r.first, r.stop) for r in found.given_up.reissues}
+    state = found.outcome.after_start
+    assert state is not None
+    assert {f"{topic}/{number}": first for (topic, number), (first, _) in ends.items()} == {
+        queue: high for queue, (_, high, _) in state.queues.items()
+    }
+    assert found.exit_code == 4
+    newer = simulate(tmp_path / "store", broker="5.3.3", given=given("base-4.9.8"))
+    assert (newer.exit_code, newer.given_up and newer.given_up.losses) == (0, [])
+
+
+def test_lost_directory_restarts_a_queue(tmp_path: Path) -> None:
+    found = predicted("rows-5.3.3", "36B-clean", tmp_path)
+    assert found.given_up is not None
+    lost = {(loss.topic, loss.queue_id): loss for loss in found.given_up.losses}
+    assert len(lost) == 1
+    ((queue, loss),) = lost.items()
+    assert loss.action == "makes no queue unit for it"
+    assert [(r.topic, r.queue_id, r.first) for r in found.given_up.reissues] == [(*queue, 0)]
+
+
+def test_the_verb_is_a_function_and_a_package(tmp_path: Path) -> None:
+    golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    found = storeio.simulate(tmp_path / "store", broker="5.5.1")
+    assert found.exit_code == 0
+    assert storeio.simulate(tmp_path / "store", broker="5.5.1").given_up == found.given_up
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    root = golden_data.damaged("base-4.9.8", golden_data.cases("rows-4.9.8")[20]["edits"], tmp_path / "store")
+
+    def facts() -> dict[str, Any]:
+        return {
+            str(p): (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.is_file() and p.read_bytes())
+            for p in sorted(root.rglob("*"))
+        }
+
+    before = facts()
+    for version in ("4.9.8", "5.5.1"):
+        simulate(root, broker=version)
+    assert facts() == before
