@@ -14,12 +14,15 @@ import click
 from storeio.config import Given, given_settings
 from storeio.console import coloured, explain, put, terminal_width
 from storeio.errors import UsageError
+from storeio.forecast import forecast_retention
 from storeio.prediction import ALL, NEWEST, versions_of, write_into
 from storeio.prediction import simulate as predict
 from storeio.report import failure_object, to_json
+from storeio.report.retention import render_retention, retention_object
 from storeio.report.simulation import render_lines, render_simulation, simulation_object, warning_sentence
-from storeio.results import EXIT_SOUND
+from storeio.results import EXIT_DAMAGED, EXIT_SOUND
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES
+from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 
 HEAP_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -48,13 +51,14 @@ def heap_bytes(text: str | None) -> int:
 @click.option("--whole-log/--no-whole-log", default=None,
               help="Read the whole log for what is given up, or never; else where it is small or cut.")  # fmt: skip
 @click.option("--heap", metavar="SIZE", help="The broker's -Xmx, as in 8g (2g); 4.x may run out of it.")
+@click.option("--retention", is_flag=True, help="Forecast what the running broker's own cleaning deletes, and when.")
 @click.option("--quiet", is_flag=True, help="One line a start.")
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), hidden=True)
 @click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
 @click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
 def simulate(
     stores: Sequence[str], broker: str, json_to: str | None, into: str | None, whole_log: bool | None,
-    heap: str | None, quiet: bool, jobs: int | None, conf: str | None, sets: Sequence[str],
+    heap: str | None, retention: bool, quiet: bool, jobs: int | None, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
@@ -62,9 +66,15 @@ def simulate(
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
         raise UsageError("--into: one store and one version at a time")
+    if retention and (into is not None or whole_log is not None):
+        raise UsageError("--retention: goes with neither --into nor --whole-log")
     code = EXIT_SOUND
     with _sink(json_to, stores) as sink:
         for store in stores:
+            if retention:
+                for version in versions:
+                    code |= _retention(store, version, given, sink, quiet=quiet or json_to == "-")
+                continue
             found: list[Prediction] = []
             for version in versions:
                 code |= _one(store, version, given, whole_log, room, sink, found)
@@ -89,6 +99,21 @@ def _one(
     put(sink, to_json(simulation_object(prediction)))
     found.append(prediction)
     return prediction.exit_code
+
+
+def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, quiet: bool) -> int:
+    """Return the exit code of one forecast, which was printed."""
+    try:
+        found = forecast_retention(store, broker=version, given=given)
+    except Exception as error:
+        code = explain(error, store)
+        put(sink, to_json({**failure_object(store, str(error) or type(error).__name__, code), "broker": version}))
+        return code
+    put(sink, to_json(retention_object(found)))
+    text = render_retention(found, width=terminal_width()).removesuffix("\n")
+    if not quiet:
+        put(sys.stdout, coloured(text))
+    return EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
 
 
 def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:

@@ -1,15 +1,17 @@
-"""One predicted start with all that is said of it."""
+"""One predicted start with all that is said of it, and one forecast of the cleaning."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from storeio.results import EXIT_DAMAGED, EXIT_SOUND, Setting
+from storeio.simulate.clock import Due
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import GivenUp
 from storeio.simulate.outcome import Outcome
 from storeio.simulate.pull import Consumed
+from storeio.simulate.retention import Cleaning, Cycle
 
 
 @dataclass(slots=True)
@@ -42,3 +44,24 @@ class Prediction:
     def exit_code(self) -> int:
         """4 where the start harms."""
         return EXIT_DAMAGED if self.harms else EXIT_SOUND
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The next cleanings of one broker on one store.
+
+    ``now`` is a run at ``now_ms``, None where the broker does not start; ``next_runs`` are those at
+    ``next_ms``, the next moment at which segments go by age, until a run deletes nothing.
+    """
+
+    store: str
+    broker: str
+    line: str
+    outcome: Outcome
+    now_ms: int
+    disk_used_ratio: float
+    cleaning: Cleaning
+    now: Cycle | None
+    due: tuple[Due, ...]
+    next_ms: int | None
+    next_runs: tuple[Cycle, ...]

@@ -1,0 +1,114 @@
+"""``storeio simulate --retention``: what a running broker's own cleaning deletes next, and when."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storeio.config import infer_config
+from storeio.errors import UnreadableError
+from storeio.paths import COMMITLOG
+from storeio.prediction import NEWEST, setup_of
+from storeio.scan import Bytes, list_store, read_range
+from storeio.simulate.broker import DEFAULT_HEAP_BYTES
+from storeio.simulate.clock import due_times, hour_of
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import STARTS
+from storeio.simulate.outcome import Outcome, simulate_start
+from storeio.simulate.predicted import Forecast
+from storeio.simulate.progress import progress_of
+from storeio.simulate.retention import Conditions, Cycle, cleaning_of, forecast, used_ratio
+from storeio.simulate.rules import rules_of
+
+MOST_RUNS: Final = 10_000  # ten files each
+
+
+def forecast_retention(
+    root: str | os.PathLike[str],
+    *,
+    broker: str = NEWEST,
+    given: Mapping[str, str] | None = None,
+    now_ms: int | None = None,
+    zone_offset_ms: int | None = None,
+    disk_used_ratio: float | None = None,
+) -> Forecast:
+    """Return what a broker of this version deletes of the store at ``root``, which is only read.
+
+    Args:
+        root: The store directory.
+        broker: A version such as ``5.3.3``.
+        given: Broker settings by name, those of cleaning included.
+        now_ms: The time that is taken for now, by default the clock's.
+        zone_offset_ms: The broker's time zone, ahead of UTC; by default this machine's.
+        disk_used_ratio: Used share of the disk; by default what this machine tells of the store's.
+
+    Raises:
+        NotAStoreError: ``root`` is no store.
+        UsageError: No such version, or a setting that is unknown or has a bad value.
+        UnreadableError: A file could not be read.
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    zone = time.localtime(now / 1000).tm_gmtoff * 1000 if zone_offset_ms is None else zone_offset_ms
+    cleaning = cleaning_of(given or {})
+    rules = rules_of(broker)
+    listing = list_store(root)
+    setup = setup_of(listing, infer_config(listing, given or {}), DEFAULT_HEAP_BYTES)
+
+    def read(path: str, start: int, stop: int) -> Bytes:
+        return read_range(listing.root, path, start, stop)
+
+    ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
+    mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
+    conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
+
+    def runs(many: list[Conditions]) -> tuple[Outcome, list[Cycle]]:
+        disk = Disk(listing.files, read)
+        outcome, started = simulate_start(disk, rules, setup, digests=False)
+        if outcome.outcome != STARTS:
+            return outcome, []
+        progress = progress_of(disk)
+        found: list[Cycle] = []
+        for each in many:
+            found += forecast(started, cleaning, [each], progress)
+            if len(many) > 1 and not found[-1].deleted:
+                break
+        return outcome, found
+
+    outcome, first = runs([conditions])
+    paths = [f.path for f in listing.of_kind(COMMITLOG)]
+    due = due_times(
+        paths, mtimes, reserved_hours=cleaning.reserved_hours, delete_when=cleaning.delete_when,
+        zone_offset_ms=zone, now_ms=now,
+    )  # fmt: skip
+    moments = [each.deletable_ms for each in due if each.deletable_ms is not None]
+    at = min(moments) if moments and first else None
+    later = replace(conditions, now_ms=at, hour=hour_of(at, zone)) if at is not None else None
+    next_runs = runs([later] * MOST_RUNS)[1] if later is not None else []
+    return Forecast(
+        os.fspath(root), rules.version, rules.name, outcome, now, ratio, cleaning.under(rules),
+        first[0] if first else None, tuple(due), at, tuple(cycle for cycle in next_runs if cycle.deleted),
+    )  # fmt: skip
+
+
+def _used(root: str) -> float:
+    """Return the used share of the disk that holds the store, as the broker rounds it."""
+    try:
+        usage = shutil.disk_usage(root)
+    except OSError:
+        return -1.0
+    return used_ratio(usage.used, usage.free)
+
+
+def _mtimes(root: Path, paths: list[str]) -> dict[str, int]:
+    found = {}
+    for path in paths:
+        try:
+            found[path] = (root / path).stat().st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise UnreadableError(f"{path}: {error.strerror or error}") from error
+    return found
