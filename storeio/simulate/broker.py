@@ -15,7 +15,7 @@ from storeio.format import commitlog as log
 from storeio.format import properties as text
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONSUMEQUEUE
 from storeio.simulate.consumequeue import ConsumeQueue
-from storeio.simulate.disk import Disk
+from storeio.simulate.disk import Disk, FileBytes
 from storeio.simulate.ends import JavaError
 from storeio.simulate.index import Index, refuse_index
 from storeio.simulate.mapped import Mapped, MappedQueue
@@ -59,6 +59,7 @@ class Setup:
     index_enabled: bool = True
     multi_dispatch: bool = False
     lmq: bool = False
+    scalar: bool = False  # look at every record by itself: slow, and how the fast way is proven
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class Broker:
             for entry in self.disk.entries(f"{CONSUMEQUEUE}/{topic.name}"):
                 number = text.java_int(entry.name)
                 if number is not None:
-                    self._queue(topic.name, number).files.load(self.rules)
+                    self.queue(topic.name, number).files.load(self.rules)
         self.checkpoint = self._read_checkpoint()
         loaded = self.index.load(clean=self.clean, index_timestamp_ms=self.checkpoint.index_ms)
         self.index_failed = not loaded and self.rules.index_load_counts
@@ -118,7 +119,8 @@ class Broker:
         data = self.disk.read(CHECKPOINT, 0, min(self.disk.size(CHECKPOINT), 48)).tobytes().ljust(48, b"\0")
         return Checkpoint(*struct.unpack(">6q", data))
 
-    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return a queue, made if there is none."""
         key = topic, queue_id
         if key not in self.queues:
             self.queues[key] = ConsumeQueue(self.disk, topic, queue_id, self.setup.queue_file_bytes, self.rules)
@@ -133,6 +135,15 @@ class Broker:
         """Set the min of every queue. Source: ``recoverTopicQueueTable``."""
         for key in sorted(self.queues):
             self.queues[key].correct_min(self.log.min_offset)
+
+    def is_plain(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a record's queue is, or would be, one of 20-byte units that stand for the record alone."""
+        queue = self.queues.get((topic, queue_id))
+        return queue is None or type(queue) is ConsumeQueue
+
+    def source(self, file: Mapped, stop: int) -> FileBytes:
+        """Return a segment's bytes up to a position of it, read as they are asked for."""
+        return FileBytes(lambda start, end: self.log.read(file, start, end), stop)
 
     def bytes_of(self, file: Mapped, start: int, stop: int) -> memoryview:
         """Return bytes of a segment."""
@@ -151,19 +162,20 @@ class Broker:
             self._put(request.topic, request.queue_id, request)
             if self.setup.multi_dispatch:
                 for name, queue_id, offset in self._light(request):
-                    queue = self._queue(name, queue_id)
+                    queue = self.queue(name, queue_id)
                     if queue.put_unit(request.offset, request.size, request.tags_code, offset):
-                        self._count(name, queue_id)
+                        self.count(name, queue_id)
         if self.setup.index_enabled:
             self.index.build(request)
 
     def _put(self, topic: str, queue_id: int, request: Request) -> None:
-        if self._queue(topic, queue_id).put(request):
-            self._count(topic, queue_id)
+        if self.queue(topic, queue_id).put(request):
+            self.count(topic, queue_id)
 
-    def _count(self, topic: str, queue_id: int) -> None:
-        units = self.dispatched.units
-        units[topic, queue_id] = units.get((topic, queue_id), 0) + 1
+    def count(self, topic: str, queue_id: int, units: int = 1) -> None:
+        """Count units as written by dispatch."""
+        written = self.dispatched.units
+        written[topic, queue_id] = written.get((topic, queue_id), 0) + units
 
     def _light(self, request: Request) -> Iterator[tuple[str, int, int]]:
         found: Mapping[str, str] = request.properties

@@ -209,12 +209,11 @@ class ConsumeQueue:
         return last if last.wrote < last.size else self.files.append_file(last.base + last.size)
 
     def _pre_blank(self, file: Mapped, stop: int) -> None:
-        for _ in range(0, stop, UNIT):
-            self._append(file, PRE_BLANK)
+        self._append(file, PRE_BLANK * -(-stop // UNIT))
 
-    def _append(self, file: Mapped, unit: bytes) -> None:
-        self.files.disk.write(file.path, file.wrote, unit)
-        file.wrote += UNIT
+    def _append(self, file: Mapped, units: bytes) -> None:
+        self.files.disk.write(file.path, file.wrote, units)
+        file.wrote += len(units)
 
 
 def _bisected(offsets: npt.NDArray[np.int64], physical_min: int) -> tuple[int, int]:

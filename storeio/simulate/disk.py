@@ -21,6 +21,8 @@ Read = Callable[[str, int, int], Bytes]
 
 PAGE: Final = 4096
 CHUNK: Final = 16 << 20
+PIECE: Final = 64 << 10  # read at once where records are looked at one by one
+MANY_RANGES: Final = 4096  # kept apart of one file before they are sorted and joined
 
 
 @dataclass(slots=True)
@@ -32,7 +34,8 @@ class File:
     is_dir: bool = False
     made: bool = False  # by the start; nothing of it is in the store
     stored: int = 0  # bytes of it that the store has
-    pages: dict[int, bytearray] = field(default_factory=dict)
+    pages: dict[int, bytearray | memoryview] = field(default_factory=dict)
+    pinned: Bytes | None = None  # the first pages, side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Disk:
 
     def __init__(self, files: Iterable[StoreFile], read: Read, directories: Iterable[str] = ()) -> None:
         self._read = read
+        self._ranges: dict[str, list[list[int]]] = {}
         self.files = {f.path: File(f.path, f.size, f.is_dir, stored=0 if f.is_dir else f.size) for f in files}
         self.deleted: list[str] = []
         self.made: list[str] = []
@@ -80,6 +84,16 @@ class Disk:
     def exists(self, path: str) -> bool:
         """Tell whether there is such a file or directory."""
         return path in self.files or bool(self._children.get(path))
+
+    def is_file(self, path: str) -> bool:
+        """Tell whether there is a plain file of this name."""
+        file = self.files.get(path)
+        return file is not None and not file.is_dir
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether there is a directory of this name."""
+        file = self.files.get(path)
+        return bool(self._children.get(path)) or (file is not None and file.is_dir)
 
     def size(self, path: str) -> int:
         """Return a file's length, 0 if there is none."""
@@ -113,29 +127,62 @@ class Disk:
             else [n for n in file.pages if first <= n < last]
         )
         if not touched and stop <= file.stored:
-            return self._read(path, start, stop)
+            return self._stored(path, start, stop)
         data = np.zeros(max(stop - start, 0), np.uint8)
         known = min(stop, file.stored)
         if known > start:
-            data[: known - start] = self._read(path, start, known)
+            data[: known - start] = self._stored(path, start, known)
         for n in touched:
             low, high = max(n * PAGE, start), min((n + 1) * PAGE, stop)
             data[low - start : high - start] = np.frombuffer(file.pages[n], np.uint8)[low - n * PAGE : high - n * PAGE]
         return data
 
-    def write(self, path: str, position: int, data: bytes) -> None:
+    def _stored(self, path: str, start: int, stop: int) -> Bytes:
+        """Read from the store, and remember it."""
+        if start < stop:
+            ranges = self._ranges.setdefault(path, [])
+            if ranges and ranges[-1][0] <= start <= ranges[-1][1]:
+                ranges[-1][1] = max(ranges[-1][1], stop)
+            else:
+                ranges.append([start, stop])
+                if len(ranges) % MANY_RANGES == 0:
+                    self._ranges[path] = [list(one) for one in joined(ranges)]
+        return self._read(path, start, stop)
+
+    def ranges_read(self) -> dict[str, list[tuple[int, int]]]:
+        """Return which bytes of the store's files were read, by path: sorted, neighbours joined."""
+        return {path: joined(ranges) for path, ranges in sorted(self._ranges.items())}
+
+    def write(self, path: str, position: int, data: bytes | memoryview) -> None:
         """Write into a file, which is long enough."""
         file = self.files[path]
         at = 0
         while at < len(data):
             n, inside = divmod(position + at, PAGE)
-            page = file.pages.get(n)
-            if page is None:
-                whole = self.read(path, n * PAGE, min((n + 1) * PAGE, file.size)).tobytes()
-                page = file.pages[n] = bytearray(whole.ljust(PAGE, b"\0"))
             count = min(PAGE - inside, len(data) - at)
-            page[inside : inside + count] = data[at : at + count]
+            page = file.pages.get(n)
+            if page is None and count == PAGE:
+                file.pages[n] = bytearray(data[at : at + PAGE])
+            else:
+                if page is None:
+                    whole = self.read(path, n * PAGE, min((n + 1) * PAGE, file.size)).tobytes()
+                    page = file.pages[n] = bytearray(whole.ljust(PAGE, b"\0"))
+                page[inside : inside + count] = data[at : at + count]
             at += count
+
+    def pin(self, path: str, stop: int) -> Bytes:
+        """Return a file's first bytes, up to ``stop`` at least, to be changed in place; ``write`` changes them, too."""
+        file = self.files[path]
+        pages = -(-stop // PAGE)
+        if file.pinned is None or len(file.pinned) < pages * PAGE:
+            pinned = np.zeros(pages * PAGE, np.uint8)
+            if file.stored or file.pages:
+                known = min(len(pinned), file.size)
+                pinned[:known] = self.read(path, 0, known)
+            view = pinned.data
+            file.pages.update((n, view[n * PAGE : (n + 1) * PAGE]) for n in range(pages))
+            file.pinned = pinned
+        return file.pinned
 
     def content(self, path: str) -> Iterator[Bytes]:
         """Yield a file's bytes in pieces of bounded size."""
@@ -158,3 +205,35 @@ class Disk:
     def below(self, prefixes: Sequence[str]) -> list[str]:
         """Return the files below some directories, sorted."""
         return sorted(p for p, f in self.files.items() if not f.is_dir and p.split("/")[0] in prefixes)
+
+
+def joined(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return half-open ranges sorted, those that touch or overlap made one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted((one[0], one[1]) for one in ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], stop)
+        else:
+            found.append((start, stop))
+    return found
+
+
+class FileBytes:
+    """Bytes of a file of the store as if they were all there: read piece by piece as they are asked for."""
+
+    def __init__(self, read: Callable[[int, int], Bytes], size: int) -> None:
+        self._read, self._size = read, size
+        self._start = 0
+        self._piece = memoryview(b"")
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, wanted: slice) -> memoryview:
+        start, stop, _ = wanted.indices(self._size)
+        if not self._start <= start <= stop <= self._start + len(self._piece):
+            if stop - start > PIECE:
+                return self._read(start, stop).data
+            self._start = start
+            self._piece = self._read(start, min(start + PIECE, self._size)).data
+        return self._piece[start - self._start : stop - self._start]

@@ -70,7 +70,7 @@ class Index:
 
     def build(self, request: Request) -> None:
         """Add the keys of a record, unless the last file is ahead of it."""
-        file = self._last()
+        file = self.last()
         if request.offset < file.end_offset or request.transaction == log.SYS_ROLLBACK:
             return
         found = request.properties
@@ -79,10 +79,11 @@ class Index:
         if self.rules.tag_keys and found.get(text.TAGS):
             keys.append(f"T#{found[text.TAGS]}")
         for key in keys:
-            file = self._last()
-            self._put(file, f"{request.topic}#{key}", request.offset, request.store_ms)
+            file = self.last()
+            self.put(file, text.key_hash(f"{request.topic}#{key}"), request.offset, request.store_ms)
 
-    def _last(self) -> IndexFile:
+    def last(self) -> IndexFile:
+        """Return the file that takes the next key; made if there is none or the last one is full."""
         if self.files and self.files[-1].count < self.units:
             return self.files[-1]
         before = self.files[-1] if self.files else None
@@ -94,16 +95,17 @@ class Index:
                 file.begin_offset = file.end_offset = before.end_offset
             if before.end_ms > 0:
                 file.begin_ms = file.end_ms = before.end_ms
-        self._write_header(file, fresh=True)
+        self.write_header(file, fresh=True)
         self.files.append(file)
         return file
 
-    def _write_header(self, file: IndexFile, *, fresh: bool = False) -> None:
+    def write_header(self, file: IndexFile, *, fresh: bool = False) -> None:
+        """Write what is known of a file; a fresh one has no count yet."""
         header = file.header()
         self.disk.write(file.path, 0, header[:36] + bytes(4) if fresh else header)
 
-    def _put(self, file: IndexFile, key: str, offset: int, store_ms: int) -> None:
-        value = text.key_hash(key)
+    def put(self, file: IndexFile, value: int, offset: int, store_ms: int) -> None:
+        """Add a key by its hash to a file that has room."""
         slot_at = 40 + 4 * (value % self.slots)
         (slot,) = struct.unpack(">i", self.disk.read(file.path, slot_at, slot_at + 4).tobytes())
         if slot <= 0 or slot > file.count:
@@ -119,7 +121,7 @@ class Index:
             file.slots += 1
         file.count += 1
         file.end_offset, file.end_ms = offset, store_ms
-        self._write_header(file)
+        self.write_header(file)
 
 
 def refuse_index() -> RefusesError:

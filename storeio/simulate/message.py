@@ -15,10 +15,12 @@ from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.format import properties as text
+from storeio.simulate.disk import FileBytes
 from storeio.simulate.ends import CrashesError, JavaError
 from storeio.simulate.rules import Rules
 
 SCRATCH_BYTES: Final = 1 << 20  # maxCheckMessageReuseBufferSize
+SPARE_BYTES: Final = 128 << 20  # of the heap, for all but the record that is looked at
 MAX_INT: Final = 2**31 - 1
 OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError: Java heap space"
 
@@ -63,7 +65,11 @@ class Checker:
         self.rules, self.delays_ms, self.heap_bytes, self.late_delays = rules, delays_ms, heap_bytes, late_delays
         self._scratch = 0
 
-    def check(self, data: memoryview, at: int, base: int, *, crc: bool, body: bool) -> Checked:
+    def met(self, size: int) -> None:
+        """Take note of an accepted record that was not checked here; at most SCRATCH_BYTES long."""
+        self._scratch = max(self._scratch, size)
+
+    def check(self, data: memoryview | FileBytes, at: int, base: int, *, crc: bool, body: bool) -> Checked:
         """Return the answer for the record at ``data[at]``; ``data`` ends where the broker's buffer does.
 
         Raises:
@@ -79,7 +85,7 @@ class Checker:
         """Return how long the array is into which fields are read."""
         if total < 0:
             raise JavaError("negative array size")
-        if total + (128 << 20) > self.heap_bytes:
+        if total + SPARE_BYTES > self.heap_bytes:
             raise CrashesError(f"a record claims {total} bytes, and the heap has no room for them", OUT_OF_MEMORY)
         if not self.rules.no_negative_size or total > SCRATCH_BYTES:
             return total
@@ -146,7 +152,7 @@ class Checker:
 class _Reader:
     """A Java buffer: reading past its end throws."""
 
-    data: memoryview
+    data: memoryview | FileBytes
     at: int
 
     def take(self, count: int, room: int = MAX_INT) -> memoryview:

@@ -12,6 +12,7 @@ from storeio.format import commitlog as log
 from storeio.simulate import rules as r
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import JavaError, RefusesError
+from storeio.simulate.logscan import EVERY, LogScan
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.message import Checker
 
@@ -67,10 +68,13 @@ def _recover_log(broker: Broker) -> Scan:
 def _scan(broker: Broker, checker: Checker, first: int, queues_end: int) -> Scan:
     """Walk from a file's start to the first record that is none, dispatching as the version does."""
     file = broker.log.files[first]
+    never = broker.clean and not broker.rules.dispatches_when_clean
+    scan = LogScan(broker, checker, after=None if never else queues_end if broker.clean else EVERY)
     for file in broker.log.files[first:]:
-        data = broker.bytes_of(file, 0, file.size)
+        data = broker.source(file, file.size)
         at = 0
         while True:
+            at = scan.passed(file, file.size, at)
             checked = checker.check(data, at, file.base, crc=True, body=True)
             if checked.good and checked.size == 0:
                 break
@@ -132,7 +136,7 @@ def _matches(broker: Broker, checker: Checker, file: Mapped) -> bool:
 
 def _first_record(broker: Broker, checker: Checker, file: Mapped) -> tuple[int, int] | None:
     """Return offset and store time that a file's first record says, None if it is no whole record."""
-    checked = checker.check(broker.bytes_of(file, 0, file.size), 0, file.base, crc=True, body=True)
+    checked = checker.check(broker.source(file, file.size), 0, file.base, crc=True, body=True)
     request = checked.request
     if not checked.good or request is None or request.store_ms == 0:
         return None

@@ -9,6 +9,8 @@ from typing import Final
 
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import HangsError, JavaError, RefusesError
+from storeio.simulate.logscan import EVERY, LogScan
+from storeio.simulate.mapped import Mapped
 
 WAITS: Final = "[SetReputOffset] get reput offset from CQ"
 
@@ -31,6 +33,7 @@ def start(broker: Broker) -> None:
 def _reput(broker: Broker, offset: int) -> None:
     """Dispatch from an offset to the log's end, by the rules of a master."""
     checker = broker.checker(recovering=False)
+    scan = LogScan(broker, checker, after=EVERY)
     log = broker.log
     offset = max(offset, log.min_offset)
     while offset < log.max_offset:
@@ -38,20 +41,20 @@ def _reput(broker: Broker, offset: int) -> None:
         at = offset % log.size
         if file is None or at >= file.wrote:
             raise HangsError(f"no file holds the log's offset {offset}: start waits for ever", WAITS)
-        data = broker.bytes_of(file, 0, file.wrote)
-        offset = _reput_chunk(broker, checker, data, file.base, file.base + at)
+        offset = _reput_chunk(broker, scan, file, at)
 
 
-def _reput_chunk(broker: Broker, checker: object, data: memoryview, base: int, offset: int) -> int:
-    """Dispatch a file's records from an offset on; return the offset to go on from."""
-    from storeio.simulate.message import Checker
-
-    assert isinstance(checker, Checker)
-    size = broker.log.size
-    start = at = offset - base
+def _reput_chunk(broker: Broker, scan: LogScan, file: Mapped, at: int) -> int:
+    """Dispatch a file's records from a position on; return the offset to go on from."""
+    size, data = broker.log.size, broker.source(file, file.wrote)
+    start, offset = at, file.base + at
     read = 0  # bytes that count as read: not those of a record of the wrong size
     while read < len(data) - start:
-        checked = checker.check(data, at, base, crc=False, body=False)
+        passed = scan.passed(file, len(data), at) - at
+        at, read, offset = at + passed, read + passed, offset + passed
+        if read >= len(data) - start:
+            break
+        checked = scan.checker.check(data, at, file.base, crc=False, body=False)
         if checked.good and checked.request is not None:
             broker.dispatch(checked.request)
             offset += checked.size

@@ -1,0 +1,102 @@
+"""Compiled dispatch of a block of records: which units a queue takes, and keys into an index file.
+
+Source: ``ConsumeQueue.putMessagePositionInfo``, ``IndexFile.putKey``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.compiled import compiled
+from storeio.kernels.text import int32_at
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+HEADER_BYTES: Final = 40
+UNIT: Final = 20
+MAX_INT: Final = 2**31 - 1
+
+# Places in what ``put_keys`` knows of an index file.
+(I_BEGIN_MS, I_END_MS, I_BEGIN_OFFSET, I_END_OFFSET, I_USED_SLOTS, I_COUNT, I_SLOTS, I_UNITS) = range(8)
+
+# Places in what ``take_units`` counts.
+(T_TAKEN, T_SHIFTED) = range(2)
+
+
+@compiled("int64(readonly(int64[:]), int64, int64, int64, boolean[::1], int64[::1])")
+def take_units(queue_offset: Numbers, first: int, end: int, room: int, taken: Mask, counts: Numbers) -> int:
+    """Return the first record that is not looked at, since the file is full, and mark those that get a unit.
+
+    Args:
+        queue_offset: Of each record, none negative.
+        first: The record to begin with.
+        end: Queue offset at which the queue ends.
+        room: Units that its last file still takes.
+        taken: A mark a record.
+        counts: Afterwards how many get a unit, and how many of these stand below their own number.
+    """
+    counts[T_TAKEN] = counts[T_SHIFTED] = 0
+    i = first
+    while i < len(queue_offset) and counts[T_TAKEN] < room:
+        number = queue_offset[i]
+        at = end + counts[T_TAKEN]
+        taken[i] = number == 0 or number >= at
+        if taken[i]:
+            counts[T_TAKEN] += 1
+            counts[T_SHIFTED] += number > at
+        i += 1
+    return i
+
+
+@compiled("void(uint8[::1], int64, int64, int64)", forceinline=True)
+def put_number(data: Bytes, at: int, value: int, count: int) -> None:
+    """Write the low ``count`` bytes of a number, big-endian."""
+    for k in range(count):
+        data[at + k] = (value >> (8 * (count - 1 - k))) & 0xFF
+
+
+@compiled(
+    "int64(readonly(int64[::1]), readonly(int64[::1]), readonly(int64[::1]), int64, int64[::1], uint8[::1], uint8[::1])"
+)
+def put_keys(
+    hashes: Numbers, offsets: Numbers, store_ms: Numbers, first: int, file: Numbers, head: Bytes, units: Bytes
+) -> int:
+    """Return the first key that has no room in the file, after entering those before it.
+
+    Args:
+        hashes: Key hash of each key; none is negative.
+        offsets: Physical offset of each key's record.
+        store_ms: Its store time.
+        first: The key to begin with.
+        file: What is known of the file; updated.
+        head: The file's header and slots; the slots are updated.
+        units: Room for the units that are added, the first one at 0.
+    """
+    i = first
+    while i < len(hashes) and file[I_COUNT] < file[I_UNITS]:
+        slot_at = HEADER_BYTES + 4 * (hashes[i] % file[I_SLOTS])
+        previous = int32_at(head, slot_at)
+        if previous <= 0 or previous > file[I_COUNT]:
+            previous = np.int64(0)
+        passed = store_ms[i] - file[I_BEGIN_MS]
+        seconds = min(passed // 1000, MAX_INT) if file[I_BEGIN_MS] > 0 and passed > 0 else np.int64(0)
+        at = UNIT * (i - first)
+        put_number(units, at, hashes[i], 4)
+        put_number(units, at + 4, offsets[i], 8)
+        put_number(units, at + 12, seconds, 4)
+        put_number(units, at + 16, previous, 4)
+        put_number(head, slot_at, file[I_COUNT], 4)
+        if file[I_COUNT] <= 1:
+            file[I_BEGIN_OFFSET] = offsets[i]
+            file[I_BEGIN_MS] = store_ms[i]
+        file[I_USED_SLOTS] += previous == 0
+        file[I_COUNT] += 1
+        file[I_END_OFFSET] = offsets[i]
+        file[I_END_MS] = store_ms[i]
+        i += 1
+    return i

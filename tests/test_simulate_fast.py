@@ -1,0 +1,240 @@
+"""The simulation's fast way over the log leaves what looking at every record by itself leaves, byte for byte."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damage import MESSAGES, Draw, _damage, append
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from storebuilder import StoreBuilder, derive
+
+from storeio.config import infer_config
+from storeio.dispatch import Implied
+from storeio.kernels import tables as w
+from storeio.paths import describe, file_name
+from storeio.scan import list_store, read_range
+from storeio.simulate import blocks, logscan
+from storeio.simulate.broker import Broker, Setup
+from storeio.simulate.consumequeue import ConsumeQueue
+from storeio.simulate.disk import Disk, joined
+from storeio.simulate.outcome import as_recorded, simulate_start
+from storeio.simulate.rules import LINES, rules_of
+from storeio.splits import Split, WalkState
+from storeio.walk import DEFAULT_DELAYS_MS, Walked
+from tests import golden_data
+
+CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
+SAMPLED = CASES[::24]
+SEGMENT = 4096
+SETUP = Setup(SEGMENT, 20 * 8, 10, 30, DEFAULT_DELAYS_MS, multi_dispatch=True, lmq=True)
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walk little at once and take the shortest blocks, so that small stores have seams, too."""
+    monkeypatch.setattr(logscan, "MOST_BYTES", 2000)
+    monkeypatch.setattr(logscan, "LEAST_BYTES", 300)
+    monkeypatch.setattr(logscan, "MOST_WAIT", 2)
+    monkeypatch.setattr(blocks, "FEW", 1)
+
+
+def left_by(disk: Disk, version: str, setup: Setup) -> dict[str, Any]:
+    """Return all that a start leaves: outcome, states, and the content of each file that it changed or made."""
+    outcome, broker = simulate_start(disk, rules_of(version), setup, digests=False)
+    states = [as_recorded(state) for state in (outcome.after_load, outcome.after_start) if state]
+    return {
+        "outcome": (outcome.outcome, outcome.reason, outcome.start_file),
+        "states": states,
+        "files": {path: b"".join(p.tobytes() for p in disk.content(path)) for path in disk.files if disk.changed(path)},
+        "all": sorted(disk.files),
+        "deleted": disk.deleted,
+        "made": sorted(disk.made),
+        "dispatched": (broker.dispatched.records, broker.dispatched.units),
+        "queues": {key: (q.max_physical, q.min_position, q.shifted) for key, q in broker.queues.items()},
+        "index": [(f.path, f.begin_ms, f.end_ms, f.begin_offset, f.end_offset, f.count) for f in broker.index.files],
+    }
+
+
+def disk_of(root: Path) -> Disk:
+    """Return a store as the simulation sees it."""
+    return Disk(list_store(root).files, lambda path, start, stop: read_range(str(root), path, start, stop))
+
+
+def setup_of(root: Path, options: Mapping[str, Any]) -> Setup:
+    """Return the settings with which a recorded store was written."""
+    given = {"mappedFileSizeCommitLog": options["clFile"], "mappedFileSizeConsumeQueue": 20 * options["cqEntries"]}
+    config = infer_config(list_store(root), {name: str(value) for name, value in given.items()})
+    sizes = config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"]
+    light = options.get("set.enableMultiDispatch") == "true"
+    return Setup(*sizes, config.delays_ms, ext_file_bytes=config.ext_file_bytes, multi_dispatch=light, lmq=light)
+
+
+def assert_same(root: Path, options: Mapping[str, Any], version: str) -> None:
+    """Compare both ways on one store."""
+    setup = setup_of(root, options)
+    fast = left_by(disk_of(root), version, setup)
+    assert fast == left_by(disk_of(root), version, replace(setup, scalar=True))
+
+
+@pytest.mark.parametrize(("name", "case"), SAMPLED, ids=[f"{name}:{case['id']}" for name, case in SAMPLED])
+def test_same_on_recorded_damages(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+    base = golden_data.base_of(name)
+    root = golden_data.damaged(base, case["edits"], tmp_path / "store")
+    for version in LINES.values():
+        assert_same(root, golden_data.options(base), version)
+
+
+@pytest.mark.parametrize("abort", [False, True], ids=["clean", "abort"])
+@pytest.mark.parametrize("version", LINES.values())
+@pytest.mark.parametrize("name", golden_data.STORES)
+def test_same_where_queues_are_made_again(name: str, version: str, abort: bool, tmp_path: Path) -> None:
+    root = golden_data.copy_of(name, tmp_path / "store")
+    shutil.rmtree(root / "consumequeue")
+    if abort:
+        (root / "abort").touch()
+        shutil.rmtree(root / "index")
+        (root / "checkpoint").unlink(missing_ok=True)
+    assert_same(root, golden_data.options(name), version)
+
+
+@st.composite
+def stores(draw: Draw) -> dict[str, bytes]:
+    """Return the files of a small store: a random log, damaged, with all, some or none of what belongs to it."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    builder = StoreBuilder(base=SEGMENT * draw(st.sampled_from([0, 3])), segment_bytes=SEGMENT)
+    kinds = [*rng.choices(MESSAGES, k=3), "tagged", "keyed", "plain"]
+    for _ in range(rng.choice((5, 30, 60, 90))):
+        append(builder, rng.choice(kinds), rng.choice((0, 9, 60, 200)), rng.randrange(50))
+    segments = builder.segment_files()
+    records = builder.records()
+    own = replace(builder.settings, units_per_file=8, index_slots=10, index_units=30, multi_dispatch=True)
+    derived = derive(records, own)
+    files: dict[str, bytes] = {}
+    for base, original in segments:
+        data = bytearray(original)
+        starts = [head.position for head in records if original[head.position :].startswith(head.raw)]
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            _damage(draw, data, starts or [0], base, segments)
+            data = data[:SEGMENT].ljust(SEGMENT, b"\0")
+        files[f"commitlog/{file_name(base)}"] = bytes(data)
+    if draw(st.booleans()):
+        files[f"commitlog/{file_name(segments[-1][0] + SEGMENT)}"] = bytes(SEGMENT)
+    queues = draw(st.sampled_from([("whole",), ("gone",), ("whole", "zeroed", "gone")]))
+    for path, content in derived.files.items():
+        what = rng.choice(queues)
+        if what != "gone":
+            keep = len(content) if what == "whole" else 20 * rng.randrange(9)
+            files[path] = bytes(content[:keep]).ljust(len(content), b"\0")
+    if draw(st.booleans()):
+        files |= {f"index/{20231114221320000 + n:017d}": bytes(data) for n, data in enumerate(derived.index)}
+    times = draw(st.sampled_from([(0, 0, 0), (2**60, 2**60, 2**60), (1_700_000_000_050,) * 3]))
+    files["checkpoint"] = struct.pack(">qqq", *times).ljust(4096, b"\0")
+    if draw(st.booleans()):
+        files["abort"] = b""
+    return files
+
+
+def in_memory(files: Mapping[str, bytes]) -> Disk:
+    """Return a store that is held in memory."""
+    listed = [describe(path, len(data)) for path, data in sorted(files.items())]
+    return Disk(listed, lambda path, start, stop: np.frombuffer(files[path], np.uint8)[start:stop])
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(stores(), st.sampled_from(sorted(LINES.values())), st.booleans())
+def test_same_on_random_stores(files: dict[str, bytes], version: str, light: bool) -> None:
+    setup = replace(SETUP, multi_dispatch=light, lmq=light)
+    fast = left_by(in_memory(files), version, setup)
+    assert fast == left_by(in_memory(files), version, replace(setup, scalar=True))
+
+
+def units_of(base: int, sizes: list[int], numbers: list[int]) -> Implied:
+    """Return the units of records of these sizes and queue offsets, one behind the other."""
+    records = np.zeros((w.RECORD_ROWS, len(sizes)), np.int64)
+    records[w.R_POSITION] = np.cumsum([0, *sizes[:-1]])
+    records[w.R_SIZE], records[w.R_TAGS_CODE] = sizes, np.arange(len(sizes)) - 3
+    split, none = Split("", base, 2**30, 0, 2**30), np.empty((4, 0), np.int64)
+    empty = np.empty(0, np.uint8)
+    walked = Walked(split, WalkState(0), WalkState(0), -1, records, none, none, [(b"T", 0)], empty, 0)
+    return Implied("T", 0, walked, np.arange(len(sizes)), np.array(numbers, np.int64))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(91, 300), st.integers(-2, 6)), min_size=1, max_size=40),
+    st.integers(0, 30),
+    st.integers(0, 3000),
+)
+def test_units_are_put_as_one_by_one(steps: list[tuple[int, int]], number: int, known: int) -> None:
+    sizes, numbers = [size for size, _ in steps], []
+    for _, step in steps:
+        number = max(number + (1 if step > 1 else step), 0)  # mostly the next one
+        numbers.append(number)
+    implied = units_of(1000, sizes, numbers)
+    left = []
+    for scalar in (False, True):
+        disk = in_memory({})
+        broker = Broker(disk, rules_of("5.3.3"), SETUP)
+        queue = broker.queue("T", 0)
+        assert isinstance(queue, ConsumeQueue)
+        queue.max_physical = known
+        if scalar:
+            codes = implied.column(w.R_TAGS_CODE).tolist()
+            rows = zip(implied.physical().tolist(), sizes, codes, numbers, strict=True)
+            written = sum(queue.put_unit(*row) for row in rows)
+        else:
+            blocks.put_units(broker, implied)
+            written = broker.dispatched.units.get(("T", 0), 0)
+        content = {path: disk.read(path, 0, disk.size(path)).tobytes() for path in disk.files}
+        left.append((content, written, queue.max_physical, queue.min_position, queue.shifted, queue.end))
+    assert left[0] == left[1]
+
+
+# ---- What is read
+
+
+@pytest.mark.parametrize("version", LINES.values())
+def test_clean_start_reads_only_the_segments_that_the_rule_names(version: str) -> None:
+    name = f"base-{version}" if f"base-{version}" in golden_data.BASES else "base-5.3.3"
+    root, options = golden_data.store(name), golden_data.options(name)
+    disk = disk_of(root)
+    outcome, broker = simulate_start(disk, rules_of(version), setup_of(root, options), digests=False)
+    assert outcome.outcome == "starts"
+    segments = sorted(path for path in disk.files if path.startswith("commitlog/"))
+    assert len(segments) > 4
+    first = outcome.start_file
+    walked = {path for path in segments if path >= first}
+    read = {path: ranges for path, ranges in disk.ranges_read().items() if path.startswith("commitlog/")}
+    assert walked <= read.keys()
+    # What lies before is looked at, if at all, for one record at its start.
+    assert all(ranges[-1][1] <= 64 << 10 for path, ranges in read.items() if path not in walked)
+    if rules_of(version).clean_start == "the last but two":
+        assert first == segments[-3]
+        assert read.keys() == set(segments[-3:])
+    assert not any(disk.changed(path) for path in segments)
+    assert broker.dispatched.records == 0
+
+
+def test_ranges_are_joined() -> None:
+    assert joined([(5, 9), (0, 2), (2, 3), (7, 12)]) == [(0, 3), (5, 12)]
+
+
+def test_pinned_bytes_and_written_ones_are_the_same() -> None:
+    disk = in_memory({"index/20231114221320000": bytes(range(256)) * 64})
+    path = "index/20231114221320000"
+    disk.write(path, 4090, b"across the pages")
+    head = disk.pin(path, 5000)
+    assert bytes(head[4090:4106]) == b"across the pages"
+    head[0:3] = 7, 8, 9
+    disk.write(path, 3, b"\x0a")
+    assert disk.read(path, 0, 6).tolist() == [7, 8, 9, 10, 4, 5]
+    assert disk.pin(path, 100) is head
