@@ -172,9 +172,11 @@ def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
         bad = "-" if found.consumers is None else f"{found.consumers.undecodable + found.consumers.skipped:,}"
         end = found.outcome.after_start.max_physical_offset if found.outcome.after_start else "-"
         rows.append([found.line, found.outcome.outcome, lost, twice, bad, len(found.emptied), end])
-    head = ["line", "outcome", "given up", "queues reissued", "undelivered", "files deleted", "log end"]
+    head = ["line", "outcome", "given up", "reissued", "undelivered", "deleted", "log end"]
     lines = paragraph("", _advice(predictions), width, "")
-    lines += ["", *table(head, rows, width, left=2), "", "NEXT"]
+    lines += ["", *table(head, rows, width, left=2), ""]
+    text = "given up and undelivered: messages; reissued: queues that hand out numbers again; deleted: files with data."
+    lines += [*paragraph("", text, width, "  "), "", "NEXT"]
     worst = max(predictions, key=_harm)
     store = shell_quoted(worst.store)
     lines.append(f"  storeio simulate {store} --broker {worst.outcome.broker}")

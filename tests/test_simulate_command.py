@@ -1,0 +1,163 @@
+"""``storeio simulate``: exit codes, JSON in the shape of a recorded start, text, and the predicted store as files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storeio import cli
+from storeio.simulate.rules import LINES
+from tests import golden_data
+from tests.test_simulate_recorded import recorded
+
+SIZES = {
+    "maxHashSlotNum": 200,
+    "maxIndexNum": 800,
+    "mappedFileSizeCommitLog": 32768,
+    "mappedFileSizeConsumeQueue": 1000,
+}
+SETS = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+CASES = (
+    ("rows-4.9.8", "6-clean", 4), ("rows-5.3.3", "1-clean", 0), ("rows-5.3.3", "1-abort", 0),
+    ("rows-5.3.3", "26-clean", 4), ("rows-5.5.1", "38-clean", 0), ("rows-5.5.1", "40-abort", 4),
+    ("rows-4.9.8", "23-clean", 4), ("rows-4.9.8", "12-clean", 4), ("rows-5.3.3", "30-clean", 4),
+)  # fmt: skip
+
+
+def case_of(name: str, case_id: str) -> dict[str, Any]:
+    found = [case for case in golden_data.cases(name) if case["id"] == case_id]
+    return found[0] if found else next(c for c in golden_data.cases(name) if c["id"].startswith(case_id.split("-")[0]))
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Return a store of which 4.9.8 unlinks the last segment."""
+    return golden_data.damaged("base-4.9.8", case_of("rows-4.9.8", "6-clean")["edits"], tmp_path / "store")
+
+
+@pytest.mark.parametrize(("name", "case_id", "exit_code"), CASES)
+def test_json_has_the_shape_of_a_record(
+    name: str, case_id: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = case_of(name, case_id)
+    root = golden_data.damaged(golden_data.base_of(name), case["edits"], tmp_path / "store")
+    code = cli.run(["simulate", str(root), "--broker", case["broker"], "--json", "-", *SETS])
+    found = json.loads(capsys.readouterr().out)
+    assert found["exit_code"] == code
+    if case["id"] == case_id:
+        assert code == exit_code
+    assert (found["broker"], found["outcome"]) == (case["broker"], case["outcome"])
+    assert found["mode"] == ("normal" if case["state"] == "clean" else "abnormal")
+    for state in ("after_load", "after_start"):
+        if case[state] is not None:
+            assert recorded(found[state]) == recorded(case[state])
+    if case.get("consumers"):
+        assert found["consumers"]["messages"] == case["consumers"]["messages"]
+        assert found["consumers"]["undecodable"] == case["consumers"]["undecodable"]
+    if case["outcome"] != "starts":
+        assert found["reason"]
+        assert found["loses"] is None
+
+
+def test_into_is_the_store_that_the_broker_leaves(damaged: Path, tmp_path: Path) -> None:
+    case = case_of("rows-4.9.8", "6-clean")
+    target = tmp_path / "after"
+    assert cli.run(["simulate", str(damaged), "--broker", "4.9.8", "--into", str(target), "--quiet", *SETS]) == 4
+    files = {
+        str(p.relative_to(target)): [p.stat().st_size, hashlib.sha256(p.read_bytes()).hexdigest()[:16]]
+        for p in sorted(target.rglob("*"))
+        if p.is_file()
+    }
+    expected = case["after_start"]["files"]
+    assert {
+        path: facts for path, facts in files.items() if path.split("/")[0] in ("commitlog", "consumequeue")
+    } == expected
+    assert sorted(facts for path, facts in files.items() if path.startswith("index/")) == sorted(
+        case["after_start"]["index"]
+    )
+    assert (target / "config").is_dir() == (damaged / "config").is_dir()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("where", ["inside", "full"])
+def test_into_never_goes_over_anything(
+    where: str, damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = damaged / "after" if where == "inside" else tmp_path / "full"
+    if where == "full":
+        target.mkdir()
+        (target / "mine").touch()
+    before = sorted(damaged.rglob("*"))
+    assert cli.run(["simulate", str(damaged), "--into", str(target), *SETS]) == 16
+    assert "--into" in capsys.readouterr().err
+    assert sorted(damaged.rglob("*")) == before
+
+
+def test_all_lines_side_by_side(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["simulate", str(damaged), "--broker", "all", *SETS]) == 4
+    out = capsys.readouterr().out
+    assert out.startswith("CHOOSE: only 5.3.2-5.3.3, 5.3.4, 5.4.0, 5.5.0, 5.5.1 can be started")
+    assert sum(line.startswith(("  4.9.x", "  5.")) for line in out.splitlines()) == len(LINES)
+    assert all(len(line) <= 80 for line in out.splitlines() if str(damaged) not in line)
+
+
+def test_text_has_the_worst_first(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["simulate", str(damaged), "--broker", "4.9.8", *SETS]) == 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("LOSES: broker 4.9.8 starts on ")
+    order = [out.index(word) for word in ("110 intact messages", "GIVEN UP", "ISSUED TWICE", "DELETED", "NEXT")]
+    assert order == sorted(order)
+    assert out.endswith("--broker all")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--broker", "5.3"], 16, "three numbers"),
+        (["--broker", "3.2.6"], 16, "nothing is known"),
+        (["--heap", "2 GiB"], 16, "--heap"),
+        (["--set", "noSuchSetting=1"], 16, "noSuchSetting"),
+        (["--retention", "--whole-log"], 16, "--retention"),
+        (["--json", "STORE/x.json"], 16, "never written"),
+        (["--broker", "all", "--into", "x"], 16, "one version"),
+    ],
+)
+def test_wrong_use(words: list[str], code: int, says: str, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["simulate", str(damaged), *(word.replace("STORE", str(damaged)) for word in words)]) == code
+    assert says in capsys.readouterr().err
+
+
+def test_not_a_store_stops_no_other(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", str(tmp_path / "nowhere"), str(damaged), "--broker", "5.3.3", "--quiet", "--json", "-", *SETS]
+    assert cli.run(words) == 16
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["exit_code"], first["verdict"]) == (16, None)
+    assert second["outcome"] == "starts"
+
+
+def test_heap_decides_what_a_4_x_broker_survives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = case_of("rows-4.9.8", "12-clean")
+    root = golden_data.damaged("base-4.9.8", case["edits"], tmp_path / "store")
+    assert cli.run(["simulate", str(root), "--broker", "4.9.8", *SETS]) == 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("NO START: broker 4.9.8 dies at start")
+    assert "java.lang.OutOfMemoryError: Java heap space" in out
+    cli.run(["simulate", str(root), "--broker", "4.9.8", "--heap", "8g", "--quiet", *SETS])
+    assert capsys.readouterr().out.startswith("LOSES: ")
+
+
+def test_retention(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = damaged / "commitlog" / f"{0:020d}"
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    assert cli.run(["simulate", str(damaged), "--broker", "5.3.3", "--retention", "--json", "-", *SETS]) == 0
+    found = json.loads(capsys.readouterr().out)
+    gone = {path for run in [found["now"], *found["next"]] for path in run["deleted"]}
+    assert f"commitlog/{old.name}" in gone
+    assert found["due"][-1]["deletable_ms"] is None
+    assert cli.run(["simulate", str(damaged), "--broker", "5.3.3", "--retention", *SETS]) == 0
+    assert "the last one never" in " ".join(capsys.readouterr().out.split())
