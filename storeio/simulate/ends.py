@@ -9,15 +9,26 @@ REFUSES: Final = "refuses"
 CRASHES: Final = "crashes"
 HANGS: Final = "hangs"
 
+# Where a start is when it ends.
+CONFIG_STAGE: Final = "tables of config/"
+WHEEL_STAGE: Final = "timer wheel"
+LOAD_STAGE: Final = "files of log, queues and index"
+RECOVERY_STAGE: Final = "recovery"
+DELAY_STAGE: Final = "progress of delay levels"
+START_STAGE: Final = "start"
+
 
 class EndError(Exception):
-    """The start ends here. ``phrase`` is what the broker logs at this point, as far as it is fixed text."""
+    """The start ends here. ``phrase`` is what the broker logs at this point, as far as it is fixed text.
+
+    ``stage`` is empty where whoever calls knows it.
+    """
 
     outcome = REFUSES
 
-    def __init__(self, reason: str, phrase: str = "", path: str = "") -> None:
+    def __init__(self, reason: str, phrase: str = "", path: str = "", stage: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.phrase, self.path = reason, phrase, path
+        self.reason, self.phrase, self.path, self.stage = reason, phrase, path, stage
 
 
 class RefusesError(EndError):

@@ -8,9 +8,11 @@ from typing import Any, Final
 from storeio.paths import ABORT, BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import STARTS, EndError
+from storeio.simulate.ends import LOAD_STAGE, RECOVERY_STAGE, REFUSES, START_STAGE, STARTS, EndError
+from storeio.simulate.metadata import Switches, refuse_for_delays, refuse_for_tables, refuse_for_wheel
 from storeio.simulate.pull import Consumed, consume
 from storeio.simulate.recover import recover
+from storeio.simulate.refused import Leftover, leftovers
 from storeio.simulate.reput import start
 from storeio.simulate.rules import Rules
 
@@ -31,7 +33,10 @@ class State:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a broker would make of a store."""
+    """What a broker would make of a store.
+
+    ``leaves`` is what a refused start changes besides log, queues and index; ``stage`` where it ended.
+    """
 
     broker: str
     mode: str
@@ -43,6 +48,8 @@ class Outcome:
     after_start: State | None = None
     consumers: Consumed | None = None
     deleted: list[str] = field(default_factory=list)
+    stage: str = ""
+    leaves: list[Leftover] = field(default_factory=list)
 
 
 def run(disk: Disk, rules: Rules, setup: Setup) -> Outcome:
@@ -53,22 +60,38 @@ def run(disk: Disk, rules: Rules, setup: Setup) -> Outcome:
     return outcome
 
 
-def simulate_start(disk: Disk, rules: Rules, setup: Setup, *, digests: bool = True) -> tuple[Outcome, Broker]:
+def simulate_start(
+    disk: Disk, rules: Rules, setup: Setup, *, digests: bool = True, switches: Switches | None = None
+) -> tuple[Outcome, Broker]:
     """Return the outcome of one start and the broker after it; ``disk`` has its changes afterwards.
 
-    Without ``digests`` files are only read as far as the broker reads them.
+    Without ``digests`` files are only read as far as the broker reads them. ``switches`` are a broker's
+    defaults if they are not given.
     """
+    switches = switches or Switches()
     broker = Broker(disk, rules, setup)
     outcome = Outcome(rules.version, "normal" if broker.clean else "abnormal")
+    stage = LOAD_STAGE
     try:
+        refuse_for_tables(disk, rules)
+        refuse_for_wheel(disk, rules, switches)
         broker.load_files()
+        stage = RECOVERY_STAGE
         recover(broker)
         broker.refuse_for_index()
+        refuse_for_delays(disk)
         outcome.after_load = state_of(broker, abort=not broker.clean, digests=digests)
+        stage = START_STAGE
         start(broker)
         outcome.after_start = state_of(broker, abort=True, digests=digests)
     except EndError as end:
         outcome.outcome, outcome.reason, outcome.phrase = end.outcome, end.reason, end.phrase
+        outcome.stage = end.stage or stage
+        if outcome.outcome == REFUSES:
+            outcome.leaves = leftovers(
+                rules, outcome.stage, disk.exists,
+                failed=end.path, timer_wheel=switches.timer_wheel, log_accepted=broker.log.max_offset > 0,
+            )  # fmt: skip
     outcome.start_file = broker.start_file
     outcome.deleted = list(disk.deleted)
     return outcome, broker

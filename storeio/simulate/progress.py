@@ -16,10 +16,8 @@ from storeio.format.commitlog import SCHEDULE_TOPIC
 from storeio.format.fastjson import decode
 from storeio.format.properties import java_int, java_long
 from storeio.simulate.disk import Disk
+from storeio.simulate.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, backup
 
-CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
-LIGHT_OFFSETS: Final = "config/lmqConsumerOffset.json"
-DELAY_OFFSETS: Final = "config/delayOffset.json"
 DELAY_SERVICE: Final = "(delay levels)"  # no group: the broker itself takes what is due
 NOBODY: Final = ""
 QueueKey = tuple[str, int]
@@ -98,7 +96,7 @@ def progress_of(disk: Disk) -> Progress:
 def _first_whole(disk: Disk, path: str, read: Callable[[memoryview, str], Progress]) -> Progress:
     """Return what a file tells, or its ``.bak``; where neither is whole, what can be read of both."""
     found = Progress()
-    for name in (path, f"{path}.bak"):
+    for name in (path, backup(path)):
         if not disk.size(name) or disk.files[name].is_dir:
             continue
         each = read(disk.read(name, 0, disk.size(name)).data, name)

@@ -17,7 +17,6 @@ from storeio.errors import UsageError
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT
 from storeio.simulate.broker import Broker
 from storeio.simulate.clock import HOUR_MS, is_time
-from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.ends import JavaError
 from storeio.simulate.progress import Progress, Unread, unread
 from storeio.simulate.rules import Rules
@@ -202,7 +201,12 @@ class Cleaner:
         self.queues_cleaned_to = physical_min
         for key in sorted(self.broker.queues):
             queue = self.broker.queues[key]
-            _clean_queue(queue, physical_min)
+            for file in queue.files.files[:-1]:
+                # Where a file is not full the broker finds no unit at its end, and leaves the rest.
+                last = queue.units(file, file.size - queue.unit_bytes, file.size)
+                if file.wrote < file.size or int(last["physical_offset"][0]) >= physical_min:
+                    break
+                queue.files.drop(file)
             queue.correct_min(physical_min)
         index = self.broker.index
         while len(index.files) > 1 and index.files[0].end_offset < physical_min:
@@ -225,17 +229,6 @@ class Cleaner:
             stopped,
             () if self.progress is None else tuple(unread(mins, queues, self.progress)),
         )
-
-
-def _clean_queue(queue: ConsumeQueue, physical_min: int) -> None:
-    """Delete a queue's first files while their last unit points before the log's min; never the last file."""
-    for file in queue.files.files[:-1]:
-        if file.wrote < file.size:  # the broker finds no unit at the end of the file
-            return
-        last = queue.units(file, file.size - queue.unit_bytes, file.size)
-        if int(last["physical_offset"][0]) >= physical_min:
-            return
-        queue.files.drop(file)
 
 
 def mins_and_maxes(broker: Broker) -> Mins:

@@ -34,6 +34,11 @@ STORE_TIME: Final = "the last whose first record is older than the checkpoint"
 CHECKED_TIME: Final = "the last whose first record is whole and older than the checkpoint"
 QUEUED_OFFSET: Final = "the last whose first record is whole and not behind the checkpoint's queued offset"
 
+# How far the shutdown after a refused start gets.
+TWO_TABLES: Final = "consumer offsets and filters are written as loaded so far"
+UNTIL_TIMERS: Final = "until the timers' shutdown throws"
+TO_THE_END: Final = "all that was never loaded is written empty"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -61,6 +66,8 @@ class Rules:
     batch_queues: bool
     full_disk_deletes: bool  # isSpaceToDelete: a nearly full disk is reason enough; before, it only ignores age
     deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
+    refused_shutdown: str  # BrokerController.shutdown, DefaultMessageStore.shutdown
+    has_timers: bool  # TimerMessageStore
 
     @property
     def name(self) -> str:
@@ -90,6 +97,8 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "batch_queues": (("4.9.0", False), ("5.0.0", True)),
     "full_disk_deletes": (("4.9.0", False), ("5.0.0", True)),
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
+    "refused_shutdown": (("4.9.0", TWO_TABLES), ("5.0.0", UNTIL_TIMERS), ("5.3.4", TO_THE_END)),
+    "has_timers": (("4.9.0", False), ("5.0.0", True)),
 }
 
 

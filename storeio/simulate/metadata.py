@@ -1,0 +1,99 @@
+"""What ``config/`` and the timer wheel make of a start: tables in load order, and when one of them refuses it.
+
+Source: ``BrokerController.initializeMetadata``, ``ConfigManager.load``, ``TimerWheel``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from storeio.format.fastjson import decode
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, WHEEL_STAGE, RefusesError
+from storeio.simulate.rules import Rules
+
+TOPICS: Final = "config/topics.json"
+QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
+CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
+LIGHT_OFFSETS: Final = "config/lmqConsumerOffset.json"
+GROUPS: Final = "config/subscriptionGroup.json"
+FILTERS: Final = "config/consumerFilter.json"
+ORDER_INFO: Final = "config/consumerOrderInfo.json"
+DELAY_OFFSETS: Final = "config/delayOffset.json"
+TIMER_CHECK: Final = "config/timercheck"
+TIMER_WHEEL: Final = "timerwheel"
+WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
+
+LOAD_ORDER: Final = (TOPICS, QUEUE_MAPPING, CONSUMER_OFFSETS, GROUPS, FILTERS, ORDER_INFO)
+LOAD_ORDER_4: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS, FILTERS)
+DATABASES: Final = ("config/rdb", "config/topics", "config/metadata")  # these then hold the tables instead
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Broker settings that matter here. ``timer_wheel`` is timerWheelEnable."""
+
+    timer_wheel: bool = True
+
+
+def load_order(rules: Rules) -> tuple[str, ...]:
+    """Return the tables that a version loads before the store, in order."""
+    return LOAD_ORDER if rules.has_timers else LOAD_ORDER_4
+
+
+def backup(path: str) -> str:
+    """Return the path of a table's earlier content."""
+    return f"{path}.bak"
+
+
+def refuse_for_tables(disk: Disk, rules: Rules) -> None:
+    """Do what loading the tables does to a start.
+
+    Raises:
+        RefusesError: A table and its earlier content cannot be read.
+    """
+    if any(disk.exists(path) for path in DATABASES):
+        return
+    for path in load_order(rules):
+        _load(disk, path, CONFIG_STAGE)
+
+
+def refuse_for_wheel(disk: Disk, rules: Rules, switches: Switches) -> None:
+    """Do what opening the timer wheel does to a start, which is before the store loads.
+
+    Raises:
+        RefusesError: The file has another length than a wheel; an empty one is made longer.
+    """
+    size = disk.size(TIMER_WHEEL)
+    if rules.has_timers and switches.timer_wheel and size not in (0, WHEEL_BYTES):
+        reason = f"{TIMER_WHEEL} is {size} bytes long, expected {WHEEL_BYTES}"
+        raise RefusesError(reason, path=TIMER_WHEEL, stage=WHEEL_STAGE)
+
+
+def refuse_for_delays(disk: Disk) -> None:
+    """Do what loading the progress of the delay levels does to a start, after the store has recovered.
+
+    Raises:
+        RefusesError: The table and its earlier content cannot be read.
+    """
+    _load(disk, DELAY_OFFSETS, DELAY_STAGE)
+
+
+def _load(disk: Disk, path: str, stage: str) -> None:
+    if not _fault(disk, path):
+        return
+    fault = _fault(disk, backup(path))
+    if fault:
+        raise RefusesError(f"{backup(path)} and {path} cannot be read: {fault}", path=path, stage=stage)
+
+
+def _fault(disk: Disk, path: str) -> str:
+    """Return why a table cannot be read. Empty where it can, and where there is none: then defaults do."""
+    size = disk.size(path)
+    if not size or disk.files[path].is_dir:
+        return ""
+    decoded = decode(disk.read(path, 0, size).data)
+    if not decoded.problem and decoded.value is not None and not isinstance(decoded.value, dict):
+        return "not an object"
+    return decoded.problem

@@ -1,0 +1,228 @@
+"""What a refused start leaves behind: as the brokers' shutdown was seen or read to do it, and file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storeio.config import infer_config
+from storeio.scan import list_store, read_range
+from storeio.simulate.broker import Setup
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import (
+    CONFIG_STAGE,
+    DELAY_STAGE,
+    LOAD_STAGE,
+    RECOVERY_STAGE,
+    REFUSES,
+    START_STAGE,
+    STARTS,
+    WHEEL_STAGE,
+)
+from storeio.simulate.metadata import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    FILTERS,
+    GROUPS,
+    LOAD_ORDER,
+    ORDER_INFO,
+    QUEUE_MAPPING,
+    TIMER_CHECK,
+    TIMER_WHEEL,
+    TOPICS,
+    WHEEL_BYTES,
+    Switches,
+)
+from storeio.simulate.outcome import STATED, Outcome, simulate_start
+from storeio.simulate.refused import DEDUCED, DELETED, EMPTIED, RECORDED, ZEROED, leftovers
+from storeio.simulate.rules import LINES, rules_of
+from tests import golden_data
+
+EVERYTHING = {*LOAD_ORDER, DELAY_OFFSETS, TIMER_CHECK, TIMER_WHEEL, "abort"}
+REFUSED = [
+    (name, case) for name in golden_data.CASES for case in golden_data.cases(name) if case["outcome"] == "refuses"
+]
+FIRST = "commitlog/00000000000000000000"
+LAST = "commitlog/00000000000000294912"
+
+
+def left(version: str, stage: str, files: Collection[str] = EVERYTHING, **others: Any) -> list[tuple[str, str, str]]:
+    """Return path, happening and evidence of what is left."""
+    found = leftovers(rules_of(version), stage, files.__contains__, **others)
+    return [(each.path, each.happens, each.evidence) for each in found]
+
+
+@pytest.mark.parametrize("stage", [LOAD_STAGE, RECOVERY_STAGE])
+def test_a_store_that_refuses(stage: str) -> None:
+    assert left("4.9.8", stage) == []
+    assert left("5.3.3", stage) == []
+    assert left("5.3.3", stage, timer_wheel=False) == [(DELAY_OFFSETS, EMPTIED, RECORDED)]
+    assert left("5.1.4", stage, timer_wheel=False) == [(DELAY_OFFSETS, EMPTIED, DEDUCED)]
+    delays, timers = (DELAY_OFFSETS, EMPTIED, RECORDED), (TIMER_CHECK, ZEROED, RECORDED)
+    assert left("5.5.1", stage) == [delays, timers]
+    assert left("5.5.1", stage, timer_wheel=False) == [delays]
+    assert left("5.5.1", stage, log_accepted=False) == [delays, timers, ("abort", DELETED, RECORDED)]
+    assert left("5.3.3", stage, log_accepted=False) == []
+
+
+@pytest.mark.parametrize("version", ["5.3.4", "5.4.0", "5.5.0", "5.6.0"])
+def test_versions_that_were_not_run_are_deduced(version: str) -> None:
+    expected = [(path, happens, DEDUCED) for path, happens, _ in left("5.5.1", LOAD_STAGE, log_accepted=False)]
+    assert left(version, LOAD_STAGE, log_accepted=False) == expected
+
+
+def test_a_timer_wheel_of_the_wrong_length() -> None:
+    delays = (DELAY_OFFSETS, EMPTIED, RECORDED)
+    assert left("5.3.3", WHEEL_STAGE) == [delays]
+    assert left("5.5.1", WHEEL_STAGE) == [delays, ("abort", DELETED, RECORDED)]
+
+
+def test_a_table_that_cannot_be_read() -> None:
+    assert left("5.3.3", CONFIG_STAGE, failed=TOPICS) == [(FILTERS, EMPTIED, RECORDED)]
+    assert left("5.3.3", CONFIG_STAGE, failed=ORDER_INFO) == []
+    assert left("4.9.8", CONFIG_STAGE, failed=TOPICS) == [
+        (CONSUMER_OFFSETS, EMPTIED, DEDUCED),
+        (FILTERS, EMPTIED, DEDUCED),
+    ]
+    assert left("4.9.8", CONFIG_STAGE, failed=GROUPS) == [(FILTERS, EMPTIED, DEDUCED)]
+    delays = (DELAY_OFFSETS, EMPTIED, DEDUCED)
+    every = [(path, EMPTIED, RECORDED) for path in LOAD_ORDER]
+    assert left("5.5.1", CONFIG_STAGE, failed=TOPICS) == [*every, delays]
+    assert left("5.5.1", CONFIG_STAGE, failed=CONSUMER_OFFSETS) == [*every[2:], delays]
+    assert every[2:4] == [(CONSUMER_OFFSETS, EMPTIED, RECORDED), (GROUPS, EMPTIED, RECORDED)]
+
+
+def test_what_is_not_there_loses_nothing_and_a_copy_counts() -> None:
+    assert left("5.5.1", LOAD_STAGE, set(), log_accepted=False) == []
+    assert left("5.5.1", CONFIG_STAGE, {QUEUE_MAPPING}, failed=CONSUMER_OFFSETS) == []
+    assert left("5.5.1", LOAD_STAGE, {f"{DELAY_OFFSETS}.bak"}) == [(DELAY_OFFSETS, EMPTIED, RECORDED)]
+
+
+def test_other_ends_leave_nothing_or_are_deduced() -> None:
+    assert left("5.5.1", START_STAGE) == []
+    assert {evidence for _, _, evidence in left("5.5.1", DELAY_STAGE)} == {DEDUCED}
+
+
+def test_consequences_are_told() -> None:
+    delays, timers, abort = leftovers(rules_of("5.5.1"), LOAD_STAGE, EVERYTHING.__contains__, log_accepted=False)
+    assert "delivered again" in delays.consequence
+    assert f"{DELAY_OFFSETS}.bak" in delays.consequence
+    assert "no copy" in timers.consequence
+    assert "clean stop" in abort.consequence
+
+
+# ---- As part of a start
+
+
+def started(root: Path, version: str, base: str, **switches: bool) -> tuple[Outcome, Disk]:
+    """Return the outcome of a start without digests, and the disk after it."""
+    options = golden_data.options(base)
+    listing = list_store(root)
+    sizes = {
+        "mappedFileSizeCommitLog": str(options["clFile"]),
+        "mappedFileSizeConsumeQueue": str(20 * options["cqEntries"]),
+    }
+    config = infer_config(listing, sizes)
+    setup = Setup(
+        config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"],
+        config.delays_ms,
+    )  # fmt: skip
+    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
+    return simulate_start(disk, rules_of(version), setup, digests=False, switches=Switches(**switches))[0], disk
+
+
+@pytest.mark.parametrize(("name", "case"), REFUSED, ids=[f"{name}:{case['id']}" for name, case in REFUSED])
+def test_files_left_equal_those_that_the_broker_left(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+    base = golden_data.base_of(name)
+    root = golden_data.damaged(base, case["edits"], tmp_path / "store")
+    found, disk = started(root, case["broker"], base)
+    assert found.outcome == REFUSES
+    assert {path: [disk.size(path), disk.digest(path)[:16]] for path in disk.below(STATED)} == case["files_left"]
+    first = disk.below(("commitlog",))[0]
+    accepted = disk.size(first) == golden_data.options(base)["clFile"]
+    if case["broker"] == "5.5.1" and case["state"] == "abort":
+        assert any(each.path == "abort" for each in found.leaves) is not accepted
+
+
+def store_with(tmp_path: Path, files: dict[str, bytes], *edits: list[Any]) -> Path:
+    """Return a damaged 5.5.1 store with some files more."""
+    root = golden_data.damaged("base-5.5.1", list(edits), tmp_path / "store")
+    for path, content in files.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_bytes(content)
+    return root
+
+
+SOUND_FILES = {DELAY_OFFSETS: b'{"offsetTable":{3:7}}', TIMER_CHECK: bytes(4096), "abort": b"123"}
+
+
+def paths_left(found: Outcome) -> list[str]:
+    return [each.path for each in found.leaves]
+
+
+def test_abort_goes_if_the_first_segment_is_in_the_way(tmp_path: Path) -> None:
+    root = store_with(tmp_path, SOUND_FILES, ["truncate", FIRST, 100])
+    found, _ = started(root, "5.5.1", "base-5.5.1")
+    assert (found.outcome, found.stage) == (REFUSES, LOAD_STAGE)
+    assert paths_left(found) == [DELAY_OFFSETS, TIMER_CHECK, "abort"]
+    assert paths_left(started(root, "5.3.3", "base-5.5.1")[0]) == []
+    assert paths_left(started(root, "5.3.3", "base-5.5.1", timer_wheel=False)[0]) == [DELAY_OFFSETS]
+
+
+def test_abort_stays_if_a_later_segment_is_in_the_way(tmp_path: Path) -> None:
+    root = store_with(tmp_path, SOUND_FILES, ["truncate", LAST, 100])
+    assert paths_left(started(root, "5.5.1", "base-5.5.1")[0]) == [DELAY_OFFSETS, TIMER_CHECK]
+
+
+def test_an_index_that_refuses_does_so_after_recovery(tmp_path: Path) -> None:
+    root = store_with(tmp_path, SOUND_FILES, ["mkdir", "index/30000101000000000"])
+    found, _ = started(root, "5.5.1", "base-5.5.1")
+    assert (found.outcome, found.stage) == (REFUSES, RECOVERY_STAGE)
+    assert paths_left(found) == [DELAY_OFFSETS, TIMER_CHECK]
+
+
+def test_a_start_that_succeeds_leaves_nothing(tmp_path: Path) -> None:
+    found, _ = started(store_with(tmp_path, SOUND_FILES), "5.5.1", "base-5.5.1")
+    assert (found.outcome, found.stage, found.leaves) == (STARTS, "", [])
+
+
+@pytest.mark.parametrize("version", LINES.values())
+def test_a_timer_wheel_of_the_wrong_length_refuses(version: str, tmp_path: Path) -> None:
+    root = store_with(tmp_path, {**SOUND_FILES, TIMER_WHEEL: bytes(100)})
+    found, disk = started(root, version, "base-5.5.1")
+    assert found.outcome == (STARTS if version == "4.9.8" else REFUSES)
+    if found.outcome == REFUSES:
+        assert found.stage == WHEEL_STAGE
+        assert disk.deleted == []
+        assert found.reason == f"timerwheel is 100 bytes long, expected {WHEEL_BYTES}"
+    assert started(root, version, "base-5.5.1", timer_wheel=False)[0].outcome == STARTS
+
+
+def test_a_wheel_s_length() -> None:
+    assert WHEEL_BYTES == 38_707_200
+
+
+def test_a_table_refuses_only_if_its_copy_cannot_be_read_either(tmp_path: Path) -> None:
+    cut, whole = b'{"offsetTable":{"t@g":{0:1', b'{"offsetTable":{"t@g":{0:1}}}'
+    groups = {GROUPS: b"{}"}
+    for copy in (None, b"", whole):
+        files = {CONSUMER_OFFSETS: cut, **groups} | ({} if copy is None else {f"{CONSUMER_OFFSETS}.bak": copy})
+        root = store_with(tmp_path / str(copy), files)
+        assert started(root, "5.5.1", "base-5.5.1")[0].outcome == STARTS
+    root = store_with(tmp_path / "both", {CONSUMER_OFFSETS: cut, f"{CONSUMER_OFFSETS}.bak": cut, **groups})
+    found, _ = started(root, "5.5.1", "base-5.5.1")
+    assert (found.outcome, found.stage) == (REFUSES, CONFIG_STAGE)
+    assert "the text ends too early" in found.reason
+    assert paths_left(found) == [CONSUMER_OFFSETS, GROUPS]
+    (root / "config" / "rdb").mkdir()
+    (root / "config" / "rdb" / "CURRENT").touch()  # the tables are in a database, and the files are not read
+    assert started(root, "5.5.1", "base-5.5.1")[0].outcome == STARTS
+
+
+def test_delay_levels_refuse_after_recovery(tmp_path: Path) -> None:
+    root = store_with(tmp_path, {DELAY_OFFSETS: b"[]", f"{DELAY_OFFSETS}.bak": b"{"})
+    found, _ = started(root, "4.9.8", "base-5.5.1")
+    assert (found.outcome, found.stage, found.leaves) == (REFUSES, DELAY_STAGE, [])
