@@ -13,14 +13,17 @@ from typing import Final
 from storeio.format import batchqueue
 from storeio.format import commitlog as log
 from storeio.format import properties as text
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONSUMEQUEUE
+from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT
+from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk, FileBytes
 from storeio.simulate.ends import JavaError
 from storeio.simulate.index import Index, refuse_index
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
+from storeio.simulate.queueext import QueueExt
 from storeio.simulate.rules import Rules
+from storeio.simulate.topics import Topics, is_dispatched
 
 DEFAULT_HEAP_BYTES: Final = 2 << 30
 CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp
@@ -59,6 +62,8 @@ class Setup:
     index_enabled: bool = True
     multi_dispatch: bool = False
     lmq: bool = False
+    ext_enabled: bool | None = None  # None: if there are such files
+    batch_topics: frozenset[str] | None = None  # None: those of topics.json, without it told from the directories
     scalar: bool = False  # look at every record by itself: slow, and how the fast way is proven
 
 
@@ -78,6 +83,9 @@ class Broker:
         self.clean = not disk.exists(ABORT)
         self.log = MappedQueue(disk, COMMITLOG, setup.commitlog_file_bytes)
         self.queues: dict[QueueKey, ConsumeQueue] = {}
+        ext = setup.ext_enabled
+        self.ext = disk.exists(QUEUE_EXT) if ext is None else ext
+        self.topics = Topics(disk, rules, setup.batch_topics)
         self.index = Index(disk, setup.index_slots, setup.index_units, rules)
         self.checkpoint = Checkpoint()
         self.dispatched = Dispatched()
@@ -99,11 +107,10 @@ class Broker:
             RefusesError: A file stands in the way.
         """
         self.log.load(self.rules)
-        for topic in self.disk.entries(CONSUMEQUEUE):
-            for entry in self.disk.entries(f"{CONSUMEQUEUE}/{topic.name}"):
-                number = text.java_int(entry.name)
-                if number is not None:
-                    self.queue(topic.name, number).files.load(self.rules)
+        for directory in (CONSUMEQUEUE, BATCHQUEUE) if self.rules.batch_queues else (CONSUMEQUEUE,):
+            for topic, queue_id in self.topics.queues_in(directory):
+                self.topics.expect(topic, directory)
+                self.queue(topic, queue_id).load()
         self.checkpoint = self._read_checkpoint()
         loaded = self.index.load(clean=self.clean, index_timestamp_ms=self.checkpoint.index_ms)
         self.index_failed = not loaded and self.rules.index_load_counts
@@ -123,8 +130,15 @@ class Broker:
         """Return a queue, made if there is none."""
         key = topic, queue_id
         if key not in self.queues:
-            self.queues[key] = ConsumeQueue(self.disk, topic, queue_id, self.setup.queue_file_bytes, self.rules)
+            self.queues[key] = self._new_queue(topic, queue_id)
         return self.queues[key]
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        setup = self.setup
+        if self.topics.is_batch(topic):
+            return BatchQueue(self.disk, topic, queue_id, setup.batch_file_bytes, self.rules)
+        ext = QueueExt(self.disk, topic, queue_id, setup.ext_file_bytes) if self.ext else None
+        return ConsumeQueue(self.disk, topic, queue_id, setup.queue_file_bytes, self.rules, ext)
 
     @property
     def queues_end(self) -> int:
@@ -139,6 +153,8 @@ class Broker:
     def is_plain(self, topic: str, queue_id: int) -> bool:
         """Tell whether a record's queue is, or would be, one of 20-byte units that stand for the record alone."""
         queue = self.queues.get((topic, queue_id))
+        if self.ext or (queue is None and self.topics.is_batch(topic)):
+            return False
         return queue is None or type(queue) is ConsumeQueue
 
     def source(self, file: Mapped, stop: int) -> FileBytes:
@@ -156,21 +172,25 @@ class Broker:
 
         Raises:
             JavaError: A list of light queues holds what is no number.
+            HangsError: A queue's file cannot be made.
         """
         self.dispatched.records += 1
         if request.transaction in (0, log.SYS_COMMIT):
-            self._put(request.topic, request.queue_id, request)
-            if self.setup.multi_dispatch:
-                for name, queue_id, offset in self._light(request):
-                    queue = self.queue(name, queue_id)
-                    if queue.put_unit(request.offset, request.size, request.tags_code, offset):
-                        self.count(name, queue_id)
+            self._put(request)
         if self.setup.index_enabled:
             self.index.build(request)
 
-    def _put(self, topic: str, queue_id: int, request: Request) -> None:
-        if self.queue(topic, queue_id).put(request):
-            self.count(topic, queue_id)
+    def _put(self, request: Request) -> None:
+        if request.sys_flag & log.SYS_INNER_BATCH:
+            self.topics.holds_batches(request.topic)
+        queue = self.queue(request.topic, request.queue_id)
+        if queue.put(request):
+            self.count(request.topic, request.queue_id)
+        if isinstance(queue, BatchQueue) or not self.setup.multi_dispatch:
+            return
+        for name, queue_id, offset in self._light(request):
+            if self.queue(name, queue_id).put_unit(request.offset, request.size, request.tags_code, offset):
+                self.count(name, queue_id)
 
     def count(self, topic: str, queue_id: int, units: int = 1) -> None:
         """Count units as written by dispatch."""
@@ -178,6 +198,8 @@ class Broker:
         written[topic, queue_id] = written.get((topic, queue_id), 0) + units
 
     def _light(self, request: Request) -> Iterator[tuple[str, int, int]]:
+        if self.rules.picks_dispatched and not is_dispatched(request.topic):
+            return
         found: Mapping[str, str] = request.properties
         names, offsets = found.get(text.MULTI_DISPATCH, ""), found.get(text.MULTI_QUEUE_OFFSET, "")
         if not names.strip() or not offsets.strip():

@@ -12,25 +12,27 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.format import consumequeue as format_
+from storeio.format import queueext as ext_format
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import JavaError
-from storeio.simulate.mapped import Mapped, MappedQueue
+from storeio.simulate.ends import HangsError, JavaError
+from storeio.simulate.mapped import Mapped, MappedQueue, java_remainder
 from storeio.simulate.message import Request
+from storeio.simulate.queueext import NO_ADDRESS, QueueExt, is_address
 from storeio.simulate.rules import Rules
 
 Mask = npt.NDArray[np.bool_]
 
 UNIT: Final = format_.UNIT_BYTES
+OFFSET: Final = struct.Struct(">q")
 PRE_BLANK: Final = struct.pack(">qiq", 0, 2**31 - 1, 0)
 RECOVERED_FILES: Final = 3
 PUTS_AGAIN: Final = "Maybe try to build consume queue repeatedly"
 BEHIND: Final = "[BUG]logic queue order maybe wrong"
 
 
-def java_remainder(a: int, b: int) -> int:
-    """Return Java's ``a % b``, which has the sign of ``a``."""
-    rest = abs(a) % b
-    return -rest if a < 0 else rest
+def java_long(value: int) -> int:
+    """Return what Java's ``long`` makes of a number: it wraps."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 class ConsumeQueue:
@@ -42,8 +44,10 @@ class ConsumeQueue:
 
     unit_bytes = UNIT
 
-    def __init__(self, disk: Disk, topic: str, queue_id: int, file_bytes: int, rules: Rules) -> None:
-        self.topic, self.queue_id, self.rules = topic, queue_id, rules
+    def __init__(
+        self, disk: Disk, topic: str, queue_id: int, file_bytes: int, rules: Rules, ext: QueueExt | None = None
+    ) -> None:
+        self.topic, self.queue_id, self.rules, self.ext = topic, queue_id, rules, ext
         self.files = MappedQueue(disk, f"consumequeue/{topic}/{queue_id}", file_bytes)
         self.max_physical = -1
         self.min_position = 0
@@ -74,25 +78,43 @@ class ConsumeQueue:
 
     # ---- Start
 
+    def load(self) -> None:
+        """List the files, those of the ext units, too.
+
+        Raises:
+            RefusesError: One that no broker of this line passes over.
+        """
+        self.files.load(self.rules)
+        if self.ext is not None:
+            self.ext.load(self.rules)
+
     def recover(self) -> None:
-        """Find the end of the queue in its last three files; delete what lies behind it."""
+        """Find the end of the queue in its last three files; delete what lies behind it.
+
+        Raises:
+            JavaError: The ext units cannot be read.
+        """
         files = self.files.files
         if not files:
             return
-        point = 0
+        point, address = 0, NO_ADDRESS
         for i in range(max(len(files) - RECOVERED_FILES, 0), len(files)):
             units = self.units(files[i])
             bad = np.flatnonzero(~format_.is_written(units))
             count = int(bad[0]) if len(bad) else len(units)
             if count:
                 self._take_end(units[count - 1])
+                address = _last_address(units[:count], address) if self.ext is not None else address
             point = files[i].base + count * UNIT
             if count * UNIT < files[i].size:
                 break
         self.files.truncate(point)
+        if self.ext is not None:
+            self.ext.recover()
+            self.ext.truncate_after(address)
 
     def _take_end(self, unit: np.void) -> None:
-        self.max_physical = int(unit["physical_offset"]) + int(unit["size"])
+        self.max_physical = java_long(int(unit["physical_offset"]) + int(unit["size"]))
 
     def truncate(self, physical_offset: int) -> None:
         """Cut the units that point behind the log's end, as ``truncateDirtyLogicFiles`` understands it.
@@ -122,7 +144,9 @@ class ConsumeQueue:
         """Delete all files."""
         for file in list(self.files.files):
             self.files.drop(file)
-        self.max_physical = -1
+        self.max_physical, self.min_position = -1, 0
+        if self.ext is not None:
+            self.ext.destroy()
 
     def correct_min(self, physical_min: int) -> None:
         """Set the queue's min to the first unit that the log still holds.
@@ -143,6 +167,12 @@ class ConsumeQueue:
         found = np.flatnonzero(offsets >= physical_min)
         if len(found):
             self.min_position = first.base + int(found[0]) * UNIT
+            self._cut_ext(first, int(found[0]) * UNIT)
+
+    def _cut_ext(self, file: Mapped, at: int) -> None:
+        """Delete ext files before the one that the unit at a position names."""
+        if self.ext is not None:
+            self.ext.truncate_before(int(self.units(file, at, at + UNIT)["tags_code"][0]))
 
     def _min_by_search(self, physical_min: int) -> None:
         files = self.files.files
@@ -163,34 +193,31 @@ class ConsumeQueue:
         start = self.min_position - first.base
         intact = start >= 0
         start = max(start, 0)
-        if start > first.wrote:
+        if start >= first.wrote:
             return
-        units = self.units(first, start, first.wrote)
-        if not len(units):
-            return
-        offsets = units["physical_offset"].astype(np.int64)
-        if intact and int(offsets[0]) >= physical_min:
-            return
-        low, high = _bisected(offsets, physical_min)
-        for i in range(low, high + 1):
-            if int(offsets[i]) >= physical_min:
-                self.min_position = first.base + start + i * UNIT
-                return
+        at = _bisected(self.files.read(first, start, first.wrote).data, physical_min, intact=intact)
+        if at is not None:
+            self.min_position = first.base + start + at
+            self._cut_ext(first, start + at)
 
     # ---- Dispatch
 
     def put(self, request: Request) -> bool:
         """Append the record's unit, unless the queue is ahead of it; tell whether one was written."""
-        return self.put_unit(request.offset, request.size, request.tags_code, request.queue_offset)
+        tags_code = request.tags_code
+        if self.ext is not None:  # before the queue tells whether it wants the unit
+            address = self.ext.put(tags_code, request.store_ms)
+            tags_code = address if is_address(address) else tags_code
+        return self.put_unit(request.offset, request.size, tags_code, request.queue_offset)
 
     def put_unit(self, offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
         """Append a unit as ``putMessagePositionInfo`` does."""
-        if offset + size <= self.max_physical:
+        end = java_long(offset + size)
+        if end <= self.max_physical:
             return False
-        expected = queue_offset * UNIT
-        made = not self.files.files
+        expected = java_long(queue_offset * UNIT)
         file = self._file_for(expected)
-        if made and queue_offset != 0 and file.wrote == 0:
+        if file.first and queue_offset != 0 and file.wrote == 0:
             self.min_position = expected
             self._pre_blank(file, java_remainder(expected, file.size))
         current = file.base + file.wrote
@@ -198,7 +225,7 @@ class ConsumeQueue:
             if expected < current:
                 return False
             self.shifted += 1
-        self.max_physical = offset + size
+        self.max_physical = end
         self._append(file, struct.pack(">qiq", offset, size, tags_code))
         return True
 
@@ -212,20 +239,42 @@ class ConsumeQueue:
         self._append(file, PRE_BLANK * -(-stop // UNIT))
 
     def _append(self, file: Mapped, units: bytes) -> None:
+        """Append units.
+
+        Raises:
+            HangsError: The file ends amid a unit; the broker tries thirty times, a second each.
+        """
+        if file.wrote + len(units) > file.size:
+            raise HangsError(f"{file.path} ends amid a unit: the broker tries for half a minute, then queues nothing")
         self.files.disk.write(file.path, file.wrote, units)
         file.wrote += len(units)
 
 
-def _bisected(offsets: npt.NDArray[np.int64], physical_min: int) -> tuple[int, int]:
-    """Return the unit numbers between which the broker's bisection ends."""
-    low, high = 0, len(offsets) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        value = int(offsets[middle])
-        if value > physical_min:
+def _last_address(units: format_.Units, before: int) -> int:
+    """Return the last address of an ext unit among tags codes, ``before`` if there is none."""
+    codes = units["tags_code"].astype(np.int64)
+    found = np.flatnonzero(codes <= ext_format.MAX_ADDRESS)
+    return int(codes[found[-1]]) if len(found) else before
+
+
+def _bisected(data: memoryview, physical_min: int, *, intact: bool) -> int | None:
+    """Return the position of the unit that becomes the queue's min, None where it stays.
+
+    ``data`` begins at the min so far; ``intact`` tells whether that one may stay.
+    """
+    if len(data) < OFFSET.size or (intact and OFFSET.unpack_from(data)[0] >= physical_min):
+        return None
+    low, high = 0, len(data) - UNIT
+    while high - low > UNIT:
+        middle = (low + high) // 2 // UNIT * UNIT
+        value = OFFSET.unpack_from(data, middle)[0]
+        if value == physical_min:
+            low = high = middle
+        elif value > physical_min:
             high = middle
-        elif value == physical_min:
-            return middle, middle
         else:
             low = middle
-    return low, high
+    for at in range(low, high + 1, UNIT):
+        if OFFSET.unpack_from(data, at)[0] >= physical_min:
+            return at
+    return None

@@ -110,8 +110,8 @@ class Index:
         (slot,) = struct.unpack(">i", self.disk.read(file.path, slot_at, slot_at + 4).tobytes())
         if slot <= 0 or slot > file.count:
             slot = 0
-        seconds = int((store_ms - file.begin_ms) / 1000) if abs(store_ms - file.begin_ms) < 2**53 else MAX_INT
-        seconds = 0 if file.begin_ms <= 0 or seconds < 0 else min(seconds, MAX_INT)
+        passed_ms = (store_ms - file.begin_ms + 2**63) % 2**64 - 2**63  # a long, which wraps
+        seconds = 0 if file.begin_ms <= 0 or passed_ms < 0 else min(passed_ms // 1000, MAX_INT)
         at = 40 + 4 * self.slots + UNIT.size * file.count
         self.disk.write(file.path, at, UNIT.pack(value, offset, seconds, slot))
         self.disk.write(file.path, slot_at, struct.pack(">i", file.count))

@@ -8,6 +8,7 @@ Source: ``MappedFileQueue``, ``MappedFile``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +16,19 @@ import numpy.typing as npt
 from storeio.format.properties import java_long
 from storeio.paths import file_name
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import RefusesError
+from storeio.simulate.ends import HangsError, RefusesError
 from storeio.simulate.rules import Rules
 
 Bytes = npt.NDArray[np.uint8]
 
 LENGTH: str = "length not matched message store config value"
+NAME_BYTES: Final = 255  # what file systems take for one name
+
+
+def java_remainder(a: int, b: int) -> int:
+    """Return Java's ``a % b``, which has the sign of ``a``."""
+    rest = abs(a) % b
+    return -rest if a < 0 else rest
 
 
 @dataclass(slots=True)
@@ -31,6 +39,7 @@ class Mapped:
     base: int
     size: int
     wrote: int
+    first: bool = False  # made by this start, in an empty directory
 
     @property
     def stop(self) -> int:
@@ -42,7 +51,7 @@ class MappedQueue:
     """The files of a directory in the order in which they were loaded."""
 
     def __init__(self, disk: Disk, directory: str, size: int) -> None:
-        self.disk, self.directory, self.size = disk, directory, size
+        self.disk, self.directory, self.size = disk, _plain(directory), size
         self.files: list[Mapped] = []
 
     def load(self, rules: Rules) -> None:
@@ -73,7 +82,7 @@ class MappedQueue:
         for file in self.files:
             if file.stop > offset:
                 if offset >= file.base:
-                    file.wrote = offset % self.size
+                    file.wrote = max(java_remainder(offset, self.size), 0)
                 else:
                     gone.append(file)
         for file in gone:
@@ -86,13 +95,27 @@ class MappedQueue:
         self.disk.delete(file.path)
 
     def append_file(self, base: int) -> Mapped:
-        """Make a file of zeros behind the others."""
+        """Make a file of zeros behind the others; one that is there keeps its bytes.
+
+        Raises:
+            HangsError: No such file can be made; the broker tries thirty times, a second each.
+        """
         sign, digits = ("-", -base) if base < 0 else ("", base)
         path = f"{self.directory}/{sign}{file_name(digits)}"
+        if not self._can_make(path):
+            raise HangsError(f"no file {path!r} can be made: the broker tries for half a minute, then queues nothing")
         self.disk.create(path, self.size)
-        file = Mapped(path, base, self.size, 0)
+        file = Mapped(path, base, self.size, 0, first=not self.files)
         self.files.append(file)
         return file
+
+    def _can_make(self, path: str) -> bool:
+        """Tell whether a file system takes the path: a topic out of damaged bytes may hold anything."""
+        parts = path.split("/")
+        if "\0" in path or any(len(part.encode("utf-8", "replace")) > NAME_BYTES for part in parts):
+            return False
+        above = ("/".join(parts[:i]) for i in range(1, len(parts)))
+        return not any(self.disk.is_file(name) for name in above) and not self.disk.is_directory(path)
 
     @property
     def min_offset(self) -> int:
@@ -121,3 +144,14 @@ class MappedQueue:
     def read(self, file: Mapped, start: int, stop: int) -> Bytes:
         """Return bytes of a file."""
         return self.disk.read(file.path, start, stop)
+
+
+def _plain(path: str) -> str:
+    """Return a path without empty and ``.`` parts, with ``..`` resolved; it never leaves the store."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)

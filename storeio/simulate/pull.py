@@ -6,30 +6,42 @@ Source: ``DefaultMessageStore.getMessage``, ``MessageDecoder.decode``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from storeio.format import commitlog as log
+from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.broker import Broker
-from storeio.simulate.consumequeue import UNIT, ConsumeQueue
+from storeio.simulate.consumequeue import UNIT, ConsumeQueue, java_long
 from storeio.simulate.ends import JavaError
+from storeio.simulate.mapped import java_remainder
 from storeio.simulate.rules import Rules
 
 FOUND: Final = "FOUND"
+NOTHING_THERE: Final = "OFFSET_FOUND_NULL"
+THROWS: Final = "EXCEPTION"  # no answer: the pull ends with an error, and the consumer asks again
 MOST_MESSAGES: Final = 32
 FILTERED_BYTES: Final = 16000  # of units that one pull looks at
 TRANSFERRED_BYTES: Final = 256 << 10
+Row = tuple[int, int, int, int, int]  # of a unit: queue offset, messages, physical offset, size, tags code
+MOST_STUCK: Final = 4096  # pulls of one queue that lead to no higher offset; numbers in damage lead anywhere
 
 
 @dataclass(slots=True)
 class Consumed:
-    """Counts over all queues, by queue, and what was odd: queue, asked offset, status."""
+    """Counts over all queues, by queue, and what was odd: queue, asked offset, status.
+
+    ``stuck`` are the queues, and the offset there, at which every pull throws: a consumer stays there.
+    """
 
     messages: int = 0
     undecodable: int = 0
     skipped: int = 0
     odd: list[tuple[str, int, int, str]] = field(default_factory=list)
+    stuck: list[tuple[str, int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -47,6 +59,8 @@ def consume(broker: Broker) -> Consumed:
     total = Consumed()
     for key in sorted(broker.queues):
         for asked, pulled in _pulls(broker, broker.queues[key]):
+            if pulled.status == THROWS:
+                total.stuck.append((*key, asked))
             if not pulled.buffers:
                 total.odd.append((*key, asked, pulled.status))
             total.skipped += pulled.skipped
@@ -60,45 +74,110 @@ def consume(broker: Broker) -> Consumed:
 
 
 def _pulls(broker: Broker, queue: ConsumeQueue) -> Iterator[tuple[int, Pulled]]:
+    """Yield a consumer's pulls, without those of which it is sure that they find nothing either."""
     offset, stop = queue.min_offset, queue.max_offset
+    left = MOST_STUCK
     while offset < stop:
         pulled = pull(broker, queue, offset)
         yield offset, pulled
-        offset = pulled.next_offset if pulled.next_offset > offset else offset + 1
+        if pulled.status == THROWS or left == 0:
+            return
+        if pulled.status == NOTHING_THERE:
+            offset = _next_there(queue, offset, pulled.next_offset)
+        else:
+            left -= pulled.next_offset <= offset
+            offset = max(pulled.next_offset, offset + 1)
+
+
+def _next_there(queue: ConsumeQueue, offset: int, following: int) -> int:
+    """Return the first offset a consumer comes to behind one without unit at which there may be one."""
+    if isinstance(queue, BatchQueue):
+        return queue.next_base(offset)
+    ahead = [file.base // UNIT for file in queue.files.files if file.base > offset * UNIT]
+    first = min(ahead, default=queue.max_offset)
+    return max(following, offset + 1, first - first % _units(queue))
 
 
 def pull(broker: Broker, queue: ConsumeQueue, offset: int) -> Pulled:
-    """Return the answer to one pull at an offset between the queue's min and max."""
+    """Return the answer to one pull at an offset between the queue's min and max; one that throws has no buffers."""
+    try:
+        if queue.max_offset == 0:
+            return Pulled("NO_MESSAGE_IN_QUEUE", 0)
+        if isinstance(queue, BatchQueue):
+            return _pull_batches(broker, queue, offset)
+        return _pull_units(broker, queue, offset)
+    except JavaError:
+        return Pulled(THROWS, offset)
+
+
+def _pull_batches(broker: Broker, queue: BatchQueue, offset: int) -> Pulled:
+    found = queue.locate(offset)
+    if found is None:
+        return Pulled(NOTHING_THERE, 0)
+    units = queue.units(*found, found[0].wrote)
+    rows = ((int(u["base_queue_offset"]), int(u["batch_size"]), *_of(u)) for u in units)
+    rest = (found[0].wrote - found[1]) % queue.unit_bytes
+    return _collected(broker, queue, offset, _whole(rows, rest))
+
+
+def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int) -> Pulled:
     position = offset * UNIT
     file = queue.files.find(position) if position >= queue.min_position else None
-    at = position % queue.files.size
-    if file is None or at >= file.wrote:
-        return Pulled("OFFSET_FOUND_NULL", offset - offset % _units(queue) + _units(queue))
+    at = java_remainder(position, queue.files.size)
+    if file is None or not 0 <= at < file.wrote:
+        return Pulled(NOTHING_THERE, offset - java_remainder(offset, _units(queue)) + _units(queue))
     units = queue.units(file, at, file.wrote)
+    first = (file.base + at) // UNIT
+    rows = ((first + i, 1, *_of(u)) for i, u in enumerate(units))
+    rest = (file.wrote - at) % UNIT
+    return _collected(broker, queue, offset, _whole(rows, rest))
+
+
+def _whole(rows: Iterable[Row], rest: int) -> Iterator[Row]:
+    """Yield units; throw behind the last one where a part of one follows."""
+    yield from rows
+    if rest:
+        raise JavaError("the queue's readable bytes end amid a unit")
+
+
+def _of(unit: np.void) -> tuple[int, int, int]:
+    return int(unit["physical_offset"]), int(unit["size"]), int(unit["tags_code"])
+
+
+def _collected(broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[Row]) -> Pulled:
+    """Return what one pull takes of units."""
     pulled = Pulled("NO_MATCHED_MESSAGE", offset)
-    taken = 0
+    rules, stop = broker.rules, queue.max_offset
+    most = max(FILTERED_BYTES, MOST_MESSAGES * queue.unit_bytes)
+    taken = messages = 0
     next_file: int | None = None
-    for i in range(len(units)):
-        physical, size = int(units[i]["physical_offset"]), int(units[i]["size"])
+    while not (rules.checked_magic and pulled.next_offset >= stop) and (row := next(rows, None)) is not None:
+        number, count, physical, size, code = row
         behind = next_file is not None and physical < next_file
-        if broker.rules.checked_magic:
-            if i * UNIT > FILTERED_BYTES or _full(pulled, taken, size):
+        looked = (number - offset) * queue.unit_bytes
+        if rules.checked_magic and queue.ext is not None:
+            queue.ext.read(code)  # 5.x at every unit, before it looks whether the answer is full
+        full = taken != 0 and messages != 0 and _full(rules, messages, count, taken + size)
+        if rules.checked_magic:
+            if looked > most or (looked == most and rules.filters_less) or full:
                 break
-        elif i * UNIT >= FILTERED_BYTES or (not behind and _full(pulled, taken, size)):
+        elif looked >= most or (not behind and full):
             break
-        pulled.next_offset = offset + i + 1
+        pulled.next_offset = number + count
         if behind:
             pulled.skipped += 1
             continue
+        if not rules.checked_magic and queue.ext is not None:
+            queue.ext.read(code)
         data = _message(broker, physical, size)
         if data is None:
             if taken == 0:
                 pulled.status = "MESSAGE_WAS_REMOVING"
-            next_file = physical + broker.log.size - physical % broker.log.size
+            next_file = java_long(physical + broker.log.size - java_remainder(physical, broker.log.size))
             pulled.skipped += 1
             continue
-        pulled.buffers.append((offset + i, data))
-        taken += size
+        pulled.buffers.append((number, data))
+        taken, messages = taken + size, messages + count
         pulled.status = FOUND
         next_file = None
     return pulled
@@ -108,17 +187,20 @@ def _units(queue: ConsumeQueue) -> int:
     return queue.files.size // UNIT
 
 
-def _full(pulled: Pulled, taken: int, size: int) -> bool:
-    if taken == 0 or not pulled.buffers:
-        return False
-    return len(pulled.buffers) >= MOST_MESSAGES or taken + size > TRANSFERRED_BYTES
+def _full(rules: Rules, messages: int, count: int, size: int) -> bool:
+    """Tell whether an answer with messages takes no more; 5.x counts those inside a batch."""
+    if size > TRANSFERRED_BYTES:
+        return True
+    return messages + count > MOST_MESSAGES if rules.checked_magic else messages >= MOST_MESSAGES
 
 
 def _message(broker: Broker, offset: int, size: int) -> memoryview | None:
     file = broker.log.find(offset, or_first=offset == 0)
     if file is None:
         return None
-    at = offset % broker.log.size
+    at = java_remainder(offset, broker.log.size)
+    if at < 0:
+        return None
     end = (at + size + 2**31) % 2**32 - 2**31
     if end > file.wrote:
         return None

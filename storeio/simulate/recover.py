@@ -35,10 +35,10 @@ def recover(broker: Broker) -> Scan | None:
         RefusesError: The broker gives up.
         CrashesError: An error leaves ``load``.
     """
-    for key in sorted(broker.queues):
-        broker.queues[key].recover()
     found: Scan | None = None
     try:
+        for key in sorted(broker.queues):
+            broker.queues[key].recover()
         if broker.log.files:
             found = _recover_log(broker)
         else:

@@ -64,6 +64,8 @@ class Rules:
     late_delays: bool  # DefaultMessageStore.load: delay levels are not known in recovery
     checked_magic: bool  # MessageDecoder.decode
     batch_queues: bool
+    filters_less: bool  # getMessage: an answer ends at 16,000 bytes of units, not behind them
+    picks_dispatched: bool  # MultiDispatchUtils: some topics have no light queues
     full_disk_deletes: bool  # isSpaceToDelete: a nearly full disk is reason enough; before, it only ignores age
     deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
     refused_shutdown: str  # BrokerController.shutdown, DefaultMessageStore.shutdown
@@ -95,6 +97,8 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "late_delays": (("4.9.0", False), ("4.9.2", True), ("5.0.0", False)),
     "checked_magic": (("4.9.0", False), ("5.0.0", True)),
     "batch_queues": (("4.9.0", False), ("5.0.0", True)),
+    "filters_less": (("4.9.0", False), ("5.2.0", True)),
+    "picks_dispatched": (("4.9.0", False), ("5.0.0", True)),
     "full_disk_deletes": (("4.9.0", False), ("5.0.0", True)),
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
     "refused_shutdown": (("4.9.0", TWO_TABLES), ("5.0.0", UNTIL_TIMERS), ("5.3.4", TO_THE_END)),

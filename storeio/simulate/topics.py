@@ -1,0 +1,88 @@
+"""Which topics have batch queues, and which queues there are: what load asks of names.
+
+Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``, ``MultiDispatchUtils``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.format import properties as text
+from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE
+from storeio.simulate.disk import Disk
+from storeio.simulate.ends import RefusesError
+from storeio.simulate.rules import Rules
+
+TOPICS: Final = (f"{CONFIG}/topics.json", f"{CONFIG}/topics.json.bak")
+MOST_BYTES: Final = 64 << 20  # a larger file is no table of topics
+QUEUE_TYPE: Final = "queue.type"
+BATCH: Final = "BatchCQ"
+WRONG_TYPE: Final = "The queue type of topic:"
+
+
+class Topics:
+    """The types of a store's topics.
+
+    Without ``topics.json``, as in a store that was copied without its ``config``, a topic has the type of
+    the directory in which it stands.
+    """
+
+    def __init__(self, disk: Disk, rules: Rules, batch: frozenset[str] | None) -> None:
+        self.disk, self.rules = disk, rules
+        declared = _declared(disk) if batch is None else batch
+        self.known = declared is not None
+        self._batch = {topic for topic, _ in self.queues_in(BATCHQUEUE)} if declared is None else set(declared)
+
+    def is_batch(self, topic: str) -> bool:
+        """Tell whether a topic's queues are batch queues."""
+        return self.rules.batch_queues and topic in self._batch
+
+    def holds_batches(self, topic: str) -> None:
+        """Take note of a record with inner messages: brokers write such records to batch queues only."""
+        if not self.known and not self.disk.is_directory(f"{CONSUMEQUEUE}/{topic}"):
+            self._batch.add(topic)
+
+    def expect(self, topic: str, directory: str) -> None:
+        """Compare a topic's type with the directory of one of its queues.
+
+        Raises:
+            RefusesError: They differ.
+        """
+        if self.rules.batch_queues and self.is_batch(topic) != (directory == BATCHQUEUE):
+            kind = "batch queues" if directory == CONSUMEQUEUE else "ordinary queues"
+            path = f"{directory}/{topic}"
+            raise RefusesError(f"{path} is there, but the topic has {kind}", f"{WRONG_TYPE} {topic} should be", path)
+
+    def queues_in(self, directory: str) -> Iterator[tuple[str, int]]:
+        """Yield topic and queue id of each directory that a broker takes for a queue."""
+        for topic in self.disk.entries(directory):
+            for entry in self.disk.entries(f"{directory}/{topic.name}"):
+                number = text.java_int(entry.name)
+                if number is not None:
+                    yield topic.name, number
+
+
+def is_dispatched(topic: str) -> bool:
+    """Tell whether 5.x dispatches a topic's messages to light queues."""
+    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != log.SCHEDULE_TOPIC
+
+
+def _declared(disk: Disk) -> set[str] | None:
+    """Return the batch topics that the topics' table names, None without a readable table."""
+    for path in TOPICS:
+        if not disk.is_file(path) or not 0 < disk.size(path) <= MOST_BYTES:
+            continue
+        try:
+            table = json.loads(disk.read(path, 0, disk.size(path)).tobytes())["topicConfigTable"]
+            return {str(name) for name, config in table.items() if _is_batch(config)}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return None
+
+
+def _is_batch(config: object) -> bool:
+    attributes = config.get("attributes") if isinstance(config, dict) else None
+    return isinstance(attributes, dict) and attributes.get(QUEUE_TYPE) == BATCH
