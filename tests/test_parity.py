@@ -61,8 +61,10 @@ def test_driver_and_workers_look_at_files_alike(
     on_workers = checks.on_workers
     monkeypatch.setattr(checks, "on_workers", lambda *given: jobs.append(given[3].name) or on_workers(*given))
     expected = [rows_of(audit.check(root, split_bytes=SPLIT_BYTES)) for root in stores]
-    for limit, run in ((0, [audit.FILES_PHASE, audit.LOG_PHASE]), (1000, [audit.LOG_PHASE])):
+    both = [audit.FILES_PHASE, audit.LOG_PHASE]
+    for limit, carried, run in ((0, checks.CARRIED_BYTES, both), (0, 0, both), (1000, 0, [audit.LOG_PHASE])):
         monkeypatch.setattr(checks, "LOCAL_FILES", limit)
+        monkeypatch.setattr(checks, "CARRIED_BYTES", carried)  # 0: sent once, ahead of the tasks
         jobs.clear()
         assert [rows_of(result) for result in audit_stores(spark, plans)] == expected
         assert jobs == run

@@ -7,6 +7,7 @@ one costs sixty milliseconds, in which a worker audits three splits.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import Broadcast, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,7 @@ SLICES_PER_CORE: Final = 4  # at most: a slow task at the end costs a quarter of
 SLICE_BYTES: Final = 2 << 30  # at least, unless cores would be idle: 0.7 s, ten times what starting a task takes
 LOCAL_FILES: Final = 256  # so few, with so few bytes, the driver has looked at before a job has started
 LOCAL_BYTES: Final = 512 << 20
+CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
 TELL_SECONDS: Final = 0.2
 
 
@@ -107,20 +109,37 @@ def on_workers(
     total = sum(size(item) for _, item in flat)
     enough = slice_bytes(total, context.defaultParallelism)
     groups = list(grouped(flat, lambda row: size(row[1]), enough))
-    shared, done = context.broadcast(list(plans)), context.accumulator(0)
+    given = sent(context, list(plans))
+    done = context.accumulator(0) if tell is not None else None
 
     def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R]]:
+        plans = given.value
         for number, item in group:
-            yield number, work(shared.value[number], item)
-            done.add(size(item))
+            yield number, work(plans[number], item)
+            if done is not None:
+                done.add(size(item))
 
     try:
-        with workers_named(phase.name), _told(tell, lambda: Progress(done.value, total, phase.name)):
+        with workers_named(phase.name), _told(tell, lambda: Progress(done.value if done else 0, total, phase.name)):
             for number, result in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
     finally:
-        shared.destroy()
+        if isinstance(given, Broadcast):
+            given.destroy()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Carried(Generic[T]):
+    """A value that goes along with each task."""
+
+    value: T
+
+
+def sent(context: SparkContext, value: T) -> Broadcast[T] | Carried[T]:
+    """Return a value as workers get it: with each task, or once where it is large, which takes a while."""
+    small = len(pickle.dumps(value)) <= CARRIED_BYTES
+    return Carried(value) if small else context.broadcast(value)
 
 
 @contextlib.contextmanager
