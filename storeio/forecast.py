@@ -14,15 +14,15 @@ from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
 from storeio.prediction import NEWEST, setup_of
-from storeio.scan import Bytes, list_store, read_range
-from storeio.simulate.broker import DEFAULT_HEAP_BYTES
+from storeio.scan import Bytes, Listing, list_store, read_range
+from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker
 from storeio.simulate.clock import due_times, hour_of
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
 from storeio.simulate.outcome import Outcome, simulate_start
 from storeio.simulate.predicted import Forecast
 from storeio.simulate.progress import progress_of
-from storeio.simulate.retention import Conditions, Cycle, cleaning_of, forecast, used_ratio
+from storeio.simulate.retention import Cleaner, Cleaning, Conditions, Cycle, cleaning_of, used_ratio
 from storeio.simulate.rules import rules_of
 
 MOST_RUNS: Final = 10_000  # ten files each
@@ -57,42 +57,52 @@ def forecast_retention(
     cleaning = cleaning_of(given or {})
     rules = rules_of(broker)
     listing = list_store(root)
-    setup = setup_of(listing, infer_config(listing, given or {}), DEFAULT_HEAP_BYTES)
+    ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
+    mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
+    conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
+    outcome, started = _started(listing, given or {}, broker)
+    if outcome.outcome != STARTS:
+        store = os.fspath(root)
+        return Forecast(store, broker, rules.name, outcome, now, ratio, cleaning.under(rules), None, (), None, ())
+    due = due_times(
+        [file.path for file in started.log.files], mtimes, reserved_hours=cleaning.reserved_hours,
+        delete_when=cleaning.delete_when, zone_offset_ms=zone, now_ms=now,
+    )  # fmt: skip
+    first = Cleaner(started, cleaning, progress_of(started.disk)).run(conditions)
+    moments = [each.deletable_ms for each in due if each.deletable_ms is not None]
+    at = min(moments, default=None)
+    later: list[Cycle] = []
+    if at is not None:
+        later = _until_nothing_goes(
+            _started(listing, given or {}, broker)[1], cleaning,
+            replace(conditions, now_ms=at, hour=hour_of(at, zone)),
+        )  # fmt: skip
+    return Forecast(
+        os.fspath(root), rules.version, rules.name, outcome, now, ratio, cleaning.under(rules), first, tuple(due), at,
+        tuple(later),
+    )  # fmt: skip
+
+
+def _started(listing: Listing, given: Mapping[str, str], broker: str) -> tuple[Outcome, Broker]:
+    """Return a start and the broker after it."""
 
     def read(path: str, start: int, stop: int) -> Bytes:
         return read_range(listing.root, path, start, stop)
 
-    ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
-    mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
-    conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
+    setup = setup_of(listing, infer_config(listing, given), DEFAULT_HEAP_BYTES)
+    return simulate_start(Disk(listing.files, read), rules_of(broker), setup, digests=False)
 
-    def runs(many: list[Conditions]) -> tuple[Outcome, list[Cycle]]:
-        disk = Disk(listing.files, read)
-        outcome, started = simulate_start(disk, rules, setup, digests=False)
-        if outcome.outcome != STARTS:
-            return outcome, []
-        progress = progress_of(disk)
-        found: list[Cycle] = []
-        for each in many:
-            found += forecast(started, cleaning, [each], progress)
-            if len(many) > 1 and not found[-1].deleted:
-                break
-        return outcome, found
 
-    outcome, first = runs([conditions])
-    paths = [f.path for f in listing.of_kind(COMMITLOG)]
-    due = due_times(
-        paths, mtimes, reserved_hours=cleaning.reserved_hours, delete_when=cleaning.delete_when,
-        zone_offset_ms=zone, now_ms=now,
-    )  # fmt: skip
-    moments = [each.deletable_ms for each in due if each.deletable_ms is not None]
-    at = min(moments) if moments and first else None
-    later = replace(conditions, now_ms=at, hour=hour_of(at, zone)) if at is not None else None
-    next_runs = runs([later] * MOST_RUNS)[1] if later is not None else []
-    return Forecast(
-        os.fspath(root), rules.version, rules.name, outcome, now, ratio, cleaning.under(rules),
-        first[0] if first else None, tuple(due), at, tuple(cycle for cycle in next_runs if cycle.deleted),
-    )  # fmt: skip
+def _until_nothing_goes(started: Broker, cleaning: Cleaning, conditions: Conditions) -> list[Cycle]:
+    """Return the runs at one moment, one after the other, that delete something."""
+    cleaner = Cleaner(started, cleaning, progress_of(started.disk))
+    found: list[Cycle] = []
+    for _ in range(MOST_RUNS):
+        cycle = cleaner.run(conditions)
+        if not cycle.deleted:
+            break
+        found.append(cycle)
+    return found
 
 
 def _used(root: str) -> float:

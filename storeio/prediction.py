@@ -19,6 +19,7 @@ from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
+from storeio.simulate.metadata import Switches
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.pull import consume
@@ -74,8 +75,9 @@ def simulate(
         return read_range(listing.root, path, start, stop)
 
     disk = Disk(listing.files, read)
+    switches = Switches(timer_wheel=(given or {}).get("timerWheelEnable", "true") == "true")
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
-    outcome, started_broker = simulate_start(disk, rules, setup, digests=small)
+    outcome, started_broker = simulate_start(disk, rules, setup, digests=small, switches=switches)
     found = given_up = None
     whole = small or cuts(started_broker) if whole_log is None else whole_log
     if outcome.outcome == STARTS and whole:

@@ -37,6 +37,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "after_load": outcome.after_load and as_recorded(outcome.after_load),
         "after_start": outcome.after_start and as_recorded(outcome.after_start),
         "deleted": list(outcome.deleted),
+        "leaves": [asdict(each) for each in outcome.leaves],
         "consumers": None,
         "loses": None,
         "reissues": None,
@@ -85,6 +86,7 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
     lines += _losses(found, width)
     lines += _numbers(found, width)
     lines += _files(found, width)
+    lines += _leaves(found, width)
     lines += _what(found, width)
     lines += ["", "NEXT"]
     lines += [f"  {command}" for command in _commands(found)]
@@ -133,6 +135,17 @@ def _files(found: Prediction, width: int) -> list[str]:
     for path in gone[:ROWS]:
         lines += paragraph("- ", printable(path), width, "  ")
     return lines + ([f"  ... and {len(gone) - ROWS} more"] if len(gone) > ROWS else [])
+
+
+def _leaves(found: Prediction, width: int) -> list[str]:
+    """Return what a refused start does to other files; reason enough not to try it."""
+    if not found.outcome.leaves:
+        return []
+    lines = ["", "EVEN THE REFUSED START DOES HARM (save these files before anyone tries)"]
+    for each in found.outcome.leaves:
+        text = f"{printable(each.path)} is {each.happens}: {each.consequence} ({each.evidence})."
+        lines += paragraph("- ", text, width, "  ")
+    return lines
 
 
 def _what(found: Prediction, width: int) -> list[str]:
