@@ -150,7 +150,7 @@ def _leaves(found: Prediction, width: int) -> list[str]:
 
 def _what(found: Prediction, width: int) -> list[str]:
     outcome = found.outcome
-    lines = ["", "WHAT IT DOES"]
+    lines: list[str] = []
     if outcome.start_file:
         why = "a clean stop" if outcome.mode == "normal" else "a crash: the abort file is there"
         text = f"recovers as after {why}, reading the log from {printable(outcome.start_file)} on."
@@ -166,7 +166,7 @@ def _what(found: Prediction, width: int) -> list[str]:
         odd = [f"{got.undecodable:,} cannot be decoded"] if got.undecodable else []
         odd += [f"{got.skipped:,} are skipped in silence"] if got.skipped else []
         lines += paragraph("- ", "; ".join([text, *odd]) + ".", width, "  ")
-    return lines
+    return ["", "WHAT IT DOES", *lines] if lines else []
 
 
 def _commands(found: Prediction) -> list[str]:
