@@ -27,14 +27,14 @@ MOST_MESSAGES: Final = 32
 FILTERED_BYTES: Final = 16000  # of units that one pull looks at
 TRANSFERRED_BYTES: Final = 256 << 10
 Row = tuple[int, int, int, int, int]  # of a unit: queue offset, messages, physical offset, size, tags code
-MOST_STUCK: Final = 4096  # pulls of one queue that lead to no higher offset; numbers in damage lead anywhere
+MOST_STUCK: Final = 8192  # pulls of one queue that lead to no higher offset; numbers in damage lead anywhere
 
 
 @dataclass(slots=True)
 class Consumed:
     """Counts over all queues, by queue, and what was odd: queue, asked offset, status.
 
-    ``stuck`` are the queues, and the offset there, at which every pull throws: a consumer stays there.
+    ``stuck`` are the queues, and the first offset there, at which every pull throws: a consumer stays there.
     """
 
     messages: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from storeio.simulate.broker import Broker
-from storeio.simulate.ends import HangsError, JavaError, RefusesError
+from storeio.simulate.ends import CrashesError, HangsError, JavaError
 from storeio.simulate.logscan import EVERY, LogScan
 from storeio.simulate.mapped import Mapped
 
@@ -16,18 +16,20 @@ WAITS: Final = "[SetReputOffset] get reput offset from CQ"
 
 
 def start(broker: Broker) -> None:
-    """Do what ``start`` does to the files.
+    """Do what ``start`` does to the files; since 5.0 nothing, as recovery has dispatched what it wanted to.
 
     Raises:
         HangsError: Dispatch cannot go on, and ``start`` waits for it.
-        RefusesError: An exception leaves ``start``.
     """
+    if not broker.rules.reput_from_queues:
+        return
     try:
-        if broker.rules.reput_from_queues:
-            _reput(broker, max(broker.log.min_offset, broker.queues_end, 0))
-        broker.correct_queue_mins()
+        _reput(broker, max(broker.log.min_offset, broker.queues_end, 0))
     except JavaError as error:
-        raise RefusesError(f"an exception leaves start: {error}") from error
+        raise HangsError(f"dispatch throws at the same record again and again: {error}", WAITS) from error
+    except CrashesError as error:
+        raise HangsError(f"the thread that dispatches ends, and start waits for it: {error.reason}", WAITS) from error
+    broker.correct_queue_mins()
 
 
 def _reput(broker: Broker, offset: int) -> None:
