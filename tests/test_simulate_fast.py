@@ -22,7 +22,7 @@ from storeio.dispatch import Implied
 from storeio.kernels import tables as w
 from storeio.paths import describe, file_name
 from storeio.scan import list_store, read_range
-from storeio.simulate import blocks, logscan
+from storeio.simulate import blocks, logscan, skipping
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk, joined
@@ -44,6 +44,8 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logscan, "MOST_BYTES", 2000)
     monkeypatch.setattr(logscan, "LEAST_BYTES", 300)
     monkeypatch.setattr(logscan, "MOST_WAIT", 2)
+    monkeypatch.setattr(skipping, "LOOK_AHEAD_BYTES", 400)
+    monkeypatch.setattr(skipping, "PAIR_BYTES", 500)
     monkeypatch.setattr(blocks, "FEW", 1)
 
 

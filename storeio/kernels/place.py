@@ -1,4 +1,4 @@
-"""Compiled dispatch of a block of records: which units a queue takes, and keys into an index file.
+"""Compiled ends of queues, and dispatch of a block: which units a queue takes, keys into an index file.
 
 Source: ``ConsumeQueue.putMessagePositionInfo``, ``IndexFile.putKey``.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.text import int32_at
+from storeio.kernels.text import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -26,6 +26,24 @@ MAX_INT: Final = 2**31 - 1
 
 # Places in what ``take_units`` counts.
 (T_TAKEN, T_SHIFTED) = range(2)
+
+
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64, int64)")
+def leading_units(data: Bytes, first: int, most: int) -> tuple[int, int]:
+    """Return where the first unit from ``first`` on is that is not written or points above ``most``, and the highest.
+
+    Numbers of units; the highest physical offset is that of the units before, -1 without any.
+    """
+    count = len(data) // UNIT
+    highest = np.int64(-1)
+    i = first
+    while i < count:
+        offset = int64_at(data, i * UNIT)
+        if offset < 0 or offset > most or int32_at(data, i * UNIT + 8) <= 0:
+            break
+        highest = max(highest, offset)
+        i += 1
+    return i, highest
 
 
 @compiled("int64(readonly(int64[:]), int64, int64, int64, boolean[::1], int64[::1])")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from storeio.format import consumequeue as format_
 from storeio.format import queueext as ext_format
+from storeio.kernels import place
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import HangsError, JavaError
 from storeio.simulate.mapped import Mapped, MappedQueue, java_remainder
@@ -26,6 +27,8 @@ UNIT: Final = format_.UNIT_BYTES
 OFFSET: Final = struct.Struct(">q")
 PRE_BLANK: Final = struct.pack(">qiq", 0, 2**31 - 1, 0)
 RECOVERED_FILES: Final = 3
+MAX_LONG: Final = 2**63 - 1
+PIECE: Final = 8192 * UNIT  # read at once where only the front of a file may matter
 PUTS_AGAIN: Final = "Maybe try to build consume queue repeatedly"
 BEHIND: Final = "[BUG]logic queue order maybe wrong"
 
@@ -52,6 +55,8 @@ class ConsumeQueue:
         self.max_physical = -1
         self.min_position = 0
         self.shifted = 0
+        # The last file with units that recovery found: their number, their highest offset, the last one's end.
+        self._recovered: tuple[Mapped | None, int, int, int] = None, 0, 0, 0
 
     # ---- What the broker asks
 
@@ -100,10 +105,10 @@ class ConsumeQueue:
         point, address = 0, NO_ADDRESS
         for i in range(max(len(files) - RECOVERED_FILES, 0), len(files)):
             units = self.units(files[i])
-            bad = np.flatnonzero(~format_.is_written(units))
-            count = int(bad[0]) if len(bad) else len(units)
+            count, highest = (int(n) for n in place.leading_units(units.view(np.uint8), 0, MAX_LONG))
             if count:
                 self._take_end(units[count - 1])
+                self._recovered = files[i], count, highest, self.max_physical
                 address = _last_address(units[:count], address) if self.ext is not None else address
             point = files[i].base + count * UNIT
             if count * UNIT < files[i].size:
@@ -124,18 +129,19 @@ class ConsumeQueue:
         self.max_physical = physical_offset
         while self.files.files:
             file = self.files.files[-1]
+            known, wrote, highest, end = self._recovered
+            if known is file and file.wrote == wrote * UNIT and highest < physical_offset:
+                self.max_physical = end  # what recovery found has not changed, and all of it stays
+                return
             units = self.units(file)
             if not len(units):
                 return
-            offsets = units["physical_offset"].astype(np.int64)
-            if int(offsets[0]) >= physical_offset:
+            if int(units["physical_offset"][0]) >= physical_offset:
                 file.wrote = 0
                 self.files.drop(file)
                 continue
-            stops = ~format_.is_written(units) | (offsets >= physical_offset)
-            stops[0] = False
-            found = np.flatnonzero(stops)
-            count = int(found[0]) if len(found) else len(units)
+            most = min(physical_offset - 1, MAX_LONG)
+            count, _ = (int(n) for n in place.leading_units(units.view(np.uint8), 1, most))
             file.wrote = count * UNIT
             self._take_end(units[count - 1])
             return
@@ -163,11 +169,14 @@ class ConsumeQueue:
         if not self.files.files:
             return
         first = self.files.files[0]
-        offsets = self.units(first, 0, first.wrote)["physical_offset"]
-        found = np.flatnonzero(offsets >= physical_min)
-        if len(found):
-            self.min_position = first.base + int(found[0]) * UNIT
-            self._cut_ext(first, int(found[0]) * UNIT)
+        for start in range(0, first.wrote, PIECE):
+            offsets = self.units(first, start, min(start + PIECE, first.wrote))["physical_offset"]
+            found = np.flatnonzero(offsets >= physical_min)
+            if len(found):
+                at = start + int(found[0]) * UNIT
+                self.min_position = first.base + at
+                self._cut_ext(first, at)
+                return
 
     def _cut_ext(self, file: Mapped, at: int) -> None:
         """Delete ext files before the one that the unit at a position names."""
@@ -195,6 +204,9 @@ class ConsumeQueue:
         start = max(start, 0)
         if start >= first.wrote:
             return
+        front = self.units(first, start, min(start + UNIT, first.wrote))
+        if intact and len(front) and int(front["physical_offset"][0]) >= physical_min:
+            return  # as in most stores; the rest of the file need not be read
         at = _bisected(self.files.read(first, start, first.wrote).data, physical_min, intact=intact)
         if at is not None:
             self.min_position = first.base + start + at

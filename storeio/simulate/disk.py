@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -52,6 +53,7 @@ class Disk:
 
     def __init__(self, files: Iterable[StoreFile], read: Read, directories: Iterable[str] = ()) -> None:
         self._read = read
+        self._lock = Lock()
         self._ranges: dict[str, list[list[int]]] = {}
         self.files = {f.path: File(f.path, f.size, f.is_dir, stored=0 if f.is_dir else f.size) for f in files}
         self.deleted: list[str] = []
@@ -139,11 +141,11 @@ class Disk:
 
     def _stored(self, path: str, start: int, stop: int) -> Bytes:
         """Read from the store, and remember it."""
-        if start < stop:
+        with self._lock:  # the log is read in two threads
             ranges = self._ranges.setdefault(path, [])
             if ranges and ranges[-1][0] <= start <= ranges[-1][1]:
                 ranges[-1][1] = max(ranges[-1][1], stop)
-            else:
+            elif start < stop:
                 ranges.append([start, stop])
                 if len(ranges) % MANY_RANGES == 0:
                     self._ranges[path] = [list(one) for one in joined(ranges)]

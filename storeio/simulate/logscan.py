@@ -18,6 +18,7 @@ from storeio.simulate.blocks import Blocks
 from storeio.simulate.broker import Broker
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.message import SCRATCH_BYTES, SPARE_BYTES, Checker
+from storeio.simulate.skipping import Asks, Skipper
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked, walk_split
 
@@ -42,6 +43,8 @@ class LogScan:
         # Where the table is not loaded yet, no level is above 0.
         delays = (0,) if checker.late_delays else checker.delays_ms
         self._delays = np.array(delays, np.int64)
+        rules, most = broker.rules, broker.setup.heap_bytes - SPARE_BYTES
+        self._asks = Asks(self._delays, most, rules.long_topics, rules.batch_queues)
 
     def passed(self, file: Mapped, stop: int, at: int) -> int:
         """Return the position behind the ordinary records from ``at`` on, after dispatching them.
@@ -56,6 +59,24 @@ class LogScan:
         if self._wait:
             self._wait -= 1
             return at
+        known = stop if self.after is None else min(max(self.after + 1 - file.base, 0), stop)
+        if at < known:
+            after = self._skipped(file, stop, at, known)
+            if after < known:
+                self._stumbled(after - at)
+                return after
+            at = after
+        return at if self.after is None else self._walked(file, stop, at)
+
+    def _skipped(self, file: Mapped, stop: int, at: int, known: int) -> int:
+        """Return the position behind the ordinary records that start before ``known``."""
+        skipper = Skipper(lambda a, b: self.broker.log.read(file, a, b), file.base, stop, self._asks)
+        after = skipper.passed(at, known, self._window, MOST_BYTES)
+        self.checker.met(skipper.largest)
+        return after
+
+    def _walked(self, file: Mapped, stop: int, at: int) -> int:
+        """Return the position behind the ordinary records from ``at`` on, which are dispatched."""
         while stop - at >= log.MIN_RECORD_BYTES:
             split = Split(file.path, file.base, stop, at, min(at + self._window, stop))
             walked = walk_split(
@@ -70,10 +91,10 @@ class LogScan:
             self._window = min(4 * self._window, MOST_BYTES)
         return at
 
-    def _stumbled(self, count: int) -> None:
+    def _stumbled(self, found: int) -> None:
         """Walk less at once, and where the walk found nothing not for every record."""
         self._window = LEAST_BYTES
-        self._missed = 0 if count else min(2 * self._missed + 1, MOST_WAIT)
+        self._missed = 0 if found else min(2 * self._missed + 1, MOST_WAIT)
         self._wait = self._missed
 
     def _leading(self, walked: Walked, at: int) -> int:
@@ -94,12 +115,9 @@ class LogScan:
         """Dispatch the first ``count`` records; return how many are done with, fewer where the checker objects."""
         sizes = walked.records[w.R_SIZE, :count]
         self.checker.met(int(sizes.max(initial=0, where=sizes <= SCRATCH_BYTES)))
-        if self.after is None or not count:
-            return count
         position = walked.records[w.R_POSITION, :count]
-        first = int(np.searchsorted(position, min(self.after, FARTHEST) - file.base, side="right"))
         data = self.broker.source(file, stop)
-        for start, end, usual in self._blocks.runs(walked, first, count):
+        for start, end, usual in self._blocks.runs(walked, 0, count):
             if usual:
                 self._blocks.dispatch(walked, start, end)
                 continue
