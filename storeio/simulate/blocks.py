@@ -167,6 +167,8 @@ def _room(queue: ConsumeQueue) -> int:
     last = files[-1]
     if last.base < 0 or last.base % UNIT or last.wrote % UNIT or last.size % UNIT:
         return 0
+    if last.first and not last.wrote:
+        return 0  # made for a record that got no unit: the next one is still the queue's first
     if last.wrote >= last.size:
         last = queue.files.append_file(last.stop)
     return (last.size - last.wrote) // UNIT

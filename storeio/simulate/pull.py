@@ -127,7 +127,8 @@ def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int) -> Pulled:
     if file is None or not 0 <= at < file.wrote:
         return Pulled(NOTHING_THERE, offset - java_remainder(offset, _units(queue)) + _units(queue))
     units = queue.units(file, at, file.wrote)
-    first = (file.base + at) // UNIT
+    # 4.x counts on from what was asked; since 5.0 the file's name tells, which may lie.
+    first = (file.base + at) // UNIT if broker.rules.checked_magic else offset
     rows = ((first + i, 1, *_of(u)) for i, u in enumerate(units))
     rest = (file.wrote - at) % UNIT
     return _collected(broker, queue, offset, _whole(rows, rest))

@@ -97,7 +97,7 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "late_delays": (("4.9.0", False), ("4.9.2", True), ("5.0.0", False)),
     "checked_magic": (("4.9.0", False), ("5.0.0", True)),
     "batch_queues": (("4.9.0", False), ("5.0.0", True)),
-    "filters_less": (("4.9.0", False), ("5.2.0", True)),
+    "filters_less": (("4.9.0", False), ("5.3.3", True)),
     "picks_dispatched": (("4.9.0", False), ("5.0.0", True)),
     "full_disk_deletes": (("4.9.0", False), ("5.0.0", True)),
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
