@@ -1,0 +1,132 @@
+"""Starts of real brokers on stores with everything in them: the prediction equals what each did.
+
+``golden/simulate/other-stores.jsonl.xz`` has a start a line: a store (one of ``golden``, or a tiny one beside the
+list), edits as in ``golden_data``, settings in the oracle's words that differ from the store's, and what the broker
+made of it. A state names the files that differ from the sound store and those that are gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import lzma
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from storeio.config import infer_config
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT
+from storeio.scan import list_store, read_range
+from storeio.simulate.broker import Setup
+from storeio.simulate.disk import Disk
+from storeio.simulate.outcome import Outcome, State, run
+from storeio.simulate.rules import rules_of
+from tests import golden_data
+
+PLACE: Final = golden_data.GOLDEN / "simulate"
+STATED: Final = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
+CASES: Final = [
+    json.loads(line) for line in lzma.decompress((PLACE / "other-stores.jsonl.xz").read_bytes()).decode().splitlines()
+]
+Files = dict[str, tuple[int, str]]
+
+
+@functools.cache
+def store(name: str, place: Path) -> Path:
+    """Return the directory of a sound store; not to be written into."""
+    packed = PLACE / f"{name}.tar.xz"
+    if not packed.exists():
+        return golden_data.store(name)
+    with tarfile.open(packed) as archive:
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(place, filter="data")
+        else:
+            archive.extractall(place)
+    return place / name
+
+
+@functools.cache
+def files_of(root: Path) -> Files:
+    """Return length and digest of the files of log and queues."""
+    paths = [p for top in STATED for p in sorted((root / top).rglob("*")) if p.is_file()]
+    contents = {str(p.relative_to(root)): p.read_bytes() for p in paths}
+    return {path: (len(data), hashlib.sha256(data).hexdigest()[:16]) for path, data in contents.items()}
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where tiny stores are unpacked."""
+    return tmp_path_factory.mktemp("stores")
+
+
+def simulated(root: Path, case: dict[str, Any]) -> Outcome:
+    """Return the prediction for a store with the settings of a case."""
+    packed = PLACE / f"{case['store']}.options.json"
+    known = json.loads(packed.read_text()) if packed.exists() else golden_data.options(case["store"])
+    options = {**known, **case.get("extra", {})}
+    listing = list_store(root)
+    setup = Setup(
+        options["clFile"],
+        20 * options["cqEntries"],
+        options["indexSlots"],
+        options["indexNum"],
+        infer_config(listing, {}).delays_ms,
+        batch_file_bytes=options.get("set.mapperFileSizeBatchConsumeQueue", 46 * 300_000),
+        ext_file_bytes=options.get("cqExtFile", 48 << 20),
+        multi_dispatch=options.get("set.enableMultiDispatch") == "true",
+        lmq=options.get("set.enableLmq") == "true",
+        ext_enabled=options.get("cqExt") == "true",
+        batch_topics=frozenset(name for name in options.get("bcqTopics", "").split(",") if name),
+    )
+    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
+    return run(disk, rules_of(case["broker"]), setup)
+
+
+def compare(found: State, expected: dict[str, Any], sound: Files) -> None:
+    """Compare a predicted state with a recorded one; the oracle makes empty schedule queues of its own."""
+    assert (found.min_physical_offset, found.max_physical_offset) == (expected["min"], expected["max"])
+    queues = {
+        name: list(numbers)
+        for name, numbers in found.queues.items()
+        if not (name.startswith("SCHEDULE_TOPIC_XXXX") and numbers[2] == -1)
+    }
+    assert queues == expected["queues"]
+    files = {path: (size, digest[:16]) for path, (size, digest) in found.files.items()}
+    wanted = {path: known for path, known in sound.items() if path not in expected["gone"]}
+    wanted |= {path: (size, digest) for path, (size, digest) in expected["changed"].items()}
+    assert files == wanted
+    assert sorted([size, digest[:16]] for size, digest in found.index) == expected["index"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{c['store']}:{c['id']}" for c in CASES])
+def test_prediction_equals_the_broker(case: dict[str, Any], place: Path, tmp_path: Path) -> None:
+    sound = store(case["store"], place)
+    root = tmp_path / "store"
+    shutil.copytree(sound, root)
+    golden_data.apply_edits(root, case["edits"])
+    found = simulated(root, case)
+    assert found.outcome == case["outcome"], found.reason
+    assert found.mode == ("normal" if case["state"] == "clean" else "abnormal")
+    for name, state in (("after_load", found.after_load), ("after_start", found.after_start)):
+        expected = case.get(name)
+        if expected is not None:
+            assert state is not None
+            compare(state, case["after_load"] if expected == "same" else expected, files_of(sound))
+    if "start_file" in case:
+        assert found.start_file == f"commitlog/{case['start_file']}"
+    if "consumers" in case or case.get("pull_throws"):
+        assert found.consumers is not None
+        assert bool(found.consumers.stuck) == bool(case.get("pull_throws"))
+    if "consumers" in case and found.consumers is not None:
+        counts = {"messages": found.consumers.messages, "undecodable": found.consumers.undecodable}
+        assert counts == case["consumers"]
+
+
+def test_what_the_cases_cover() -> None:
+    assert {case["broker"] for case in CASES} >= {"4.9.8", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"}
+    assert {case["outcome"] for case in CASES} >= {"starts", "refuses", "hangs"}
+    assert any(case.get("pull_throws") for case in CASES)
