@@ -42,10 +42,11 @@ SETUP = Setup(SEGMENT, 20 * 8, 10, 30, DEFAULT_DELAYS_MS, multi_dispatch=True, l
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Walk little at once and take the shortest blocks, so that small stores have seams, too."""
     monkeypatch.setattr(logscan, "MOST_BYTES", 2000)
+    monkeypatch.setattr(logscan, "SKIPPED_BYTES", 2000)
     monkeypatch.setattr(logscan, "LEAST_BYTES", 300)
     monkeypatch.setattr(logscan, "MOST_WAIT", 2)
     monkeypatch.setattr(skipping, "LOOK_AHEAD_BYTES", 400)
-    monkeypatch.setattr(skipping, "PAIR_BYTES", 500)
+    monkeypatch.setattr(skipping, "AHEAD_BYTES", 500)
     monkeypatch.setattr(blocks, "FEW", 1)
 
 

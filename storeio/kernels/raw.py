@@ -153,6 +153,10 @@ if PLAIN:
         """Have element ``i`` brought into the cache for writing; here only tell whether it is one."""
         numbers[i] = numbers[i]
 
+    @compiled("void(readonly(uint8[::1]), int64)")
+    def fetch_bytes(data: Bytes, i: int) -> None:
+        """Have the bytes around ``i`` brought into the cache; here do nothing."""
+
     @compiled("int64(readonly(uint8[::1]), int64)")
     def int32_at(data: Bytes, i: int) -> int:
         """Return the signed big-endian 32-bit number at ``i``; the caller knows that it fits."""
@@ -209,6 +213,11 @@ else:
     def fetch_ahead(numbers: Small, i: int) -> None:
         """Have element ``i`` brought into the cache for writing; nothing happens where there is none."""
         fetch(numbers, i)
+
+    @compiled("void(readonly(uint8[::1]), int64)", forceinline=True)
+    def fetch_bytes(data: Bytes, i: int) -> None:
+        """Have the bytes around ``i`` brought into the cache; nothing happens where there are none."""
+        fetch(data, i)
 
     @compiled("int64(readonly(uint8[::1]), int64)", forceinline=True)
     def int32_at(data: Bytes, i: int) -> int:

@@ -26,6 +26,7 @@ Numbers = npt.NDArray[np.int64]
 
 LEAST_BYTES: Final = 64 << 10  # walked behind a record that was looked at by itself
 MOST_BYTES: Final = 16 << 20  # walked at once; bounds the memory
+SKIPPED_BYTES: Final = 64 << 20  # passed at once: what is read from the disk in such pieces comes in large pages
 MOST_WAIT: Final = 64  # records looked at one by one where the walk finds none
 EVERY: Final = -(2**62)  # dispatch wherever a record says that it lies
 FARTHEST: Final = 2**62  # physical offsets beyond are damaged names of files
@@ -71,7 +72,7 @@ class LogScan:
     def _skipped(self, file: Mapped, stop: int, at: int, known: int) -> int:
         """Return the position behind the ordinary records that start before ``known``."""
         skipper = Skipper(lambda a, b: self.broker.log.read(file, a, b), file.base, stop, self._asks)
-        after = skipper.passed(at, known, self._window, MOST_BYTES)
+        after = skipper.passed(at, known, 4 * self._window, SKIPPED_BYTES)
         self.checker.met(skipper.largest)
         return after
 

@@ -17,9 +17,6 @@ import numpy.typing as npt
 from storeio import crc
 from storeio.kernels import head as h
 from storeio.kernels import passing as p
-from storeio.kernels import tables as w
-from storeio.kernels.chain import FOUND, WORK_PLACES
-from storeio.kernels.walk import find_start
 from storeio.simulate.message import SCRATCH_BYTES
 
 Bytes = npt.NDArray[np.uint8]
@@ -27,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 Read = Callable[[int, int], Bytes]
 
 LOOK_AHEAD_BYTES: Final = 64 << 10  # read behind a stretch for the record that leads out of it
-PAIR_BYTES: Final = 4 << 20  # from here on a stretch is worth a thread
+AHEAD_BYTES: Final = 4 << 20  # from here on a stretch is worth being read by another thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +41,6 @@ class Asks:
         return np.array((self.most_bytes, self.long_topics, self.batches, SCRATCH_BYTES), np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A stretch that was passed: its first record, where passing ended, whether that is the stretch's end."""
-
-    first: int
-    end: int
-    whole: bool
-    largest: int
-
-
 class Skipper:
     """Passes records of one segment; ``size`` is where the broker's view of it ends."""
 
@@ -64,49 +51,40 @@ class Skipper:
     def passed(self, at: int, stop: int, window: int, most: int) -> int:
         """Return where the first record starts that is not accepted or does not start before ``stop``.
 
-        Reads ``window`` bytes at first and then more and more, up to ``most`` in each of two threads.
+        Reads ``window`` bytes at first and then more and more, up to ``most`` at once.
         """
         with ThreadPoolExecutor(1) as pool:
+            start, data = at, self._read(at, min(at + window, stop))
             while at < stop:
-                length = min(window, -(-(stop - at) // 2))
-                if length < PAIR_BYTES:
-                    here = self.stretch(at, min(at + window, stop))
-                else:
-                    ahead = pool.submit(self.guessed, at + length, min(at + 2 * length, stop))
-                    here = self.stretch(at, at + length)
-                    there = ahead.result()
-                    if here.whole and there is not None and there.first == here.end:
-                        here = Skipped(here.first, there.end, there.whole, max(here.largest, there.largest))
-                at = here.end
-                self.largest = max(self.largest, here.largest)
-                if not here.whole:
-                    break
+                end = min(start + window, stop)
                 window = min(4 * window, most)
+                after = end, min(end + window, stop)
+                # No record that starts before the end of this stretch ends before it.
+                ahead = pool.submit(self._read, *after) if end < stop and window >= AHEAD_BYTES else None
+                at, whole = self._stretch(at, end, data, start)
+                if not whole:
+                    break
+                if at < stop:
+                    start = end if at < after[1] else at
+                    data = ahead.result() if ahead and start == end else self._read(start, min(start + window, stop))
         return at
 
-    def guessed(self, start: int, stop: int) -> Skipped | None:
-        """Return a stretch passed from the first record that starts in it, None where none is found soon."""
-        data = self.read(start, min(start + LOOK_AHEAD_BYTES, self.size))
-        work = np.zeros(WORK_PLACES, np.int64)
-        head = np.zeros(h.HEAD_COLUMNS, np.int64)
-        found = work[FOUND:]
-        limit = min(start + LOOK_AHEAD_BYTES // 2, stop)
-        view = self._view(start, stop)
-        if find_start(data, view, start, limit, head, self.asks.delays_ms, work, found) != w.DONE:
-            return None
-        return self.stretch(int(found[0]), stop) if found[0] < limit and found[1] == w.RECORD else None
+    def _read(self, start: int, stop: int) -> Bytes:
+        """Return a stretch and a little more, for the record that leads out of it."""
+        return self.read(start, min(stop + LOOK_AHEAD_BYTES, self.size))
 
-    def stretch(self, first: int, stop: int) -> Skipped:
-        """Return what passing the records that start in ``[first, stop)`` comes to."""
+    def _stretch(self, at: int, stop: int, data: Bytes, origin: int) -> tuple[int, bool]:
+        """Return where passing records that start in ``[at, stop)`` ended, and whether all of them were passed."""
         look = LOOK_AHEAD_BYTES
-        passed = np.array((first, h.NEED, 0), np.int64)
+        passed = np.array((at, h.NEED, self.largest), np.int64)
         asked = self.asks.numbers()
-        while passed[p.P_WHY] == h.NEED:
-            at = int(passed[p.P_POSITION])
-            data = self.read(at, min(max(stop, at) + look, self.size))
-            p.pass_records(data, self._view(at, stop), at, self.asks.delays_ms, asked, passed)
+        while True:
+            view = np.array((origin, self.base, self.size, stop, crc.ADDRESS, crc.KIND), np.int64)
+            p.pass_records(data, view, int(passed[p.P_POSITION]), self.asks.delays_ms, asked, passed)
+            if passed[p.P_WHY] != h.NEED:
+                break
             look *= 4
-        return Skipped(first, int(passed[p.P_POSITION]), bool(passed[p.P_WHY] == h.OK), int(passed[p.P_LARGEST]))
-
-    def _view(self, origin: int, stop: int) -> Numbers:
-        return np.array((origin, self.base, self.size, stop, crc.ADDRESS, crc.KIND), np.int64)
+            origin = int(passed[p.P_POSITION])
+            data = self.read(origin, min(max(stop, origin) + look, self.size))
+        self.largest = int(passed[p.P_LARGEST])
+        return int(passed[p.P_POSITION]), bool(passed[p.P_WHY] == h.OK)
