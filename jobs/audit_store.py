@@ -30,9 +30,8 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import audit
-from storeio.cli import json_sink
 from storeio.config import Given
-from storeio.console import Meter, coloured, explain, put, terminal_width
+from storeio.console import Meter, coloured, explain, json_sink, put, terminal_width
 from storeio.errors import StoreError
 from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
 from storeio.report.rows import Row
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     args = parser().parse_args(words)
     stores, given = stores_of(args), given_of(args)
-    with json_sink(args.json) as sink:
+    with json_sink(args.json, stores) as sink:
         call = Call(args, given, sink)
         plans = prepared(call, stores)
         if plans:

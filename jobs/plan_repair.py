@@ -19,9 +19,8 @@ from jobs import tables
 from jobs.common import build_session, run_job
 from jobs.declared import SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
-from storeio.cli import json_sink
 from storeio.config import Given
-from storeio.console import explain, put
+from storeio.console import explain, json_sink, put
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST, simulate, versions_of
 from storeio.report import failure_object, to_json
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started_ms = time.time_ns() // 1_000_000
     with workers_named("predictions"):
         answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
-    with json_sink(args.json) as sink:
+    with json_sink(args.json, stores_of(args)) as sink:
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
     try:

@@ -32,8 +32,7 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import __version__
-from storeio.cli import json_sink
-from storeio.console import explain, put, terminal_width
+from storeio.console import explain, json_sink, put, terminal_width
 from storeio.errors import StoreError
 from storeio.report import to_json
 from storeio.report.tables import bytes_text, table
@@ -175,7 +174,7 @@ def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, st
 
 def report(args: argparse.Namespace, totals: Sequence[Row], topics: Sequence[Row]) -> None:
     """Print one object a store where JSON goes to, and the topics of each store as text."""
-    with json_sink(args.json) as sink:
+    with json_sink(args.json, args.stores) as sink:
         for number, total in enumerate(totals):
             part = [row for row in topics if row["store"] == total["store"]]
             put(sink, to_json(as_object(total, part)))

@@ -9,7 +9,6 @@ import os
 import secrets
 import sys
 import time
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,8 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from jobs.common import job_parser
-from storeio.cli import read_conf
 from storeio.config import Given, given_settings
+from storeio.console import is_inside, read_conf
 from storeio.errors import UsageError
 
 
@@ -85,11 +84,6 @@ def stores_of(args: argparse.Namespace) -> list[str]:
     return stores
 
 
-def is_inside(path: str, root: str) -> bool:
-    """Tell whether a local path lies in a directory."""
-    return Path(path).resolve().is_relative_to(Path(root).resolve())
-
-
 def local_path(uri: str) -> str:
     """Return the path of a ``file:`` URI, anything else as it is."""
     parts = urlsplit(uri)
@@ -102,7 +96,7 @@ def given_of(args: argparse.Namespace) -> Given:
     Raises:
         UsageError: The file cannot be read; an unknown setting, or a bad value.
     """
-    return given_settings(read_conf(args.conf) if args.conf else None, args.conf or "broker.conf", args.settings)
+    return given_settings(read_conf(args.conf), args.conf or "broker.conf", args.settings)
 
 
 def source_options(args: argparse.Namespace, given: Given) -> dict[str, str]:

@@ -5,23 +5,30 @@ The engine is imported when a verb runs, so that ``--help`` and a misspelt optio
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.metadata
 import io
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from storeio import __version__
 from storeio.config import Given, given_settings
-from storeio.console import Meter, coloured, complain, drop_output, explain, put, terminal_width
-from storeio.errors import UsageError
+from storeio.console import (
+    Meter,
+    coloured,
+    complain,
+    drop_output,
+    explain,
+    json_sink,
+    put,
+    read_conf,
+    terminal_width,
+)
 from storeio.report import audit_object, failure_object, render, to_json, verdict_sentence
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE, Audit
 
@@ -113,37 +120,14 @@ class Options:
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, queue and index file.")
 def check(stores: Sequence[str], conf: str | None, sets: Sequence[str], **rest: Any) -> int:
     """Audit stores: layout, commitlog, queues both ways, index, checkpoint. Writes nothing into them."""
-    text = read_conf(conf) if conf is not None else None
-    options = Options(given=given_settings(text, conf or "broker.conf", sets), **rest)
-    if options.json_to not in (None, "-"):
-        for store in stores:
-            if Path(options.json_to or "").resolve().is_relative_to(Path(store).resolve()):
-                raise UsageError(f"--json {options.json_to}: lies inside the store {store}, which is never written")
+    options = Options(given=given_settings(read_conf(conf), conf or "broker.conf", sets), **rest)
     code = EXIT_SOUND
-    with json_sink(options.json_to) as sink:
+    with json_sink(options.json_to, stores) as sink:
         for store in stores:
             code |= check_one(store, options, sink)
             if code & EXIT_CANCELLED:
                 break
     return code
-
-
-def read_conf(path: str) -> str:
-    """Return the text of a broker.conf, bytes read as Java reads them."""
-    try:
-        return Path(path).read_text(encoding="latin-1")
-    except OSError as error:
-        raise UsageError(f"--conf {path}: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def json_sink(target: str | None) -> Iterator[IO[str] | None]:
-    """Yield where JSON lines go, None for nowhere."""
-    if target is None or target == "-":
-        yield sys.stdout if target else None
-        return
-    with open(target, "w", encoding="ascii") as file:
-        yield file
 
 
 def check_one(store: str, options: Options, sink: IO[str] | None) -> int:

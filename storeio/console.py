@@ -8,10 +8,11 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
+from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
@@ -56,6 +57,47 @@ def put(stream: IO[str] | None, text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         drop_output()
+
+
+def read_conf(path: str | None) -> str | None:
+    """Return the text of a broker.conf, bytes read as Java reads them; None where none is given.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="latin-1")
+    except OSError as error:
+        raise UsageError(f"--conf {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | None]:
+    """Yield where JSON lines go, None for nowhere: ``-`` is standard output, a file never lies in a store.
+
+    Raises:
+        UsageError: It does.
+        UnreadableError: The file cannot be opened.
+    """
+    if target is None or target == "-":
+        yield sys.stdout if target else None
+        return
+    for store in stores:
+        if is_inside(target, store):
+            raise UsageError(f"--json {target}: lies inside the store {store}, which is never written")
+    try:
+        file = open(target, "w", encoding="ascii")  # noqa: SIM115  what the block raises is not about this file
+    except OSError as error:
+        raise UnreadableError(f"--json {target}: {error.strerror or error}") from error
+    with file:
+        yield file
+
+
+def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> bool:
+    """Tell whether a path lies in a directory, links followed."""
+    return Path(path).resolve().is_relative_to(Path(root).resolve())
 
 
 def drop_output() -> None:

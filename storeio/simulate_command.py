@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import IO
 
 import click
 
 from storeio.config import Given, given_settings
-from storeio.console import coloured, explain, put, terminal_width
+from storeio.console import coloured, explain, json_sink, put, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
 from storeio.prediction import ALL, NEWEST, versions_of, write_into
@@ -62,14 +60,14 @@ def simulate(
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
-    given = given_settings(_conf_text(conf), conf or "broker.conf", sets)
+    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
         raise UsageError("--into: one store and one version at a time")
     if retention and (into is not None or whole_log is not None):
         raise UsageError("--retention: goes with neither --into nor --whole-log")
     code = EXIT_SOUND
-    with _sink(json_to, stores) as sink:
+    with json_sink(json_to, stores) as sink:
         for store in stores:
             if retention:
                 for version in versions:
@@ -124,25 +122,3 @@ def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:
     width = terminal_width()
     text = render_lines(found, width=width) if side_by_side else render_simulation(found[0], width=width)
     put(sys.stdout, coloured(text).removesuffix("\n"))
-
-
-def _conf_text(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="latin-1")
-    except OSError as error:
-        raise UsageError(f"--conf {path}: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def _sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | None]:
-    """Yield where JSON lines go, None for nowhere."""
-    if target is None or target == "-":
-        yield sys.stdout if target else None
-        return
-    for store in stores:
-        if Path(target).resolve().is_relative_to(Path(store).resolve()):
-            raise UsageError(f"--json {target}: lies inside the store {store}, which is never written")
-    with open(target, "w", encoding="ascii") as file:
-        yield file

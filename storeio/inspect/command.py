@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from storeio.config import given_settings
-from storeio.console import complain, explain
-from storeio.errors import StoreError, UnreadableError, UsageError
+from storeio.console import complain, explain, json_sink, read_conf
+from storeio.errors import StoreError, UnreadableError
 from storeio.inspect import api, text
 from storeio.inspect.options import Asked, InspectCommand, asked_options
 from storeio.inspect.reader import Reader
@@ -76,36 +74,12 @@ def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
     with ExitStack() as stack:
         output = Output(quiet=asked.quiet)
-        if asked.json == "-":
-            output.json_file = sys.stdout
-        else:
-            output.text_file = sys.stdout
-            if asked.json is not None:
-                output.json_file = stack.enter_context(_open_outside(asked.json, asked.store))
-        conf = _conf_text(asked.conf)
-        given = given_settings(conf, asked.conf or "broker.conf", asked.sets)
+        output.json_file = stack.enter_context(json_sink(asked.json, [asked.store]))
+        output.text_file = sys.stdout if asked.json != "-" else None
+        given = given_settings(read_conf(asked.conf), asked.conf or "broker.conf", asked.sets)
         reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
         _SHOW[asked.mode](reader, asked, output)
     return EXIT_FAILED if output.failures else EXIT_SOUND
-
-
-def _conf_text(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="latin-1")  # as Java reads it
-    except OSError as error:
-        raise UsageError(f"--conf {path}: {error.strerror or error}") from error
-
-
-def _open_outside(path: str, store: str) -> IO[str]:
-    """Return the file for JSON lines, opened for writing; never one inside the store."""
-    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(store)):
-        raise UsageError(f"--json {path}: lies inside the store, which is never written")
-    try:
-        return Path(path).open("w", encoding="ascii")
-    except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
 
 
 def _show_files(reader: Reader, asked: Asked, output: Output) -> None:
