@@ -193,8 +193,8 @@ ENGINES: dict[str, tuple[int, Callable[[], int]]] = {
 
 def fastest_first() -> list[str]:
     """Names of the engines; a library with code for wider vectors than ours goes before ours."""
-    ours, libraries = ["clmul"], ["isal"]
-    return [*(ours + libraries if worthwhile() else libraries + ours), "zlib", "tables"]
+    vectors = ["clmul", "isal"] if worthwhile() else ["isal", "clmul"]
+    return [*vectors, "zlib", "tables"]
 
 
 def choose_engine(forced: str) -> tuple[str, int, int]:

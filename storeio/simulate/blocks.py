@@ -22,6 +22,7 @@ from storeio.paths import CONSUMEQUEUE
 from storeio.simulate.broker import Broker
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.index import IndexFile
+from storeio.simulate.java import MAX_LONG
 from storeio.walk import Walked
 
 Bytes = npt.NDArray[np.uint8]
@@ -33,7 +34,6 @@ UNUSUAL: Final = (
     w.MARK_PHYSICAL | w.MARK_QUEUE_OFFSET | w.MARK_LENGTH | w.MARK_TIME | w.MARK_TEXT | w.MARK_INNER_BATCH
 )  # fmt: skip
 MOST_NAME_BYTES: Final = 200  # longer topics may be names that no file system takes
-MAX_LONG: Final = 2**63 - 1
 FEW: Final = 16  # records for which a block is not worth its setting up
 
 

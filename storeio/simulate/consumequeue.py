@@ -16,7 +16,8 @@ from storeio.format import queueext as ext_format
 from storeio.kernels import place
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import HangsError, JavaError
-from storeio.simulate.mapped import Mapped, MappedQueue, java_remainder
+from storeio.simulate.java import MAX_LONG, as_long, remainder
+from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Request
 from storeio.simulate.queueext import NO_ADDRESS, QueueExt, is_address
 from storeio.simulate.rules import Rules
@@ -27,15 +28,7 @@ UNIT: Final = format_.UNIT_BYTES
 OFFSET: Final = struct.Struct(">q")
 PRE_BLANK: Final = struct.pack(">qiq", 0, 2**31 - 1, 0)
 RECOVERED_FILES: Final = 3
-MAX_LONG: Final = 2**63 - 1
 PIECE: Final = 8192 * UNIT  # read at once where only the front of a file may matter
-PUTS_AGAIN: Final = "Maybe try to build consume queue repeatedly"
-BEHIND: Final = "[BUG]logic queue order maybe wrong"
-
-
-def java_long(value: int) -> int:
-    """Return what Java's ``long`` makes of a number: it wraps."""
-    return (value + 2**63) % 2**64 - 2**63
 
 
 class ConsumeQueue:
@@ -119,7 +112,7 @@ class ConsumeQueue:
             self.ext.truncate_after(address)
 
     def _take_end(self, unit: np.void) -> None:
-        self.max_physical = java_long(int(unit["physical_offset"]) + int(unit["size"]))
+        self.max_physical = as_long(int(unit["physical_offset"]) + int(unit["size"]))
 
     def truncate(self, physical_offset: int) -> None:
         """Cut the units that point behind the log's end, as ``truncateDirtyLogicFiles`` understands it.
@@ -224,14 +217,14 @@ class ConsumeQueue:
 
     def put_unit(self, offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
         """Append a unit as ``putMessagePositionInfo`` does."""
-        end = java_long(offset + size)
+        end = as_long(offset + size)
         if end <= self.max_physical:
             return False
-        expected = java_long(queue_offset * UNIT)
+        expected = as_long(queue_offset * UNIT)
         file = self._file_for(expected)
         if file.first and queue_offset != 0 and file.wrote == 0:
             self.min_position = expected
-            self._pre_blank(file, java_remainder(expected, file.size))
+            self._pre_blank(file, remainder(expected, file.size))
         current = file.base + file.wrote
         if queue_offset != 0 and expected != current:
             if expected < current:
@@ -243,7 +236,7 @@ class ConsumeQueue:
 
     def _file_for(self, expected: int) -> Mapped:
         if not self.files.files:
-            return self.files.append_file(expected - java_remainder(expected, self.files.size))
+            return self.files.append_file(expected - remainder(expected, self.files.size))
         last = self.files.files[-1]
         return last if last.wrote < last.size else self.files.append_file(last.base + last.size)
 

@@ -14,12 +14,12 @@ from storeio.format import index as format_
 from storeio.format import properties as text
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import RefusesError
+from storeio.simulate.java import MAX_INT, as_long
 from storeio.simulate.message import Request
 from storeio.simulate.rules import Rules
 
 HEADER: Final = struct.Struct(">qqqqii")
 UNIT: Final = struct.Struct(">iqii")
-MAX_INT: Final = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Index:
         (slot,) = struct.unpack(">i", self.disk.read(file.path, slot_at, slot_at + 4).tobytes())
         if slot <= 0 or slot > file.count:
             slot = 0
-        passed_ms = (store_ms - file.begin_ms + 2**63) % 2**64 - 2**63  # a long, which wraps
+        passed_ms = as_long(store_ms - file.begin_ms)
         seconds = 0 if file.begin_ms <= 0 or passed_ms < 0 else min(passed_ms // 1000, MAX_INT)
         at = 40 + 4 * self.slots + UNIT.size * file.count
         self.disk.write(file.path, at, UNIT.pack(value, offset, seconds, slot))

@@ -17,18 +17,13 @@ from storeio.format.properties import java_long
 from storeio.paths import file_name
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import HangsError, RefusesError
+from storeio.simulate.java import remainder
 from storeio.simulate.rules import Rules
 
 Bytes = npt.NDArray[np.uint8]
 
 LENGTH: str = "length not matched message store config value"
 NAME_BYTES: Final = 255  # what file systems take for one name
-
-
-def java_remainder(a: int, b: int) -> int:
-    """Return Java's ``a % b``, which has the sign of ``a``."""
-    rest = abs(a) % b
-    return -rest if a < 0 else rest
 
 
 @dataclass(slots=True)
@@ -82,7 +77,7 @@ class MappedQueue:
         for file in self.files:
             if file.stop > offset:
                 if offset >= file.base:
-                    file.wrote = max(java_remainder(offset, self.size), 0)
+                    file.wrote = max(remainder(offset, self.size), 0)
                 else:
                     gone.append(file)
         for file in gone:

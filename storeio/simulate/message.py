@@ -17,11 +17,11 @@ from storeio.format import commitlog as log
 from storeio.format import properties as text
 from storeio.simulate.disk import FileBytes
 from storeio.simulate.ends import CrashesError, JavaError
+from storeio.simulate.java import MAX_INT, as_int, as_long
 from storeio.simulate.rules import Rules
 
 SCRATCH_BYTES: Final = 1 << 20  # maxCheckMessageReuseBufferSize
 SPARE_BYTES: Final = 128 << 20  # of the heap, for all but the record that is looked at
-MAX_INT: Final = 2**31 - 1
 OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError: Java heap space"
 
 
@@ -99,7 +99,7 @@ class Checker:
         total = r.number(">i", 4)
         if self.rules.no_negative_size and total < 0:
             return Checked(-1, False, r.at)
-        if self.rules.size_within_file and left - 4 < _int(total - 4):
+        if self.rules.size_within_file and left - 4 < as_int(total - 4):
             return Checked(-1, False, r.at)
         magic = r.number(">i", 4)
         if magic == log.MAGIC_BLANK:
@@ -145,7 +145,7 @@ class Checker:
             return code
         level = _parsed(text.java_int(found[text.DELAY]))
         level = min(level, 0 if self.late_delays else len(self.delays_ms) - 1)
-        return _long(store_ms + self.delays_ms[level]) if level > 0 else code
+        return as_long(store_ms + self.delays_ms[level]) if level > 0 else code
 
 
 @dataclass(slots=True)
@@ -171,14 +171,6 @@ class _Reader:
     def number(self, form: str, count: int) -> int:
         """Return the next number."""
         return int(struct.unpack(form, self.take(count))[0])
-
-
-def _int(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def _long(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
 
 
 def _parsed(value: int | None) -> int:

@@ -15,9 +15,9 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.broker import Broker
-from storeio.simulate.consumequeue import UNIT, ConsumeQueue, java_long
+from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.ends import JavaError
-from storeio.simulate.mapped import java_remainder
+from storeio.simulate.java import as_int, as_long, remainder
 from storeio.simulate.rules import Rules
 
 FOUND: Final = "FOUND"
@@ -123,9 +123,9 @@ def _pull_batches(broker: Broker, queue: BatchQueue, offset: int) -> Pulled:
 def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int) -> Pulled:
     position = offset * UNIT
     file = queue.files.find(position) if position >= queue.min_position else None
-    at = java_remainder(position, queue.files.size)
+    at = remainder(position, queue.files.size)
     if file is None or not 0 <= at < file.wrote:
-        return Pulled(NOTHING_THERE, offset - java_remainder(offset, _units(queue)) + _units(queue))
+        return Pulled(NOTHING_THERE, offset - remainder(offset, _units(queue)) + _units(queue))
     units = queue.units(file, at, file.wrote)
     # 4.x counts on from what was asked; since 5.0 the file's name tells, which may lie.
     first = (file.base + at) // UNIT if broker.rules.checked_magic else offset
@@ -174,7 +174,7 @@ def _collected(broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[
         if data is None:
             if taken == 0:
                 pulled.status = "MESSAGE_WAS_REMOVING"
-            next_file = java_long(physical + broker.log.size - java_remainder(physical, broker.log.size))
+            next_file = as_long(physical + broker.log.size - remainder(physical, broker.log.size))
             pulled.skipped += 1
             continue
         pulled.buffers.append((number, data))
@@ -199,11 +199,10 @@ def _message(broker: Broker, offset: int, size: int) -> memoryview | None:
     file = broker.log.find(offset, or_first=offset == 0)
     if file is None:
         return None
-    at = java_remainder(offset, broker.log.size)
+    at = remainder(offset, broker.log.size)
     if at < 0:
         return None
-    end = (at + size + 2**31) % 2**32 - 2**31
-    if end > file.wrote:
+    if as_int(at + size) > file.wrote:
         return None
     if size < 0 or at + size > file.size:
         raise JavaError("IllegalArgumentException")

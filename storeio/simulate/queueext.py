@@ -14,7 +14,8 @@ from storeio.format import queueext as format_
 from storeio.paths import QUEUE_EXT
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import JavaError
-from storeio.simulate.mapped import MappedQueue, java_remainder
+from storeio.simulate.java import remainder
+from storeio.simulate.mapped import MappedQueue
 from storeio.simulate.rules import Rules
 
 NO_ADDRESS: Final = 1  # what the broker takes for "none"
@@ -116,7 +117,7 @@ class QueueExt:
     def _size_at(self, position: int) -> int:
         """Return the size of the unit at a position, 0 if none can be read there."""
         file = self.files.find(position, or_first=position == 0)
-        at = java_remainder(position, self.files.size)
+        at = remainder(position, self.files.size)
         if file is None or not 0 <= at < file.wrote or at + SHORT.size > file.wrote:
             return 0
         (size,) = SHORT.unpack(self.files.read(file, at, at + SHORT.size).data)

@@ -5,9 +5,6 @@ Source: ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``isMappedFileMatc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
-
 from storeio.format import commitlog as log
 from storeio.simulate import rules as r
 from storeio.simulate.broker import Broker
@@ -16,58 +13,47 @@ from storeio.simulate.logscan import EVERY, LogScan
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.message import Checker
 
-NO_LOG: Final = "The commitlog files are deleted, and delete the consume queue files"
 
-
-@dataclass(slots=True)
-class Scan:
-    """Where a scan of the log ended, and why."""
-
-    end: int
-    why: str = ""
-    at: str = ""
-
-
-def recover(broker: Broker) -> Scan | None:
-    """Recover queues and log; None where the log has no file and all queues go.
+def recover(broker: Broker) -> None:
+    """Recover queues and log; where the log has no file, all queues go.
 
     Raises:
         RefusesError: The broker gives up.
         CrashesError: An error leaves ``load``.
     """
-    found: Scan | None = None
     try:
         for key in sorted(broker.queues):
             broker.queues[key].recover()
         if broker.log.files:
-            found = _recover_log(broker)
+            _recover_log(broker)
         else:
             for queue in broker.queues.values():
                 queue.destroy()
         broker.correct_queue_mins()
     except JavaError as error:
         raise RefusesError(f"an exception leaves recovery: {error}", "load exception") from error
-    return found
 
 
-def _recover_log(broker: Broker) -> Scan:
+def _recover_log(broker: Broker) -> None:
     rules = broker.rules
     checker = broker.checker(recovering=True)
     before = broker.queues_end
     first = clean_start(broker, checker, before) if broker.clean else abort_start(broker, checker)
     broker.start_file = broker.log.files[first].path
-    scan = _scan(broker, checker, first, before)
+    stop = _scan(broker, checker, first, before)
     end = broker.queues_end if rules.end_after_dispatch else before
-    if end >= scan.end:
+    if end >= stop:
         for key in sorted(broker.queues):
-            broker.queues[key].truncate(scan.end)
-    broker.log.truncate(scan.end)
-    return scan
+            broker.queues[key].truncate(stop)
+    broker.log.truncate(stop)
 
 
-def _scan(broker: Broker, checker: Checker, first: int, queues_end: int) -> Scan:
-    """Walk from a file's start to the first record that is none, dispatching as the version does."""
-    file = broker.log.files[first]
+def _scan(broker: Broker, checker: Checker, first: int, queues_end: int) -> int:
+    """Return where the log ends: at the first record that is none, or a blank one that no file follows.
+
+    Records on the way are dispatched as the version does.
+    """
+    end = 0
     never = broker.clean and not broker.rules.dispatches_when_clean
     scan = LogScan(broker, checker, after=None if never else queues_end if broker.clean else EVERY)
     for file in broker.log.files[first:]:
@@ -79,11 +65,11 @@ def _scan(broker: Broker, checker: Checker, first: int, queues_end: int) -> Scan
             if checked.good and checked.size == 0:
                 break
             if not checked.good or checked.request is None:
-                return Scan(file.base + at, "no record", file.path)
+                return file.base + at
             if not broker.clean or (broker.rules.dispatches_when_clean and checked.request.offset > queues_end):
                 broker.dispatch(checked.request)
             at += checked.size
-        end = Scan(file.base + at, "blank record", file.path)
+        end = file.base + at
     return end
 
 

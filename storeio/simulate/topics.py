@@ -5,12 +5,12 @@ Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``, ``MultiDisp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.format import properties as text
+from storeio.format.fastjson import decode
 from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import RefusesError
@@ -75,11 +75,10 @@ def _declared(disk: Disk) -> set[str] | None:
     for path in TOPICS:
         if not disk.is_file(path) or not 0 < disk.size(path) <= MOST_BYTES:
             continue
-        try:
-            table = json.loads(disk.read(path, 0, disk.size(path)).tobytes())["topicConfigTable"]
-            return {str(name) for name, config in table.items() if _is_batch(config)}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
+        found = decode(disk.read(path, 0, disk.size(path)).data)
+        table = found.value.get("topicConfigTable") if isinstance(found.value, dict) else None
+        if not found.problem and isinstance(table, dict):
+            return {name for name, config in table.items() if _is_batch(config)}
     return None
 
 
