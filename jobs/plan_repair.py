@@ -118,7 +118,7 @@ def _row(run_id: str, started_ms: int, found: dict[str, Any]) -> tuple[Any, ...]
         None if loses is None else sum(loss["messages"] for loss in loses),
         None if loses is None else sum(loss["bytes"] for loss in loses),
         None if found.get("reissues") is None else len(found["reissues"]),
-        got and got["undecodable"], got and got["skipped"],
+        got and got["undecodable"], got and got["skipped"], got and len(got["stuck"]),
         None if found.get("deleted") is None else len(found["deleted"]), found["exit_code"], json.dumps(found),
     )  # fmt: skip
 

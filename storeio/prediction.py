@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from storeio.checks import index_shape
 from storeio.config import StoreConfig, default, infer_config
-from storeio.errors import UnreadableError, UsageError
+from storeio.errors import UsageError
+from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
-from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
 from storeio.scan import Bytes, Listing, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk
@@ -116,7 +116,8 @@ def cuts(broker: Broker) -> bool:
 
 def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
     """Return what a start depends on besides the files' bytes."""
-    slots, units = _index_numbers(listing, config)
+    usual = int(default("maxHashSlotNum")), int(default("maxIndexNum"))
+    slots, units = index_shape_of(listing, config) or usual
     light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
     return Setup(
         commitlog_file_bytes=config.commitlog_file_bytes,
@@ -131,21 +132,6 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
         multi_dispatch=light if config.multi_dispatch is None else config.multi_dispatch,
         lmq=light if config.lmq is None else config.lmq,
     )
-
-
-def _index_numbers(listing: Listing, config: StoreConfig) -> tuple[int, int]:
-    """Return slots and units of index files: given, told from the files, or a broker's defaults."""
-    if config.index_slots is not None and config.index_units is not None:
-        return config.index_slots, config.index_units
-    files = [
-        (f.path, f.size, lambda start, stop, path=f.path: read_range(listing.root, path, start, stop))
-        for f in listing.of_kind(INDEX)
-    ]
-    try:
-        found = index_shape.infer_shape(files)
-    except UnreadableError:
-        found = None
-    return found or (int(default("maxHashSlotNum")), int(default("maxIndexNum")))
 
 
 def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:

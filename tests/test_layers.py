@@ -19,7 +19,7 @@ FORMAT: Final = {"errors", "paths", "format"}
 KERNELS: Final = {"format", "compiled", "crc"}
 WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
 PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan"}
-FILES: Final = PURE | {"scan", "file_sizes", "config"}
+FILES: Final = PURE | {"scan", "file_sizes", "config", "index_files"}
 LAYERS: Final = {
     "__init__": {"audit", "store", "prediction"},
     "__main__": {"cli"},
@@ -48,6 +48,7 @@ LAYERS: Final = {
     "file_sizes": FORMAT,
     "scan": FORMAT,
     "config": FORMAT | {"results", "scan", "file_sizes"},
+    "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
     "apply": PURE,
     "inspect": FILES | {"console"},

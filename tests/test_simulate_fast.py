@@ -17,11 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from storebuilder import StoreBuilder, derive
 
-from storeio.config import infer_config
 from storeio.dispatch import Implied
 from storeio.kernels import tables as w
 from storeio.paths import describe, file_name
-from storeio.scan import list_store, read_range
 from storeio.simulate import blocks, logscan, skipping
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.consumequeue import ConsumeQueue
@@ -31,6 +29,7 @@ from storeio.simulate.rules import LINES, rules_of
 from storeio.splits import Split, WalkState
 from storeio.walk import DEFAULT_DELAYS_MS, Walked
 from tests import golden_data
+from tests.simulated import disk_of, setup_of
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[::24]
@@ -65,20 +64,6 @@ def left_by(disk: Disk, version: str, setup: Setup) -> dict[str, Any]:
         "queues": {key: (q.max_physical, q.min_position, q.shifted) for key, q in broker.queues.items()},
         "index": [(f.path, f.begin_ms, f.end_ms, f.begin_offset, f.end_offset, f.count) for f in broker.index.files],
     }
-
-
-def disk_of(root: Path) -> Disk:
-    """Return a store as the simulation sees it."""
-    return Disk(list_store(root).files, lambda path, start, stop: read_range(str(root), path, start, stop))
-
-
-def setup_of(root: Path, options: Mapping[str, Any]) -> Setup:
-    """Return the settings with which a recorded store was written."""
-    given = {"mappedFileSizeCommitLog": options["clFile"], "mappedFileSizeConsumeQueue": 20 * options["cqEntries"]}
-    config = infer_config(list_store(root), {name: str(value) for name, value in given.items()})
-    sizes = config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"]
-    light = options.get("set.enableMultiDispatch") == "true"
-    return Setup(*sizes, config.delays_ms, ext_file_bytes=config.ext_file_bytes, multi_dispatch=light, lmq=light)
 
 
 def assert_same(root: Path, options: Mapping[str, Any], version: str) -> None:

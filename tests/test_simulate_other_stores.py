@@ -18,14 +18,13 @@ from typing import Any, Final
 
 import pytest
 
-from storeio.config import infer_config
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT
-from storeio.scan import list_store, read_range
-from storeio.simulate.broker import Setup
-from storeio.simulate.disk import Disk
-from storeio.simulate.outcome import Outcome, State, run
+from storeio.simulate.broker import Broker
+from storeio.simulate.outcome import Outcome, State, simulate_start
+from storeio.simulate.pull import consume
 from storeio.simulate.rules import rules_of
 from tests import golden_data
+from tests.simulated import disk_of, setup_of
 
 PLACE: Final = golden_data.GOLDEN / "simulate"
 STATED: Final = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
@@ -63,27 +62,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stores")
 
 
-def simulated(root: Path, case: dict[str, Any]) -> Outcome:
-    """Return the prediction for a store with the settings of a case."""
+def simulated(root: Path, case: dict[str, Any]) -> tuple[Outcome, Broker]:
+    """Return the prediction for a store with the settings of a case, and the broker after it."""
     packed = PLACE / f"{case['store']}.options.json"
     known = json.loads(packed.read_text()) if packed.exists() else golden_data.options(case["store"])
-    options = {**known, **case.get("extra", {})}
-    listing = list_store(root)
-    setup = Setup(
-        options["clFile"],
-        20 * options["cqEntries"],
-        options["indexSlots"],
-        options["indexNum"],
-        infer_config(listing, {}).delays_ms,
-        batch_file_bytes=options.get("set.mapperFileSizeBatchConsumeQueue", 46 * 300_000),
-        ext_file_bytes=options.get("cqExtFile", 48 << 20),
-        multi_dispatch=options.get("set.enableMultiDispatch") == "true",
-        lmq=options.get("set.enableLmq") == "true",
-        ext_enabled=options.get("cqExt") == "true",
-        batch_topics=frozenset(name for name in options.get("bcqTopics", "").split(",") if name),
-    )
-    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
-    return run(disk, rules_of(case["broker"]), setup)
+    setup = setup_of(root, {**known, **case.get("extra", {})})
+    return simulate_start(disk_of(root), rules_of(case["broker"]), setup)
 
 
 def compare(found: State, expected: dict[str, Any], sound: Files) -> None:
@@ -108,7 +92,7 @@ def test_prediction_equals_the_broker(case: dict[str, Any], place: Path, tmp_pat
     root = tmp_path / "store"
     shutil.copytree(sound, root)
     golden_data.apply_edits(root, case["edits"])
-    found = simulated(root, case)
+    found, broker = simulated(root, case)
     assert found.outcome == case["outcome"], found.reason
     assert found.mode == ("normal" if case["state"] == "clean" else "abnormal")
     for name, state in (("after_load", found.after_load), ("after_start", found.after_start)):
@@ -119,11 +103,10 @@ def test_prediction_equals_the_broker(case: dict[str, Any], place: Path, tmp_pat
     if "start_file" in case:
         assert found.start_file == f"commitlog/{case['start_file']}"
     if "consumers" in case or case.get("pull_throws"):
-        assert found.consumers is not None
-        assert bool(found.consumers.stuck) == bool(case.get("pull_throws"))
-    if "consumers" in case and found.consumers is not None:
-        counts = {"messages": found.consumers.messages, "undecodable": found.consumers.undecodable}
-        assert counts == case["consumers"]
+        got = consume(broker)
+        assert bool(got.stuck) == bool(case.get("pull_throws"))
+        if "consumers" in case:
+            assert {"messages": got.messages, "undecodable": got.undecodable} == case["consumers"]
 
 
 def test_what_the_cases_cover() -> None:

@@ -14,7 +14,8 @@ from storeio.paths import describe
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
-from storeio.simulate.outcome import Outcome, as_recorded, run
+from storeio.simulate.outcome import Outcome, as_recorded, simulate_start
+from storeio.simulate.pull import Consumed, consume
 from storeio.simulate.rules import LINES, rules_of
 from tests import damage
 from tests.storebuilder import Settings, StoreBuilder, derive
@@ -134,7 +135,7 @@ def _damage(files: Files, draw: Draw) -> None:
     files[path] = bytes(data)
 
 
-def _run(files: Files, version: str, **more: bool) -> tuple[Outcome, Disk]:
+def _run(files: Files, version: str, **more: bool) -> tuple[Outcome, Disk, Consumed | None]:
     """Run the simulator; a read beyond a file fails."""
 
     def read(path: str, start: int, stop: int) -> npt.NDArray[np.uint8]:
@@ -148,17 +149,17 @@ def _run(files: Files, version: str, **more: bool) -> tuple[Outcome, Disk]:
         ext_file_bytes=EXT_BYTES, **more,
     )  # fmt: skip
     disk = Disk([describe(path, len(data)) for path, data in sorted(files.items())], read)
-    return run(disk, rules_of(version), setup), disk
+    found, broker = simulate_start(disk, rules_of(version), setup)
+    return found, disk, consume(broker) if found.outcome == STARTS else None
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(stores(), st.booleans(), st.booleans(), st.booleans())
 def test_every_line_comes_to_an_outcome(files: Files, light: bool, ext: bool, scalar: bool) -> None:
     for version in LINES.values():
-        found, disk = _run(dict(files), version, multi_dispatch=light, lmq=light, ext_enabled=ext, scalar=scalar)
+        found, disk, _ = _run(dict(files), version, multi_dispatch=light, lmq=light, ext_enabled=ext, scalar=scalar)
         assert found.outcome in (STARTS, REFUSES, CRASHES, HANGS)
         assert found.outcome == STARTS or found.reason
-        assert (found.consumers is not None) == (found.outcome == STARTS)
         for path, file in disk.files.items():
             assert file.is_dir or file.size <= max(len(files.get(path, b"")), SEGMENT), path
             assert ".." not in path.split("/")
@@ -168,9 +169,10 @@ def test_every_line_comes_to_an_outcome(files: Files, light: bool, ext: bool, sc
 @given(stores(), st.booleans())
 def test_records_alone_and_in_blocks_come_to_the_same(files: Files, light: bool) -> None:
     for version in LINES.values():
-        alone, _ = _run(dict(files), version, multi_dispatch=light, lmq=light, scalar=True)
-        blocks, _ = _run(dict(files), version, multi_dispatch=light, lmq=light, scalar=False)
+        alone, _, got_alone = _run(dict(files), version, multi_dispatch=light, lmq=light, scalar=True)
+        blocks, _, got_blocks = _run(dict(files), version, multi_dispatch=light, lmq=light, scalar=False)
         assert alone.outcome == blocks.outcome
+        assert got_alone == got_blocks
         for one, other in ((alone.after_load, blocks.after_load), (alone.after_start, blocks.after_start)):
             assert (one is None) == (other is None)
             if one is not None and other is not None:

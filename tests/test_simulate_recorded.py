@@ -7,31 +7,13 @@ from typing import Any
 
 import pytest
 
-from storeio.config import infer_config
-from storeio.scan import list_store, read_range
-from storeio.simulate.broker import Setup
-from storeio.simulate.disk import Disk
-from storeio.simulate.outcome import Outcome, as_recorded, run
+from storeio.simulate.outcome import as_recorded, simulate_start
+from storeio.simulate.pull import consume
 from storeio.simulate.rules import rules_of
 from tests import golden_data
+from tests.simulated import disk_of, setup_of
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
-
-
-def simulated(root: Path, version: str, options: dict[str, Any]) -> Outcome:
-    """Return the prediction for a store written with the oracle's options."""
-    listing = list_store(root)
-    given = {
-        "mappedFileSizeCommitLog": str(options["clFile"]),
-        "mappedFileSizeConsumeQueue": str(20 * options["cqEntries"]),
-    }
-    config = infer_config(listing, given)
-    setup = Setup(
-        config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"],
-        config.delays_ms,
-    )  # fmt: skip
-    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
-    return run(disk, rules_of(version), setup)
 
 
 def recorded(state: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +34,8 @@ def recorded(state: dict[str, Any]) -> dict[str, Any]:
 def test_prediction_equals_the_broker(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
     root = golden_data.damaged(base, case["edits"], tmp_path / "store")
-    found = simulated(root, case["broker"], golden_data.options(base))
+    setup = setup_of(root, golden_data.options(base))
+    found, broker = simulate_start(disk_of(root), rules_of(case["broker"]), setup)
     assert found.outcome == case["outcome"], found.reason
     assert found.mode == ("normal" if case["state"] == "clean" else "abnormal")
     for name_of_state, state in (("after_load", found.after_load), ("after_start", found.after_start)):
@@ -64,6 +47,6 @@ def test_prediction_equals_the_broker(name: str, case: dict[str, Any], tmp_path:
     if "start_file" in case:
         assert found.start_file == f"commitlog/{case['start_file']}"
     if case.get("consumers"):
-        assert found.consumers is not None
-        counts = {"messages": found.consumers.messages, "undecodable": found.consumers.undecodable}
+        got = consume(broker)
+        counts = {"messages": got.messages, "undecodable": got.undecodable}
         assert counts == {key: case["consumers"][key] for key in counts}

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from storeio.config import infer_config
-from storeio.scan import list_store, read_range
-from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (
     CONFIG_STAGE,
@@ -40,6 +37,7 @@ from storeio.simulate.outcome import STATED, Outcome, simulate_start
 from storeio.simulate.refused import DEDUCED, DELETED, EMPTIED, RECORDED, ZEROED, leftovers
 from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
+from tests.simulated import disk_of, setup_of
 
 EVERYTHING = {*LOAD_ORDER, DELAY_OFFSETS, TIMER_CHECK, TIMER_WHEEL, "abort"}
 REFUSED = [
@@ -119,18 +117,7 @@ def test_consequences_are_told() -> None:
 
 def started(root: Path, version: str, base: str, **switches: bool) -> tuple[Outcome, Disk]:
     """Return the outcome of a start without digests, and the disk after it."""
-    options = golden_data.options(base)
-    listing = list_store(root)
-    sizes = {
-        "mappedFileSizeCommitLog": str(options["clFile"]),
-        "mappedFileSizeConsumeQueue": str(20 * options["cqEntries"]),
-    }
-    config = infer_config(listing, sizes)
-    setup = Setup(
-        config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"],
-        config.delays_ms,
-    )  # fmt: skip
-    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
+    disk, setup = disk_of(root), setup_of(root, golden_data.options(base))
     return simulate_start(disk, rules_of(version), setup, digests=False, switches=Switches(**switches))[0], disk
 
 

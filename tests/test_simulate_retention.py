@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from storeio.config import infer_config
 from storeio.errors import UsageError
-from storeio.scan import list_store, read_range
-from storeio.simulate.broker import Broker, Setup
+from storeio.simulate.broker import Broker
 from storeio.simulate.clock import HOUR_MS, Due, deletion_hours, due_times
-from storeio.simulate.disk import Disk
 from storeio.simulate.progress import consumer_progress
 from storeio.simulate.recover import recover
 from storeio.simulate.reput import start
@@ -29,6 +26,7 @@ from storeio.simulate.retention import (
 )
 from storeio.simulate.rules import rules_of
 from tests import golden_data
+from tests.simulated import disk_of, setup_of
 
 CASES = [(version, case) for version in golden_data.RETENTION for case in golden_data.retention(version)]
 NOW_MS = 1_800_000_000_000
@@ -37,18 +35,7 @@ BASE = "base-5.3.3"
 
 def started(root: Path, version: str, options: dict[str, Any]) -> Broker:
     """Return the broker of a version after its start on a store."""
-    listing = list_store(root)
-    given = {
-        "mappedFileSizeCommitLog": str(options["clFile"]),
-        "mappedFileSizeConsumeQueue": str(20 * options["cqEntries"]),
-    }
-    config = infer_config(listing, given)
-    setup = Setup(
-        config.commitlog_file_bytes, config.queue_file_bytes, options["indexSlots"], options["indexNum"],
-        config.delays_ms,
-    )  # fmt: skip
-    disk = Disk(listing.files, lambda path, start, stop: read_range(str(root), path, start, stop))
-    broker = Broker(disk, rules_of(version), setup)
+    broker = Broker(disk_of(root), rules_of(version), setup_of(root, options))
     broker.load_files()
     recover(broker)
     start(broker)

@@ -10,13 +10,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks import ext_units, index_shape, index_structure
+from storeio.checks import ext_units, index_structure
 from storeio.checks.queue_files import Queue, QueueFile, gather, summarize_file
 from storeio.config import StoreConfig, infer_config
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import index as index_format
+from storeio.index_files import index_shape_of
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.scan import Listing, data_stop, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
@@ -123,7 +124,7 @@ def prepare(
         if segment.base_offset is not None and segment.base_offset >= 0
         for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or split_size(segments))
     ]
-    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, _index_shape(listing, config))
+    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, index_shape_of(listing, config))
 
 
 def split_size(segments: Iterable[StoreFile]) -> int:
@@ -137,20 +138,6 @@ def split_size(segments: Iterable[StoreFile]) -> int:
 def _bounded(segment: StoreFile, segment_bytes: int) -> StoreFile:
     """Return the segment cut at the configured size; what a file has on top belongs to no log."""
     return replace(segment, size=min(segment.size, segment_bytes))
-
-
-def _index_shape(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
-    if config.index_slots is not None and config.index_units is not None:
-        return config.index_slots, config.index_units
-
-    def reader(path: str) -> index_shape.Read:
-        return lambda start, stop: read_range(listing.root, path, start, stop)
-
-    files = [(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)]
-    try:
-        return index_shape.infer_shape(files)
-    except UnreadableError:
-        return None  # the file's own task reports it
 
 
 def file_tasks(plan: AuditPlan) -> list[FileTask]:

@@ -48,7 +48,9 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
     }
     if found.consumers is not None:
         got = found.consumers
-        result["consumers"] = {"messages": got.messages, "undecodable": got.undecodable, "skipped": got.skipped}
+        stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
+        counts = {"messages": got.messages, "undecodable": got.undecodable, "skipped": got.skipped}
+        result["consumers"] = {**counts, "stuck": stuck}
     if found.given_up is not None:
         result["loses"] = [asdict(loss) for loss in found.given_up.losses]
         result["reissues"] = [asdict(reissue) for reissue in found.given_up.reissues]
@@ -166,6 +168,9 @@ def _what(found: Prediction, width: int) -> list[str]:
         odd = [f"{got.undecodable:,} cannot be decoded"] if got.undecodable else []
         odd += [f"{got.skipped:,} are skipped in silence"] if got.skipped else []
         lines += paragraph("- ", "; ".join([text, *odd]) + ".", width, "  ")
+        for topic, queue_id, at in got.stuck[:ROWS]:
+            text = f"answers every pull of {printable(topic)}/{queue_id} from queue offset {at} on with an error."
+            lines += paragraph("- ", text, width, "  ")
     return ["", "WHAT IT DOES", *lines] if lines else []
 
 

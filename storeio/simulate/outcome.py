@@ -10,7 +10,6 @@ from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import LOAD_STAGE, RECOVERY_STAGE, REFUSES, START_STAGE, STARTS, EndError
 from storeio.simulate.metadata import Switches, refuse_for_delays, refuse_for_tables, refuse_for_wheel
-from storeio.simulate.pull import Consumed, consume
 from storeio.simulate.recover import recover
 from storeio.simulate.refused import Leftover, leftovers
 from storeio.simulate.reput import start
@@ -46,18 +45,9 @@ class Outcome:
     start_file: str = ""
     after_load: State | None = None
     after_start: State | None = None
-    consumers: Consumed | None = None
     deleted: list[str] = field(default_factory=list)
     stage: str = ""
     leaves: list[Leftover] = field(default_factory=list)
-
-
-def run(disk: Disk, rules: Rules, setup: Setup) -> Outcome:
-    """Return the outcome of one start with digests of all files and what consumers get."""
-    outcome, broker = simulate_start(disk, rules, setup)
-    if outcome.outcome == STARTS:
-        outcome.consumers = consume(broker)
-    return outcome
 
 
 def simulate_start(

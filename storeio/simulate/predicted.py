@@ -38,7 +38,7 @@ class Prediction:
         if self.outcome.outcome != STARTS or self.emptied:
             return True
         lost = self.given_up is not None and bool(self.given_up.losses or self.given_up.reissues)
-        return lost or (self.consumers is not None and bool(self.consumers.undecodable or self.consumers.skipped))
+        return lost or (self.consumers is not None and self.consumers.lacking)
 
     @property
     def exit_code(self) -> int:

@@ -43,6 +43,11 @@ class Consumed:
     odd: list[tuple[str, int, int, str]] = field(default_factory=list)
     stuck: list[tuple[str, int, int]] = field(default_factory=list)
 
+    @property
+    def lacking(self) -> bool:
+        """Whether consumers do not get everything that units point at."""
+        return bool(self.undecodable or self.skipped or self.stuck)
+
 
 @dataclass(slots=True)
 class Pulled:

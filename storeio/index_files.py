@@ -1,0 +1,26 @@
+"""Slots and units of a store's index files: given as settings, or told by the files themselves."""
+
+from __future__ import annotations
+
+from storeio.checks.index_shape import Read, infer_shape
+from storeio.config import StoreConfig
+from storeio.errors import UnreadableError
+from storeio.paths import INDEX
+from storeio.scan import Listing, read_range
+
+
+def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
+    """Return (slots, units) of a store's index files; None where neither settings nor files tell.
+
+    A file that cannot be read tells nothing; who reads it whole reports it.
+    """
+    if config.index_slots is not None and config.index_units is not None:
+        return config.index_slots, config.index_units
+
+    def reader(path: str) -> Read:
+        return lambda start, stop: read_range(listing.root, path, start, stop)
+
+    try:
+        return infer_shape([(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)])
+    except UnreadableError:
+        return None
