@@ -30,7 +30,7 @@ from bench.cases import RSS_UNIT
 from bench.generate import generate
 from storeio.format import index
 from storeio.paths import COMMITLOG
-from storeio.scan import list_store, read_range
+from storeio.scan import kept_open, list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.outcome import simulate_start
@@ -46,6 +46,7 @@ UNITS_PER_FILE: Final = 300_000
 SERVER_COMPILER: Final = {"ORACLE_TIER": "4"}  # what a broker runs with
 
 
+@kept_open()
 def simulation(root: Path, version: str, segment_bytes: int) -> Figures:
     """Return the figures of one simulated start in this process."""
     started = time.perf_counter()

@@ -14,7 +14,7 @@ from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
 from storeio.prediction import NEWEST, setup_of
-from storeio.scan import Bytes, Listing, list_store, read_range
+from storeio.scan import Bytes, Listing, kept_open, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker
 from storeio.simulate.clock import due_times, hour_of
 from storeio.simulate.disk import Disk
@@ -28,6 +28,7 @@ from storeio.simulate.rules import rules_of
 MOST_RUNS: Final = 10_000  # ten files each
 
 
+@kept_open()
 def forecast_retention(
     root: str | os.PathLike[str],
     *,

@@ -14,7 +14,7 @@ from storeio.errors import UsageError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
-from storeio.scan import Bytes, Listing, list_store, read_range
+from storeio.scan import Bytes, Listing, kept_open, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
@@ -42,6 +42,7 @@ def versions_of(broker: str) -> list[str]:
     return [rules_of(broker).version]
 
 
+@kept_open()
 def simulate(
     root: str | os.PathLike[str],
     *,

@@ -7,10 +7,14 @@ memory does not grow with the store.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import functools
 import mmap
 import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +31,7 @@ SMALL_BYTES: Final = 256 << 10  # up to here a copy is cheaper than a mapping
 MADV_POPULATE_READ: Final = 22  # of Linux 5.14 and later; the module does not name it
 NOT_POPULATED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOMEM)
 HUGE_PAGE_BYTES: Final = 2 << 20
+MOST_KEPT: Final = 16  # files that stay open while a store is read
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 _EMPTY: Final[Bytes] = np.empty(0, np.uint8)
 
@@ -98,21 +103,79 @@ def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int 
     if stop <= start:
         return _EMPTY
     try:
-        handle = os.open(os.path.join(root, path), os.O_RDONLY)
-    except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
-    try:
-        if os.fstat(handle).st_size < stop:
+        file = _open_files.opened(os.path.join(root, path))
+        if os.fstat(file.handle).st_size < stop:
             raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
         if stop - start <= SMALL_BYTES:
-            return _read(handle, path, start, stop)
-        return _map(handle, path, start, stop, stop if populate_to is None else populate_to)
+            return _read(file.handle, path, start, stop)
+        return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
     except OSError as error:
         if isinstance(error, UnreadableError):
             raise
         raise UnreadableError(f"{path}: {error.strerror or error}") from error
+
+
+class _OpenFile:
+    """A file opened for reading; closed when nobody has it any more."""
+
+    def __init__(self, path: str) -> None:
+        self.handle = os.open(path, os.O_RDONLY)
+        status = os.fstat(self.handle)
+        self.identity = status.st_dev, status.st_ino
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self.handle)
+
+
+class _OpenFiles:
+    """The files that were read last, kept open while somebody has asked for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._askers = 0
+        self._files: dict[str, _OpenFile] = {}
+
+    def opened(self, path: str) -> _OpenFile:
+        """Return the file that now has this path.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        status = os.stat(path)
+        with self._lock:
+            file = self._files.pop(path, None)
+            if file is None or file.identity != (status.st_dev, status.st_ino):
+                file = _OpenFile(path)
+            if self._askers:
+                self._files[path] = file
+                if len(self._files) > MOST_KEPT:
+                    del self._files[next(iter(self._files))]
+            return file
+
+    def ask(self, more: int) -> None:
+        """Count those who want files kept open; without any, none is."""
+        with self._lock:
+            self._askers += more
+            if not self._askers:
+                self._files.clear()
+
+
+_open_files: Final = _OpenFiles()
+
+
+@contextlib.contextmanager
+def kept_open() -> Iterator[None]:
+    """Keep files open from one ``read_range`` to the next, in all threads.
+
+    The system then knows that a file is read from one end to the other: it reads ahead, and in huge
+    pages, where each new handle would begin with small ones.
+    """
+    _open_files.ask(1)
+    try:
+        yield
     finally:
-        os.close(handle)
+        _open_files.ask(-1)
 
 
 def _read(handle: int, path: str, start: int, stop: int) -> Bytes:
@@ -151,11 +214,26 @@ def _populate(mapped: mmap.mmap, path: str, low: int, stop: int) -> None:
     if not sys.platform.startswith("linux"):
         return  # pages come as they are touched
     try:
-        mapped.madvise(MADV_POPULATE_READ, 0, stop - low)
+        _madvise()(mapped, stop - low)
     except OSError as error:
         if error.errno not in NOT_POPULATED:
             raise UnreadableError(f"{path}: bytes {low} to {stop}: the disk does not give all of them") from error
         # An older kernel, or no room: pages come as they are touched.
+
+
+@functools.cache
+def _madvise() -> Callable[[mmap.mmap, int], None]:
+    """Return what populates the first bytes of a mapping; unlike Python's own it lets other threads go on."""
+    function = ctypes.CDLL(None, use_errno=True).madvise
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+    def populate(mapped: mmap.mmap, length: int) -> None:
+        address = np.frombuffer(mapped, np.uint8).ctypes.data
+        if function(address, length, MADV_POPULATE_READ) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    return populate
 
 
 def data_stop(root: str, path: str, size: int) -> int:

@@ -45,7 +45,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logscan, "LEAST_BYTES", 300)
     monkeypatch.setattr(logscan, "MOST_WAIT", 2)
     monkeypatch.setattr(skipping, "LOOK_AHEAD_BYTES", 400)
-    monkeypatch.setattr(skipping, "AHEAD_BYTES", 500)
+    monkeypatch.setattr(skipping, "HALVED_BYTES", 500)
     monkeypatch.setattr(blocks, "FEW", 1)
 
 

@@ -24,6 +24,7 @@ from storeio import audit
 from storeio.audit import AuditPlan, FileReport, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
 from storeio.results import Audit
+from storeio.scan import kept_open
 from storeio.splits import Split
 
 T = TypeVar("T")
@@ -114,10 +115,11 @@ def on_workers(
 
     def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R]]:
         plans = given.value
-        for number, item in group:
-            yield number, work(plans[number], item)
-            if done is not None:
-                done.add(size(item))
+        with kept_open():
+            for number, item in group:
+                yield number, work(plans[number], item)
+                if done is not None:
+                    done.add(size(item))
 
     try:
         with workers_named(phase.name), _told(tell, lambda: Progress(done.value if done else 0, total, phase.name)):

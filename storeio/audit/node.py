@@ -14,6 +14,7 @@ from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prep
 from storeio.audit.split import SplitReport, audit_split
 from storeio.errors import UnreadableError
 from storeio.results import Audit
+from storeio.scan import kept_open
 from storeio.splits import Split
 
 FILES_PHASE: Final = "queues and index"
@@ -46,6 +47,7 @@ class _Meter:
                 self._tell(Progress(self._done, self._total, phase))
 
 
+@kept_open()
 def check(
     root: str | os.PathLike[str],
     *,

@@ -57,6 +57,8 @@ class LogScan:
         """
         if self.broker.setup.scalar or not 0 <= file.base < FARTHEST:
             return at
+        if at == 0:
+            self._window = MOST_BYTES  # what ended the segment before tells nothing of this one
         if self._wait:
             self._wait -= 1
             return at
