@@ -58,7 +58,7 @@ class Skipper:
         Reads ``window`` bytes at first and then more and more, up to ``most`` at once; where it begins
         with many, in two halves side by side.
         """
-        middle = self._start_near(at + (stop - at) // 2) if min(stop - at, window) >= HALVED_BYTES else None
+        middle = self.start_near(at + (stop - at) // 2) if min(stop - at, window) >= HALVED_BYTES else None
         if middle is None or not at < middle < stop:
             return self._alone(at, stop, window, most)
         second = Skipper(self.read, self.base, self.size, self.asks)
@@ -72,7 +72,7 @@ class Skipper:
         self.largest = max(self.largest, second.largest)
         return end
 
-    def _start_near(self, position: int) -> int | None:
+    def start_near(self, position: int) -> int | None:
         """Return where a record may start at ``position`` or soon behind it: it says that it lies there."""
         for start in range(position, position + SEARCHED_BYTES, SEARCHED_AT_ONCE):
             stop = min(start + SEARCHED_AT_ONCE, self.size - log.MIN_RECORD_BYTES)

@@ -1,0 +1,70 @@
+"""Reading ranges of files: exact bytes, from the file that is there now, and no handle left behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from storeio.errors import UnreadableError
+from storeio.scan import MOST_KEPT, SMALL_BYTES, kept_open, read_range
+
+SIZE = 3 * SMALL_BYTES
+HANDLES = Path("/proc/self/fd")
+
+
+def handles_below(root: Path) -> list[str]:
+    """Return the files below a directory that this process has open."""
+    names = []
+    for handle in HANDLES.iterdir():
+        try:
+            names.append(os.readlink(handle))
+        except OSError:
+            continue  # the handle of the listing itself
+    return [name for name in names if name.startswith(f"{root}/")]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, SIZE), (5, SMALL_BYTES), (4097, 4098 + SMALL_BYTES), (7, 7)])
+def test_exactly_these_bytes(start: int, stop: int, tmp_path: Path) -> None:
+    data = os.urandom(SIZE)
+    (tmp_path / "file").write_bytes(data)
+    for _ in range(2):
+        with kept_open():
+            assert read_range(str(tmp_path), "file", start, stop).tobytes() == data[start:stop]
+    assert read_range(str(tmp_path), "file", start, stop, populate_to=start).tobytes() == data[start:stop]
+
+
+def test_a_file_that_took_another_s_place_is_read_anew(tmp_path: Path) -> None:
+    with kept_open():
+        for byte in (b"a", b"b"):
+            (tmp_path / "new").write_bytes(byte * SIZE)
+            (tmp_path / "new").rename(tmp_path / "file")
+            assert read_range(str(tmp_path), "file", 0, SIZE).tobytes() == byte * SIZE
+        (tmp_path / "file").unlink()
+        with pytest.raises(UnreadableError, match="file: No such file"):
+            read_range(str(tmp_path), "file", 0, SIZE)
+
+
+def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(SIZE))
+    with kept_open():
+        read_range(str(tmp_path), "file", 0, SIZE)
+        os.truncate(tmp_path / "file", SIZE - 1)
+        with pytest.raises(UnreadableError, match=f"shorter than {SIZE} bytes"):
+            read_range(str(tmp_path), "file", 0, SIZE)
+
+
+@pytest.mark.skipif(not HANDLES.is_dir(), reason="needs /proc to see open handles")
+def test_few_files_stay_open_and_none_afterwards(tmp_path: Path) -> None:
+    names = [f"{n}" for n in range(MOST_KEPT + 5)]
+    with kept_open():
+        for name in names:
+            (tmp_path / name).write_bytes(b"x")
+            read_range(str(tmp_path), name, 0, 1)
+        with kept_open():
+            pass  # somebody else's end closes nothing
+        assert len(handles_below(tmp_path)) == MOST_KEPT
+    assert handles_below(tmp_path) == []
+    read_range(str(tmp_path), "0", 0, 1)
+    assert handles_below(tmp_path) == []
