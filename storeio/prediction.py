@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, default, infer_config
 from storeio.errors import UsageError
 from storeio.index_files import index_shape_of
@@ -29,6 +30,19 @@ ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEWEST: Final = "5.5.1"
+NOT_FOLLOWED: Final = (  # settings that change what a start does, simulated as if they had their defaults
+    "storePathCommitLog",
+    "readOnlyCommitLogStorePaths",
+    "storeType",
+    "rocksdbCQDoubleWriteEnable",
+    "enableDLegerCommitLog",
+    "duplicationEnable",
+    "checkCRCOnRecover",
+    "forceVerifyPropCRC",
+    "messageIndexSafe",
+    "readUnCommitted",
+    "recheckReputOffsetFromCq",
+)
 
 
 def versions_of(broker: str) -> list[str]:
@@ -87,7 +101,17 @@ def simulate(
     emptied = [path for path in disk.deleted if held_something(listing, path)]
     seconds = time.monotonic() - started
     store = os.fspath(root)
-    return Prediction(store, rules.name, outcome, given_up, found, disk, config.settings, emptied, seconds)
+    return Prediction(
+        store, rules.name, outcome, given_up, found, disk, config.settings, emptied, seconds,
+        not_simulated=not_simulated(listing, config),
+    )  # fmt: skip
+
+
+def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
+    """Return what of the store's layout and settings a simulated start does not follow, in words."""
+    found = [f"{entry.path}: {foreign}" for entry in listing.files if (foreign := foreign_layout(entry))]
+    found += [f"{s.name}={s.value}" for s in config.settings if s.name in NOT_FOLLOWED and s.value != default(s.name)]
+    return tuple(found)
 
 
 def held_something(listing: Listing, path: str) -> bool:
@@ -132,6 +156,7 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
         index_enabled=config.index_enabled,
         multi_dispatch=light if config.multi_dispatch is None else config.multi_dispatch,
         lmq=light if config.lmq is None else config.lmq,
+        ext_enabled={s.name: s.value == "true" for s in config.settings}.get("enableConsumeQueueExt"),
     )
 
 

@@ -160,3 +160,19 @@ def test_retention(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["due"][-1]["deletable_ms"] is None
     assert cli.run(["simulate", str(damaged), "--broker", "5.3.3", "--retention", *SETS]) == 0
     assert "the last one never" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    words = ["simulate", str(root), "--broker", "5.3.3", *SETS]
+    assert cli.run(words) == 0
+    assert capsys.readouterr().out.startswith("SAFE: ")
+    assert cli.run([*words, "--set", "duplicationEnable=false"]) == 0
+    assert capsys.readouterr().out.startswith("SAFE: ")
+    assert cli.run([*words, "--set", "duplicationEnable=true"]) == 8
+    out = capsys.readouterr().out
+    assert out.startswith("UNSURE: ")
+    assert "- duplicationEnable=true" in out
+    (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000001")
+    assert cli.run([*words, "--json", "-"]) & 8
+    assert json.loads(capsys.readouterr().out)["not_simulated"] == ["consumequeue/CURRENT: RocksDB queues"]

@@ -105,6 +105,7 @@ def test_prediction_equals_the_broker(case: dict[str, Any], place: Path, tmp_pat
     if "consumers" in case or case.get("pull_throws"):
         got = consume(broker)
         assert bool(got.stuck) == bool(case.get("pull_throws"))
+        assert got.lacking or not case.get("pull_throws")
         if "consumers" in case:
             assert {"messages": got.messages, "undecodable": got.undecodable} == case["consumers"]
 

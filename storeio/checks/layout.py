@@ -45,9 +45,16 @@ def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[
             findings += _in_data_directory(entry, lengths[entry.kind])
         elif entry.kind == INDEX:
             findings += _in_index(entry)
-        elif entry.is_dir and entry.path.startswith("dledger-"):
-            findings.append(Finding("UNSUPPORTED_LAYOUT", entry.path, detail="a DLedger log"))
+        elif foreign := foreign_layout(entry):
+            findings.append(Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail=foreign))
     return findings
+
+
+def foreign_layout(entry: StoreFile) -> str:
+    """Return what an entry shows of a layout whose bytes storeio does not read; empty for any other."""
+    if entry.is_dir and entry.path.startswith("dledger-"):
+        return "a DLedger log"
+    return "RocksDB queues" if entry.path == f"{CONSUMEQUEUE}/CURRENT" and not entry.is_dir else ""
 
 
 def _in_data_directory(entry: StoreFile, length: int) -> list[Finding]:
@@ -78,9 +85,8 @@ def _beside_queues(entry: StoreFile, depth: int) -> list[Finding]:
         return []  # inside a stray directory, which is a finding of its own
     name = entry.path.rsplit("/", 1)[-1]
     if depth == 1 and not entry.is_dir and (name.startswith(_ROCKSDB_FILES) or name.endswith((".sst", ".log"))):
-        if name == "CURRENT":
-            return [Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail="RocksDB queues")]
-        return []
+        foreign = foreign_layout(entry)
+        return [Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail=foreign)] if foreign else []
     if depth == 2 and not entry.is_dir and parse_number(name) is not None:
         return [_stray(entry, "a file where a queue's directory belongs")]
     return []

@@ -42,6 +42,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "loses": None,
         "reissues": None,
         "shifted": None,
+        "not_simulated": list(found.not_simulated),
         "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
         "exit_code": found.exit_code,
         "seconds": round(found.seconds, 6),
@@ -75,6 +76,8 @@ def warning_sentence(found: Prediction) -> str:
         return f"DELETES: {broker} starts on {store} and deletes {counted(len(found.emptied), 'file')} that hold data."
     if found.harms:
         return f"HARMS: {broker} starts on {store}, but consumers will not get what they should."
+    if found.not_simulated:
+        return f"UNSURE: {broker} starts on {store} and gives nothing up, as far as this can be simulated."
     read = "" if found.given_up is not None else " in what it reads; --whole-log compares all"
     return f"SAFE: {broker} starts on {store} and gives nothing up{read}."
 
@@ -85,6 +88,10 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
     lines = paragraph("", warning_sentence(found), width, "")
     if outcome.phrase:
         lines += paragraph("It logs: ", f'"{printable(outcome.phrase)}"', width, "  ")
+    if found.not_simulated:
+        lines += ["", "NOT SIMULATED (the broker may do otherwise)"]
+        for what in found.not_simulated[:ROWS]:
+            lines += paragraph("- ", printable(what), width, "  ")
     lines += _losses(found, width)
     lines += _numbers(found, width)
     lines += _files(found, width)
@@ -209,6 +216,8 @@ def _harm(found: Prediction) -> tuple[bool, int, int, bool]:
 def _advice(predictions: Sequence[Prediction]) -> str:
     safe = [found.line for found in predictions if not found.harms]
     store = printable(predictions[0].store)
+    if safe and any(found.not_simulated for found in predictions):
+        return f"UNSURE: {', '.join(safe)} start on {store} without harm, as far as this can be simulated."
     if len(safe) == len(predictions) == len(LINES):
         return f"SAFE: every broker line starts on {store} and gives nothing up."
     if len(safe) == len(predictions):

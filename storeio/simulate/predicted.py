@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storeio.results import EXIT_DAMAGED, EXIT_SOUND, Setting
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
 from storeio.simulate.clock import Due
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
@@ -19,7 +19,8 @@ class Prediction:
     """One start of one broker version on one store.
 
     ``given_up`` and ``consumers`` are None where the log was not read for them. ``emptied`` are the
-    deleted files of log and queues that held something.
+    deleted files of log and queues that held something. ``not_simulated`` names what the store or its
+    settings have that is not followed here, so that the broker may do otherwise.
     """
 
     store: str
@@ -31,6 +32,7 @@ class Prediction:
     settings: tuple[Setting, ...]
     emptied: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    not_simulated: tuple[str, ...] = ()
 
     @property
     def harms(self) -> bool:
@@ -42,8 +44,8 @@ class Prediction:
 
     @property
     def exit_code(self) -> int:
-        """4 where the start harms."""
-        return EXIT_DAMAGED if self.harms else EXIT_SOUND
+        """4 where the start harms; 8 is added where something is not simulated."""
+        return (EXIT_DAMAGED if self.harms else EXIT_SOUND) | (EXIT_FAILED if self.not_simulated else 0)
 
 
 @dataclass(frozen=True, slots=True)
