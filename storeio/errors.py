@@ -34,3 +34,10 @@ class UsageError(StoreError, ValueError):
 
 class AuditError(StoreError, AssertionError):
     """The audit contradicts itself, e.g. byte classes do not add up; its result is void."""
+
+
+class WriteError(StoreError, OSError):
+    """A file of the output could not be written: no space, no permission, a failing disk."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""

@@ -22,6 +22,7 @@ from storeio.paths import StoreFile
 Numbers = npt.NDArray[np.int64]
 
 DEFAULT_SPLIT_BYTES: Final = 64 << 20
+(KEPT, NOTHING, AGAIN) = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,18 @@ def needs_again(split: Split, before_end: WalkState, *, skipped_until: int | Non
         return skipped_until is not None
     # Where the chain goes on, its first record is one whatever its store time.
     return before_end.mode != w.CHAIN or skipped_until != before_end.position or asked > before_end.position
+
+
+def continues(split: Split, before_end: WalkState, *, skipped_until: int | None, asked: int) -> int:
+    """Return what becomes of a split's result where the split before truly ended in ``before_end``.
+
+    KEPT: it is right, but for what it skipped before that place. NOTHING: nothing starts in it.
+    AGAIN: it must be walked again from there.
+    """
+    beyond = before_end.position >= split.stop
+    if needs_again(split, before_end, skipped_until=skipped_until, asked=asked):
+        return NOTHING if beyond else AGAIN
+    return NOTHING if beyond else KEPT
 
 
 def carry_times(end: WalkState, before_end: WalkState) -> WalkState:

@@ -50,6 +50,8 @@ LAYERS: Final = {
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
+    "staging": {"errors"},
+    "rebuild": FILES | {"audit", "staging"},
     "apply": PURE,
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},

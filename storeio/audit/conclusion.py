@@ -33,7 +33,7 @@ from storeio.paths import (
     file_name,
 )
 from storeio.results import Audit, IndexResult, LogResult, Setting
-from storeio.splits import Split, WalkState, carry_times, drop_before, merge_spans, needs_again
+from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before, merge_spans
 
 Again = Callable[[Split, WalkState], SplitReport]
 
@@ -61,10 +61,11 @@ def stitch(reports: Sequence[SplitReport], again: Again) -> list[SplitReport]:
         before = stitched[-1] if stitched and stitched[-1].split.path == report.split.path else None
         if before is None:
             stitched.append(report)
-        elif needs_again(report.split, before.end, skipped_until=report.skipped_until, asked=report.asked):
-            beyond = before.end.position >= report.split.stop
-            stitched.append(empty_report(report.split, before.end) if beyond else again(report.split, before.end))
-        elif before.end.position >= report.split.stop:
+            continue
+        fate = continues(report.split, before.end, skipped_until=report.skipped_until, asked=report.asked)
+        if fate == AGAIN:
+            stitched.append(again(report.split, before.end))
+        elif fate == NOTHING:
             stitched.append(empty_report(report.split, before.end))
         else:
             spans = drop_before(report.spans, before.end.position)
@@ -190,7 +191,7 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
         view.min_physical_offset,
         queued[-1][0] if queued else None,
         any(f.path == "rocksdbstore" for f in plan.listing.files),
-        lambda offset: record_at(plan, view, offset) is not None,
+        lambda offset: record_at(plan, offset) is not None,
     )
     data = None
     if entry is not None and not entry.is_dir:

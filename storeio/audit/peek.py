@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final
 
 from storeio.audit.plan import AuditPlan
-from storeio.checks.numbering import place_of
-from storeio.checks.segments import LogView
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 
 MOST_RECORD_BYTES: Final = 64 << 20  # what claims more is not looked up
 
 
-def record_at(plan: AuditPlan, view: LogView, physical: int) -> log.Record | None:
+def record_at(plan: AuditPlan, physical: int) -> log.Record | None:
     """Return the record whose head stands at a physical offset, None where none does.
 
     The head must name that offset and a size that fits; the body is not checked.
     """
-    if not view.segments:
+    number = bisect_right(plan.segments, physical, key=lambda segment: segment.base_offset or 0) - 1
+    if number < 0:
         return None
-    path, position = place_of(view, physical)
-    size = next(s.file.size for s in view.segments if s.file.path == path)
+    path, size = plan.segments[number].path, plan.segments[number].size
+    position = physical - (plan.segments[number].base_offset or 0)
     if not 0 <= position <= size - log.MIN_RECORD_BYTES:
         return None
     try:

@@ -69,7 +69,7 @@ def _judge(plan: AuditPlan, key: QueueKey, said: _Said, view: LogView, verdicts:
     leftover = Leftover()
     if queue.files:
         try:
-            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, plan.read, _namer(plan, view))
+            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, plan.read, _namer(plan))
         except UnreadableError as error:
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
         _classes(queue, said, leftover, verdicts)
@@ -170,11 +170,11 @@ def _union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _namer(plan: AuditPlan, view: LogView) -> Names:
+def _namer(plan: AuditPlan) -> Names:
     """Return the function that tells what the record at a place says it is."""
 
     def names(physical: int, size: int) -> str:
-        record = record_at(plan, view, physical)
+        record = record_at(plan, physical)
         if record is None or record.size != size:
             return ""
         return f"{properties.java_decode(record.topic)}/{record.queue_id} queue offset {record.queue_offset}"

@@ -14,7 +14,7 @@ from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_
 from storeio.checks.numbering import runs_of
 from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
 from storeio.checks.rare import Rare, rare_values
-from storeio.dispatch import Implied, implied_units, merged, multi_dispatched
+from storeio.dispatch import all_units
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
 from storeio.kernels import tables as w
@@ -95,9 +95,7 @@ def _look_at_records(walked: Walked, report: SplitReport) -> None:
 
 
 def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> None:
-    implied = list(implied_units(walked))
-    if plan.multi_dispatch:
-        implied = _with_multi(implied, multi_dispatched(walked))
+    implied = all_units(walked, light=plan.multi_dispatch)
     batch_topics = plan.batch_topics
     for units in implied:
         kind = BATCHQUEUE if units.topic in batch_topics else CONSUMEQUEUE
@@ -133,17 +131,6 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((low, high))
     return joined
-
-
-def _with_multi(direct: list[Implied], multi: list[Implied]) -> list[Implied]:
-    """Return the implied units with the lists of light queues in; one queue's units in log order."""
-    light = {(u.topic, u.queue_id): u for u in direct if not u.placed}
-    for units in multi:
-        other = light.pop((units.topic, units.queue_id), None)
-        if other is not None:
-            units = merged(units, other)
-        light[(units.topic, units.queue_id)] = units
-    return [u for u in direct if u.placed] + list(light.values())
 
 
 def index_reader(plan: AuditPlan) -> ReadUnits:

@@ -86,6 +86,18 @@ def _joined(runs: list[list[int]]) -> list[list[int]]:
     return joined
 
 
+def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> bool:
+    """Tell whether a run is one record whose number its neighbours contradict: they follow on from each other.
+
+    ``before`` is where the run before it stops, ``after`` where the next one begins; None at the ends.
+    """
+    if run[RUN_RECORDS] != 1:
+        return False
+    between = before is not None and after == before + run[RUN_STOP] - run[RUN_FIRST]
+    wild = abs(run[RUN_FIRST] - (before if before is not None else (after or 0))) > LONG_JUMP
+    return between or wild or run[RUN_FIRST] < 0
+
+
 def _without_outliers(
     topic: str, queue_id: int, runs: list[list[int]], view: LogView, result: Numbering
 ) -> list[list[int]]:
@@ -99,9 +111,7 @@ def _without_outliers(
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
         width = run[RUN_STOP] - run[RUN_FIRST]
-        between = before is not None and after == before + width
-        wild = abs(run[RUN_FIRST] - (before if before is not None else (after or 0))) > LONG_JUMP
-        if run[RUN_RECORDS] == 1 and (between or wild or run[RUN_FIRST] < 0) and len(runs) > 1:
+        if len(runs) > 1 and fits_nowhere(run, before, after):
             expected = before if before is not None else (after or width) - width
             detail = f"queue offset {run[RUN_FIRST]} does not fit its neighbours, expected {expected}"
             at = run[RUN_START_AT] + log.QUEUE_OFFSET_AT

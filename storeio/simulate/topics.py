@@ -36,6 +36,11 @@ class Topics:
         self.known = declared is not None
         self._batch = {topic for topic, _ in self.queues_in(BATCHQUEUE)} if declared is None else set(declared)
 
+    @property
+    def batch(self) -> frozenset[str]:
+        """The topics that have batch queues, as far as it is known."""
+        return frozenset(self._batch)
+
     def is_batch(self, topic: str) -> bool:
         """Tell whether a topic's queues are batch queues."""
         return self.rules.batch_queues and topic in self._batch

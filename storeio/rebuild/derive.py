@@ -1,0 +1,169 @@
+"""A split of the log as packed units and keys: all that a rebuild needs of it, and small enough to travel.
+
+Source: ``CommitLogDispatcherBuildConsumeQueue``, ``CommitLogDispatcherBuildIndex``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks.numbering import runs_of
+from storeio.dispatch import Implied, all_units
+from storeio.format import queueext
+from storeio.kernels import tables as w
+from storeio.kernels import tags as t
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
+from storeio.splits import Split, WalkState
+from storeio.walk import Walked, walk_split
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+QueueKey = tuple[str, str, int]
+"""Kind of queue, topic, queue id."""
+
+NAME_BYTES = 255  # of a directory's name, on all usual file systems
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be derived.
+
+    ``queues`` are topics, or topic and queue id; None for all. ``tags_from`` is the physical offset from
+    which on tags are indexed, None for never.
+    """
+
+    delays_ms: tuple[int, ...]
+    batch_topics: frozenset[str] = frozenset()
+    light: bool = False
+    ext: bool = False
+    index: bool = True
+    tags_from: int | None = None
+    queues: frozenset[tuple[str, int | None]] | None = None
+
+    def takes(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a queue was asked for."""
+        return self.queues is None or (topic, None) in self.queues or (topic, queue_id) in self.queues
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The units of one queue from one split, in log order.
+
+    ``units`` are packed; ``heads`` the ext units that belong to them, without bitmap, if there are any.
+    ``runs`` is a table of ``checks.numbering``, None where units stand in log order and not at a number.
+    """
+
+    key: QueueKey
+    count: int
+    first_number: int
+    units: bytes
+    runs: Numbers | None = None
+    heads: bytes = b""
+
+
+@dataclass(slots=True)
+class Keys:
+    """Index keys of a split, in log order: hash, physical offset and store time of the record of each.
+
+    ``more`` says that a record without key follows the last key.
+    """
+
+    hashes: Numbers
+    offsets: Numbers
+    store_ms: Numbers
+    more: bool = False
+
+
+@dataclass(slots=True)
+class Derived:
+    """What one split holds. Pairs are physical offset and store time, of where a record starts."""
+
+    split: Split
+    begin: WalkState
+    end: WalkState
+    asked: int
+    skipped_until: int | None
+    spans: Numbers
+    records: int = 0
+    stretches: list[Stretch] = field(default_factory=list)
+    keys: Keys | None = None
+    first_ms: int = 0
+    last: tuple[int, int] | None = None
+    last_queued: tuple[int, int] | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+def derive_split(
+    read: Callable[[int, int], Bytes], split: Split, wanted: Wanted, begin: WalkState | None = None
+) -> Derived:
+    """Return what the records imply that start in a split, from ``begin`` or from a guess."""
+    walked = walk_split(read, split, begin, delays_ms=np.array(wanted.delays_ms, np.int64), reuse=True)
+    found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
+    if not walked.count:
+        return found
+    for implied in all_units(walked, light=wanted.light):
+        _add(found, implied, wanted)
+    store_ms = walked.records[w.R_STORE_MS]
+    found.first_ms = int(store_ms[0])
+    found.last = split.base_offset + int(walked.records[w.R_POSITION, -1]), int(store_ms[-1])
+    if wanted.index:
+        found.keys = _keys(walked, wanted)
+    return found
+
+
+def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
+    if implied.placed:
+        last = implied.physical_at(-1), int(implied.column(w.R_STORE_MS, slice(-1, None))[0])
+        found.last_queued = max(last, found.last_queued or last)
+    if not wanted.takes(implied.topic, implied.queue_id):
+        return
+    if not is_name(implied.topic) or implied.queue_id < 0:
+        name = f"{implied.topic}/{implied.queue_id}"
+        found.left_out[name] = found.left_out.get(name, 0) + len(implied.record)
+        return
+    kind = BATCHQUEUE if implied.topic in wanted.batch_topics else CONSUMEQUEUE
+    key = kind, implied.topic, implied.queue_id
+    units = implied.batch_units() if kind == BATCHQUEUE else implied.units()
+    heads = _heads(implied) if wanted.ext and kind == CONSUMEQUEUE and implied.placed else b""
+    runs = runs_of(implied) if implied.placed and kind == CONSUMEQUEUE else None
+    number = int(implied.queue_offset[0])
+    found.stretches.append(Stretch(key, len(units), number, units.tobytes(), runs, heads))
+
+
+def is_name(topic: str) -> bool:
+    """Tell whether a topic, read from bytes that may be damaged, may become a directory."""
+    if not topic or topic in (".", "..") or any(c in topic for c in "/\0"):
+        return False
+    try:
+        return is_legal_topic(topic) or (len(topic.encode()) <= NAME_BYTES and topic.isprintable())
+    except UnicodeEncodeError:
+        return False
+
+
+def _heads(implied: Implied) -> bytes:
+    heads = np.zeros(len(implied.record), queueext.HEAD)
+    heads["size"] = queueext.HEAD_BYTES
+    heads["tags_code"] = implied.column(w.R_TAGS_CODE)
+    heads["store_timestamp_ms"] = implied.column(w.R_STORE_MS)
+    return heads.tobytes()
+
+
+def _keys(walked: Walked, wanted: Wanted) -> Keys:
+    """Return the keys that the wanted index has; tag keys only from where they are wanted."""
+    keys = walked.keys
+    offsets = walked.records[w.R_POSITION] + walked.split.base_offset
+    untagged = len(offsets) if wanted.tags_from is None else int(np.searchsorted(offsets, wanted.tags_from))
+    if untagged:
+        keys = keys[:, (keys[2] != t.TAGS) | (keys[1] >= untagged)]
+    rows = keys[1]
+    more = not len(rows) or int(rows[-1]) < walked.count - 1
+    return Keys(keys[0].copy(), offsets[rows], walked.records[w.R_STORE_MS][rows], more)
+
+
+def nothing(split: Split, end: WalkState) -> Derived:
+    """Return what a split has in which nothing starts, because what is before it reaches past it."""
+    return Derived(split, end, end, -1, None, np.empty((4, 0), np.int64))

@@ -1,0 +1,135 @@
+"""What a store's own files tell a rebuild that its log does not: which settings its brokers ran with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storeio.audit import AuditPlan
+from storeio.audit.peek import record_at
+from storeio.errors import UnreadableError
+from storeio.format import checkpoint, index, properties
+from storeio.format import commitlog as log
+from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
+from storeio.simulate.disk import Disk
+from storeio.simulate.rules import rules_of
+from storeio.simulate.topics import Topics
+
+NEIGHBOURS = 64  # index units around one that are looked through for the same record's
+TRIES = 16  # records without tags that are passed before nothing is told
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Topics with batch queues, whether there are light queues and ext files, and where indexed tags begin."""
+
+    batch_topics: frozenset[str]
+    light: bool
+    ext: bool
+    tags_from: int | None
+
+
+def evidence_of(plan: AuditPlan) -> Evidence:
+    """Return what is given, or else what the store's own files tell."""
+    files = plan.listing.files
+    given = {setting.name: setting.value == "true" for setting in plan.config.settings}
+    light = any((f.topic or "").startswith(log.LMQ_PREFIX) for f in files if f.kind == CONSUMEQUEUE)
+    ext = given.get("enableConsumeQueueExt")
+    return Evidence(
+        _batch_topics(plan),
+        light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
+        any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
+        tags_from(plan),
+    )
+
+
+def _batch_topics(plan: AuditPlan) -> frozenset[str]:
+    """Return the topics that topics.json or the directories say have batch queues."""
+    known = Topics(Disk(plan.listing.files, plan.read), rules_of("5.5.1"), None)
+    listed = {f.topic for f in plan.listing.files if f.kind == BATCHQUEUE and f.topic}
+    return frozenset(listed | known.batch)
+
+
+def tags_from(plan: AuditPlan) -> int | None:
+    """Return the physical offset from which on the store's brokers indexed tags, as those since 5.4.0 do.
+
+    The store's own index tells; without one, the checkpoint's field that brokers write since 5.5.0. None
+    for never.
+    """
+    told: bool | None = None
+    found = None
+    for path, count, slots in reversed(list(_index_files(plan))):
+        low, high = 1, count  # tags are indexed from some unit on; look for the first one
+        while low < high:
+            middle = (low + high) // 2
+            answer = _is_tagged(plan, path, slots, middle, count)
+            told = answer if answer is not None else told
+            if answer is None or answer:
+                high = middle
+            else:
+                low = middle + 1
+        if low < count and (answer := _is_tagged(plan, path, slots, low, count)):
+            told, found = True, _offsets(plan, path, slots, low, low + 1)[0][0]
+            if low > 1:
+                break
+        elif told is False:
+            break
+    if told is None:
+        return 0 if _is_since_5_5(plan) else None
+    return found
+
+
+def _index_files(plan: AuditPlan) -> Iterator[tuple[str, int, int]]:
+    """Yield path, units plus one, and slots of the store's index files that can be read."""
+    if plan.index_shape is None:
+        return
+    slots, units = plan.index_shape
+    for file in plan.listing.of_kind(INDEX):
+        if file.size != index.file_length(slots, units):
+            continue
+        try:
+            header = index.decode_header(plan.read(file.path, 0, index.HEADER_BYTES).tobytes())
+        except UnreadableError:
+            continue
+        yield file.path, min(max(int(header["unit_count"]), 1), units), slots
+
+
+def _offsets(plan: AuditPlan, path: str, slots: int, first: int, stop: int) -> list[tuple[int, int]]:
+    """Return physical offset and key hash of index units."""
+    start = index.units_start(slots)
+    data = plan.read(path, start + first * index.UNIT_BYTES, start + stop * index.UNIT_BYTES)
+    units = index.decode_units(data.tobytes())
+    return [(int(unit["physical_offset"]), int(unit["key_hash"])) for unit in units]
+
+
+def _is_tagged(plan: AuditPlan, path: str, slots: int, unit: int, count: int) -> bool | None:
+    """Tell whether the tags of a record around a unit are indexed; None where no record there has tags."""
+    low, high = max(unit - NEIGHBOURS, 1), min(unit + NEIGHBOURS, count)
+    try:
+        units = _offsets(plan, path, slots, low, high)
+    except UnreadableError:
+        return None
+    tried: set[int] = set()
+    for offset, _ in units[unit - low :]:
+        if offset in tried:
+            continue
+        tried.add(offset)
+        record = record_at(plan, offset)
+        tags = properties.parse(record.properties).get(properties.TAGS) if record else None
+        if record and tags:
+            key = f"{properties.java_decode(record.topic)}#T#{tags}"
+            return (offset, properties.key_hash(key)) in units
+        if len(tried) > TRIES:
+            break
+    return None
+
+
+def _is_since_5_5(plan: AuditPlan) -> bool:
+    entry = plan.listing.get(CHECKPOINT)
+    if entry is None or entry.is_dir or entry.size < checkpoint.CHECKPOINT_BYTES:
+        return False
+    try:
+        fields = checkpoint.decode(plan.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).tobytes())
+    except UnreadableError:
+        return False
+    return int(fields["logic_physical_offset"]) > 0

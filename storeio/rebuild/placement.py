@@ -1,0 +1,131 @@
+"""At which number of its queue each unit stands: the rules of a rebuild, stated once.
+
+Units come in log order, in runs of consecutive queue offsets.
+
+1. A run that begins where the one before it ends follows on.
+2. A single record whose number its neighbours contradict stands where they leave room for it.
+3. Where numbers go back, as after a queue was lost or a tail was given out again, the queue is cut back to
+   there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
+   rise with queue offsets, which brokers' searches rely on.
+4. Where numbers jump, what lies between is a gap: its records are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from storeio.checks.numbering import (
+    RUN_FIRST,
+    RUN_RECORDS,
+    RUN_START_AT,
+    RUN_STOP,
+    RUN_STOP_AT,
+    fits_nowhere,
+)
+
+MOST_NUMBER: Final = 2**55  # more units than any disk holds
+Run = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Units ``[at, at + count)`` in log order stand at ``number`` and on; their records end at ``stop_at``."""
+
+    number: int
+    at: int
+    count: int
+    start_at: int
+    stop_at: int
+
+    @property
+    def stop(self) -> int:
+        """The number behind the last unit."""
+        return self.number + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Numbers ``[first, stop)`` that no record has; what had them lay in ``[start_at, stop_at)`` of the log."""
+
+    first: int
+    stop: int
+    start_at: int
+    stop_at: int
+
+
+@dataclass(slots=True)
+class Placed:
+    """Where a queue's units stand. ``parts`` rise in number and leave only the gaps free."""
+
+    parts: list[Part] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    replaced: int = 0
+    moved: int = 0
+
+    @property
+    def first(self) -> int:
+        """The queue's first number."""
+        return self.parts[0].number if self.parts else 0
+
+    @property
+    def stop(self) -> int:
+        """The number behind the queue's last."""
+        return self.parts[-1].stop if self.parts else 0
+
+
+def add_runs(known: list[Run], more: Iterable[Run]) -> None:
+    """Append runs in log order, each joined with the one before it where it follows on."""
+    for run in more:
+        if known and known[-1][RUN_STOP] == run[RUN_FIRST]:
+            known[-1][RUN_STOP] = run[RUN_STOP]
+            known[-1][RUN_STOP_AT] = run[RUN_STOP_AT]
+            known[-1][RUN_RECORDS] += run[RUN_RECORDS]
+        else:
+            known.append(list(run))
+
+
+def place(runs: list[Run]) -> Placed:
+    """Return where the units of a queue stand; ``runs`` are all of it, in log order."""
+    placed = Placed()
+    at = 0
+    for i, run in enumerate(runs):
+        number = run[RUN_FIRST]
+        before = placed.stop if placed.parts else None
+        after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
+        if len(runs) > 1 and fits_nowhere(run, before, after):
+            number = before if before is not None else max((after or 1) - 1, 0)
+            placed.moved += 1
+        if not 0 <= number <= MOST_NUMBER:
+            number = before or 0
+            placed.moved += run[RUN_RECORDS]
+        _cut_back(placed, number)
+        if placed.parts and number > placed.stop:
+            placed.gaps.append(Gap(placed.stop, number, placed.parts[-1].stop_at, run[RUN_START_AT]))
+        _append(placed, Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT]))
+        at += run[RUN_RECORDS]
+    return placed
+
+
+def _append(placed: Placed, part: Part) -> None:
+    last = placed.parts[-1] if placed.parts else None
+    if last is not None and last.stop == part.number and last.at + last.count == part.at:
+        placed.parts[-1] = Part(last.number, last.at, last.count + part.count, last.start_at, part.stop_at)
+    else:
+        placed.parts.append(part)
+
+
+def _cut_back(placed: Placed, number: int) -> None:
+    """Take away what stands at a number and behind it."""
+    while placed.parts and placed.parts[-1].number >= number:
+        placed.replaced += placed.parts.pop().count
+    if placed.parts and placed.parts[-1].stop > number:
+        last = placed.parts.pop()
+        kept = number - last.number
+        placed.replaced += last.count - kept
+        placed.parts.append(Part(last.number, last.at, kept, last.start_at, last.stop_at))
+    if not placed.parts:
+        placed.gaps.clear()
+    while placed.gaps and placed.gaps[-1].first >= placed.stop:
+        placed.gaps.pop()
