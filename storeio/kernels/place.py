@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
+from storeio.kernels.raw import fetch_bytes
 from storeio.kernels.text import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -20,6 +21,7 @@ Mask = npt.NDArray[np.bool_]
 HEADER_BYTES: Final = 40
 UNIT: Final = 20
 MAX_INT: Final = 2**31 - 1
+KEYS_AHEAD: Final = 16  # slots lie anywhere in 20 MB; what is asked for early is there when it is needed
 
 # Places in what ``put_keys`` knows of an index file.
 (I_BEGIN_MS, I_END_MS, I_BEGIN_OFFSET, I_END_OFFSET, I_USED_SLOTS, I_COUNT, I_SLOTS, I_UNITS) = range(8)
@@ -71,11 +73,26 @@ def take_units(queue_offset: Numbers, first: int, end: int, room: int, taken: Ma
     return i
 
 
-@compiled("void(uint8[::1], int64, int64, int64)", forceinline=True)
-def put_number(data: Bytes, at: int, value: int, count: int) -> None:
-    """Write the low ``count`` bytes of a number, big-endian."""
-    for k in range(count):
-        data[at + k] = (value >> (8 * (count - 1 - k))) & 0xFF
+@compiled("void(uint8[::1], int64, int64)", forceinline=True)
+def put_int32(data: Bytes, at: int, value: int) -> None:
+    """Write the low 32 bits of a number, big-endian; the caller knows that they fit."""
+    i = np.uint64(at)  # an index without sign needs no test for one below zero, so that the bytes become one store
+    for k in range(4):
+        data[i + np.uint64(k)] = (value >> (24 - 8 * k)) & 0xFF
+
+
+@compiled("void(uint8[::1], int64, int64)", forceinline=True)
+def put_int64(data: Bytes, at: int, value: int) -> None:
+    """Write a number, big-endian; the caller knows that it fits."""
+    i = np.uint64(at)
+    for k in range(8):
+        data[i + np.uint64(k)] = (value >> (56 - 8 * k)) & 0xFF
+
+
+@compiled("int64(int64, int64)", forceinline=True)
+def slot_of(key_hash: int, slots: int) -> int:
+    """Return the position of a key's slot in an index file; neither number is negative or needs more than 31 bits."""
+    return HEADER_BYTES + 4 * np.int64(np.uint32(key_hash) % np.uint32(slots))
 
 
 @compiled(
@@ -96,19 +113,22 @@ def put_keys(
         units: Room for the units that are added, the first one at 0.
     """
     i = first
+    slots = file[I_SLOTS]
     while i < len(hashes) and file[I_COUNT] < file[I_UNITS]:
-        slot_at = HEADER_BYTES + 4 * (hashes[i] % file[I_SLOTS])
+        if i + KEYS_AHEAD < len(hashes):
+            fetch_bytes(head, slot_of(hashes[i + KEYS_AHEAD], slots))
+        slot_at = slot_of(hashes[i], slots)
         previous = int32_at(head, slot_at)
         if previous <= 0 or previous > file[I_COUNT]:
             previous = np.int64(0)
         passed = store_ms[i] - file[I_BEGIN_MS]
         seconds = min(passed // 1000, MAX_INT) if file[I_BEGIN_MS] > 0 and passed > 0 else np.int64(0)
         at = UNIT * (i - first)
-        put_number(units, at, hashes[i], 4)
-        put_number(units, at + 4, offsets[i], 8)
-        put_number(units, at + 12, seconds, 4)
-        put_number(units, at + 16, previous, 4)
-        put_number(head, slot_at, file[I_COUNT], 4)
+        put_int32(units, at, hashes[i])
+        put_int64(units, at + 4, offsets[i])
+        put_int32(units, at + 12, seconds)
+        put_int32(units, at + 16, previous)
+        put_int32(head, slot_at, file[I_COUNT])
         if file[I_COUNT] <= 1:
             file[I_BEGIN_OFFSET] = offsets[i]
             file[I_BEGIN_MS] = store_ms[i]
