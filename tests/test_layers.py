@@ -52,6 +52,7 @@ LAYERS: Final = {
     "audit": FILES,
     "staging": {"errors"},
     "rebuild": FILES | {"audit", "staging"},
+    "planning": FILES | {"audit", "rebuild", "staging", "prediction"},
     "apply": PURE,
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},

@@ -1,0 +1,8 @@
+"""Planning: from what an audit found to ordered actions, proven on an overlay before anyone applies them."""
+
+from __future__ import annotations
+
+from storeio.planning.node import Selection, plan_store
+from storeio.planning.results import Planned
+
+__all__ = ["Planned", "Selection", "plan_store"]

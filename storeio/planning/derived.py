@@ -1,0 +1,193 @@
+"""Actions that make queues, ext files, indexes and checkpoint what a rebuild says they are.
+
+Only what differs is replaced. Units below a queue's first number, which point at what retention has deleted,
+stay as they are where they are sound: no rebuild can know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.format import checkpoint as checkpoint_layout
+from storeio.format import consumequeue
+from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, parse_number, queue_directory
+from storeio.planning.draft import Draft, Why
+from storeio.rebuild.results import QueueBuilt
+
+Bytes = npt.NDArray[np.uint8]
+CHUNK: Final = 4 << 20
+NEAR: Final = 256  # differences closer than that are one action
+NAME_DIGITS: Final = 17
+FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One queue that is to be as it was rebuilt. ``built`` is None where the log has no record of it."""
+
+    kind: str
+    topic: str
+    queue_id: int
+    built: QueueBuilt | None
+    file_bytes: int
+    why: Why
+
+    @property
+    def directory(self) -> str:
+        """The queue's directory."""
+        return queue_directory(self.kind, self.topic, self.queue_id)
+
+
+def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> None:
+    """Add the actions that make one queue's files those below ``rebuilt``.
+
+    Args:
+        draft: What is planned so far.
+        rebuilt: Directory of a rebuild of the same store.
+        target: The queue.
+        log_min: Physical offset at which the log begins; units below it point at nothing.
+    """
+    wanted = _numbered(rebuilt / target.directory)
+    have = _numbered(draft.overlay.root / target.directory)
+    dead = _dead_bytes(draft, target, have, log_min)
+    for base in sorted(have):
+        path = f"{target.directory}/{have[base]}"
+        keeps = base in wanted or base < dead
+        if not keeps or base % target.file_bytes or base < 0:
+            draft.move(path, target.why)
+            del have[base]
+        elif draft.overlay.length(path) != target.file_bytes:
+            draft.resize(path, target.file_bytes, target.why)
+    for base in sorted(wanted):
+        path = f"{target.directory}/{wanted[base]}"
+        if base not in have:
+            draft.create(path, target.file_bytes, target.why)
+        _replace(draft, path, rebuilt / path, max(dead - base, 0), target)
+    for base in sorted(set(have) - set(wanted)):
+        _clear(draft, f"{target.directory}/{have[base]}", min(dead - base, target.file_bytes), target.why)
+
+
+def _numbered(directory: Path) -> dict[int, str]:
+    """Return names of files by the number that they are, of a directory that may not be there."""
+    found = {}
+    for place in directory.iterdir() if directory.is_dir() else ():
+        number = parse_number(place.name)
+        if number is not None and place.is_file():
+            found[number] = place.name
+    return found
+
+
+def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int) -> int:
+    """Return the queue position up to which the store's own units are kept: sound ones of deleted records."""
+    if target.kind != CONSUMEQUEUE or log_min <= 0:
+        return 0
+    stop = target.built.first * consumequeue.UNIT_BYTES if target.built else 2**63 - 1
+    kept = 0
+    for base in sorted(base for base in have if 0 <= base < stop and base % target.file_bytes == 0):
+        path = f"{target.directory}/{have[base]}"
+        length = min(draft.overlay.length(path), target.file_bytes, stop - base)
+        length -= length % consumequeue.UNIT_BYTES
+        data = b"".join(draft.overlay.pieces(path, 0, length))
+        units = consumequeue.decode(data)
+        sound = consumequeue.is_written(units) & (units["physical_offset"] < log_min)
+        count = int(np.argmin(sound)) if not sound.all() else len(units)
+        if target.built is not None and count < len(units):
+            return 0  # a hole in it; the queue begins anew with fillers up to its first number
+        kept = base + count * consumequeue.UNIT_BYTES if count else kept
+        if count < len(units):
+            break
+    return kept
+
+
+def _replace(draft: Draft, path: str, source: Path, start: int, target: Target) -> None:
+    """Write what differs from ``start`` on."""
+    for position, data in _differences(draft, path, source, start):
+        draft.write(path, position, data, target.why)
+
+
+def _differences(draft: Draft, path: str, source: Path, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield ranges of a file that differ from another of the same length, with the other's bytes."""
+    new = np.memmap(source, np.uint8, mode="r")
+    old = np.memmap(draft.overlay.root / path, np.uint8, mode="r")
+    found = [
+        (at + low, at + high)
+        for at in range(start, len(new), CHUNK)
+        for low, high in _ranges(old[at : at + CHUNK], new[at : at + CHUNK])
+    ]
+    for low, high in found:
+        yield low, new[low:high].tobytes()
+
+
+def _ranges(old: Bytes, new: Bytes) -> list[tuple[int, int]]:
+    """Return ranges in which two arrays differ, neighbours joined."""
+    if np.array_equal(old, new):
+        return []
+    places = np.flatnonzero(old != new)
+    breaks = np.flatnonzero(np.diff(places) > NEAR)
+    firsts = places[np.concatenate(([0], breaks + 1))]
+    lasts = places[np.concatenate((breaks, [len(places) - 1]))]
+    return [(int(low), int(high) + 1) for low, high in zip(firsts, lasts, strict=True)]
+
+
+def _clear(draft: Draft, path: str, start: int, why: Why) -> None:
+    """Write zeros over what is not zero from ``start`` on."""
+    for low, high in _used(draft.overlay.root / path, max(start, 0)):
+        draft.write(path, low, bytes(high - low), why)
+
+
+def _used(source: Path, start: int = 0) -> list[tuple[int, int]]:
+    """Return ranges of a file that are not zero."""
+    data = np.memmap(source, np.uint8, mode="r")
+    found = []
+    for at in range(start, len(data), CHUNK):
+        piece = data[at : at + CHUNK]
+        found += [(at + low, at + high) for low, high in _ranges(piece, np.zeros(len(piece), np.uint8))]
+    return found
+
+
+def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
+    """Add the actions that make the index files those below ``rebuilt``; names of files that stay are kept."""
+    wanted = sorted((rebuilt / INDEX).iterdir()) if (rebuilt / INDEX).is_dir() else []
+    names = _numbered(draft.overlay.root / INDEX)
+    have = [f"{INDEX}/{names[number]}" for number in sorted(names)]
+    pairs = [_fits(draft, old, new) for old, new in zip(have, wanted, strict=False)]
+    kept = pairs.index(False) if False in pairs else len(pairs)
+    for path in have[kept:]:
+        draft.move(path, why)
+    for old, new in zip(have[:kept], wanted, strict=False):
+        for position, data in list(_differences(draft, old, new, 0)):
+            draft.write(old, position, data, why)
+    last = int(have[kept - 1].rpartition("/")[2]) if kept else 0
+    for source in wanted[kept:]:
+        last = max(int(source.name), last + 1)
+        path = f"{INDEX}/{last:0{NAME_DIGITS}d}"
+        draft.create(path, source.stat().st_size, why)
+        content = np.memmap(source, np.uint8, mode="r")
+        for low, high in _used(source):
+            draft.write(path, low, content[low:high].tobytes(), why)
+
+
+def _fits(draft: Draft, path: str, source: Path) -> bool:
+    """Tell whether an index file is the same as a rebuilt one but for some bytes."""
+    if draft.overlay.length(path) != source.stat().st_size:
+        return False
+    changed = sum(len(data) for _, data in _differences(draft, path, source, 0))
+    return changed * FEW <= sum(high - low for low, high in _used(source))
+
+
+def plan_checkpoint(draft: Draft, rebuilt: Path, why: Why) -> None:
+    """Add the actions that make the checkpoint the rebuilt one."""
+    wanted = (rebuilt / CHECKPOINT).read_bytes()
+    if not draft.overlay.exists(CHECKPOINT):
+        draft.create(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
+    elif draft.overlay.length(CHECKPOINT) != checkpoint_layout.FILE_BYTES:
+        draft.resize(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
+    fields = wanted[: checkpoint_layout.CHECKPOINT_BYTES]
+    if b"".join(draft.overlay.pieces(CHECKPOINT, 0, len(fields))) != fields:
+        draft.write(CHECKPOINT, 0, fields, why)

@@ -1,0 +1,85 @@
+"""Actions for what lies wrong in a store's directories and in the log itself, where the truth is known.
+
+What would need bytes that are gone is salvage, and no action here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.paths import COMMITLOG, file_name, parse_number
+from storeio.plan import model
+from storeio.planning.draft import Draft, Why
+from storeio.results import Audit
+
+Planner = Callable[[Draft, Finding, Audit, int], None]
+MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
+
+
+def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segment_bytes: int) -> None:
+    """Add the actions for findings of layout and log that have one."""
+    for finding in findings:
+        planner = PLANNERS.get(finding.code)
+        if planner is not None and draft.overlay.exists(finding.path):
+            planner(draft, finding, audit, segment_bytes)
+
+
+def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    reason = f"{finding.detail or 'not one of the broker’s files'}; brokers may refuse to start with it"
+    draft.move(finding.path, Why(model.METADATA, reason, (finding.code,), finding.topic, finding.queue_id))
+
+
+def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    length = draft.overlay.length(finding.path)
+    what = "pad it with zeros to" if length < segment_bytes else "cut it to"
+    reason = f"{length} bytes; {what} the length of a segment, without which brokers refuse to start"
+    draft.resize(finding.path, segment_bytes, Why(model.LOG, reason, (finding.code,)))
+
+
+def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    head = b"".join(draft.overlay.pieces(finding.path, 0, log.PHYSICAL_OFFSET_AT + 8))
+    (base,) = struct.unpack_from(">q", head, log.PHYSICAL_OFFSET_AT)
+    if base < 0 or base % segment_bytes:
+        return
+    target = f"{COMMITLOG}/{file_name(base)}"
+    if not draft.overlay.exists(target):
+        reason = f"all its records say that they lie from {base} on"
+        draft.rename(finding.path, target, Why(model.LOG, reason, (finding.code,)))
+
+
+def _dirty_tail(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    """Clear what lies behind the last record; what lies before it is somebody's bytes."""
+    base = parse_number(finding.path.rpartition("/")[2]) or 0
+    if base + finding.position < audit.log.max_physical_offset or finding.length > MOST_ZEROED:
+        return
+    reason = "lies behind the end of the log; a later recovery could take it for live"
+    draft.write(finding.path, finding.position, bytes(finding.length), Why(model.LOG, reason, (finding.code,)))
+
+
+def _blank_size(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    rest = draft.overlay.length(finding.path) - finding.position
+    reason = "the size of a blank record is the rest of its segment"
+    draft.write(finding.path, finding.position, struct.pack(">i", rest), Why(model.LOG, reason, (finding.code,)))
+
+
+def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    base = parse_number(finding.path.rpartition("/")[2]) or 0
+    at = finding.position - log.PHYSICAL_OFFSET_AT
+    reason = "a record's physical offset is where it lies"
+    draft.write(finding.path, finding.position, struct.pack(">q", base + at), Why(model.LOG, reason, (finding.code,)))
+
+
+PLANNERS: Final[dict[str, Planner]] = {
+    "STRAY_FILE": _stray,
+    "STRAY_DIRECTORY": _stray,
+    "LOG_LENGTH": _log_length,
+    "LOG_SEGMENT_MISNAMED": _misnamed,
+    "LOG_STALE": _dirty_tail,
+    "LOG_DIRTY_TAIL": _dirty_tail,
+    "LOG_BLANK_SIZE": _blank_size,
+    "LOG_PHYSICAL_OFFSET": _physical_offset,
+}

@@ -1,0 +1,255 @@
+"""``storeio plan``: audit, decide, rebuild what is derived, and prove the result on an overlay of the store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from storeio import __version__, audit
+from storeio.codes import ERROR, WARNING
+from storeio.config import infer_config
+from storeio.findings import Finding
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, QUEUE_KINDS
+from storeio.plan import Plan, model
+from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
+from storeio.planning.draft import Draft, Why
+from storeio.planning.layout import plan_layout
+from storeio.planning.overlay import Overlay
+from storeio.planning.results import Planned
+from storeio.prediction import NEWEST, simulate
+from storeio.rebuild import QueueBuilt, rebuild
+from storeio.results import Audit
+from storeio.scan import kept_open, list_store
+from storeio.simulate.predicted import Prediction
+from storeio.simulate.rules import rules_of
+from storeio.staging import checked_target
+
+BYTES: Final = ".bytes"
+WORK: Final = ".work"
+ROUNDS: Final = 3  # an action may bring to light what another finding hid
+QUEUE_PREFIXES: Final = {"CQ": CONSUMEQUEUE, "BCQ": BATCHQUEUE, "EXT": CONSUMEQUEUE}
+Queue = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which actions are wanted; an empty collection means all.
+
+    ``queues`` are topics, or topic and queue id; ``paths`` are patterns as of the shell.
+    """
+
+    queues: Collection[tuple[str, int | None]] = ()
+    paths: Collection[str] = ()
+    codes: Collection[str] = ()
+    risks: Collection[str] = ()
+
+    def takes(self, finding: Finding) -> bool:
+        """Tell whether what a finding asks for is wanted."""
+        if self.codes and finding.code not in self.codes:
+            return False
+        if self.paths and not any(fnmatchcase(finding.path, pattern) for pattern in self.paths):
+            return False
+        if not self.queues:
+            return True
+        return (finding.topic, None) in self.queues or (finding.topic, finding.queue_id) in self.queues
+
+    def takes_risk(self, risk: str) -> bool:
+        """Tell whether actions of a risk are wanted."""
+        return not self.risks or risk in self.risks
+
+
+@kept_open()
+def plan_store(
+    root: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    broker: str = NEWEST,
+    given: Mapping[str, str] | None = None,
+    select: Selection | None = None,
+    allow_log: bool = False,
+    jobs: int | None = None,
+) -> Planned:
+    """Return the plan for the store at ``root``, which is only read; written to ``out`` and ``out`` + ".bytes".
+
+    Args:
+        root: The store directory.
+        out: File for the plan; not in the store.
+        broker: Version that is to start afterwards.
+        given: Broker settings by name; what is not given is told from the files.
+        select: Which actions are wanted, by default all.
+        allow_log: Whether actions may touch the commitlog.
+        jobs: Threads, by default one a core.
+
+    Raises:
+        NotAStoreError: ``root`` is no store.
+        UsageError: A bad setting, version or selection, or ``out`` lies in the store.
+        UnreadableError: A file could not be read.
+        WriteError: A file could not be written.
+    """
+    started = time.monotonic()
+    rules_of(broker)
+    place = Path(out)
+    work = checked_target(f"{place}{WORK}", root, "--out")
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        planner = _Planner(Path(root), work, Path(f"{place}{BYTES}"), dict(given or {}), jobs)
+        before = planner.audited(Path(root))
+        after = planner.run(before, select or Selection(), allow_log=allow_log)
+        first = simulate(root, broker=broker, given=given)
+        last = simulate(planner.overlay.root, broker=broker, given=given) if planner.draft.actions else first
+        plan = planner.finish(os.fspath(root), broker, (before, after), (first, last), allow_log=allow_log)
+        place.write_text(model.to_json(plan), encoding="ascii")
+        return Planned(plan, before, after, first, last, time.monotonic() - started)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+class _Planner:
+    """One plan while it is made."""
+
+    def __init__(self, root: Path, work: Path, bytes_path: Path, given: dict[str, str], jobs: int | None) -> None:
+        self.given, self.work, self.jobs = given, work, jobs
+        listing = list_store(root)
+        self.config = infer_config(listing, given)
+        self.shape: tuple[tuple[str, str], ...] = ()
+        self.overlay = Overlay(listing, work / "store")
+        self.draft = Draft(self.overlay, bytes_path)
+        self._rebuilds = 0
+
+    def audited(self, root: Path) -> Audit:
+        """Return the audit of the store or of its overlay, with the same settings."""
+        return audit.check(root, given=self.settings, jobs=self.jobs)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings that were given, and sizes that the store's files told at first: a plan changes what they tell."""
+        sizes = {s.name: s.value for s in self.config.settings if "FileSize" in s.name}
+        return {**sizes, **self.given}
+
+    def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
+        """Plan until nothing is left that an action could cure; return the audit of what comes out."""
+        self._remember_shape(found)
+        for _ in range(ROUNDS):
+            count = len(self.draft.actions)
+            wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            self._layout(found, wanted, select, allow_log=allow_log)
+            if len(self.draft.actions) > count:
+                found = self.audited(self.overlay.root)
+                wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            middle = len(self.draft.actions)
+            if any(f.code == "LOG_MISSING" for f in found.findings):
+                break  # nothing can be derived from a log that is not there
+            self._derived(found, wanted, select)
+            if len(self.draft.actions) > middle:
+                found = self.audited(self.overlay.root)
+            if len(self.draft.actions) == count:
+                break
+        return found
+
+    def _remember_shape(self, found: Audit) -> None:
+        for setting in found.settings:
+            if setting.name in ("maxHashSlotNum", "maxIndexNum"):
+                self.given.setdefault(setting.name, setting.value)
+
+    def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
+        risky = allow_log and select.takes_risk(model.LOG)
+        tame = select.takes_risk(model.METADATA)
+        chosen = [f for f in wanted if (tame if f.code.startswith("STRAY") else risky)]
+        plan_layout(self.draft, found, chosen, segment_bytes=self.config.commitlog_file_bytes)
+
+    def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
+        queues = _queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
+        index = _codes(f for f in wanted if f.code.startswith("INDEX_")) if select.takes_risk(model.DERIVED) else ()
+        point = _codes(f for f in wanted if f.code.startswith("CHECKPOINT_"))
+        point = point if select.takes_risk(model.METADATA) else ()
+        if not (queues or index or point):
+            return
+        place = self.work / f"rebuilt-{self._rebuilds}"
+        self._rebuilds += 1
+        built = rebuild(self.overlay.root, place, given=self.settings, jobs=self.jobs)
+        by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
+        for key, codes in sorted(queues.items()):
+            self._queue(place, key, codes, by_queue.get(key), built.min_physical_offset)
+        if index:
+            plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
+        if point or index:
+            why = Why(model.METADATA, "what is true of the log and the index", point)
+            plan_checkpoint(self.draft, place, why)
+
+    def _queue(self, place: Path, key: Queue, codes: tuple[str, ...], built: QueueBuilt | None, log_min: int) -> None:
+        kind, topic, queue_id = key
+        why = Why(model.DERIVED, "as the commitlog says", codes, topic, queue_id)
+        sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
+        plan_queue(self.draft, place, Target(kind, topic, queue_id, built, sizes[kind], why), log_min=log_min)
+        if kind == CONSUMEQUEUE and (place / QUEUE_EXT / topic / str(queue_id)).is_dir():
+            ext = Target(QUEUE_EXT, topic, queue_id, built, self.config.ext_file_bytes, why)
+            plan_queue(self.draft, place, ext, log_min=log_min)
+
+    def finish(
+        self, store: str, broker: str, audits: tuple[Audit, Audit], starts: tuple[Prediction, Prediction], *,
+        allow_log: bool,
+    ) -> Plan:  # fmt: skip
+        """Return the plan."""
+        digest = self.draft.close()
+        bytes_path = Path(self.draft.bytes_path)
+        if not self.draft.bytes_length:
+            bytes_path.unlink()
+        return Plan(
+            store, __version__, time.time_ns() // 1_000_000, broker,
+            bytes_path.name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
+            tuple(self.draft.actions), self.settings, _summary(audits[0], starts[0]), _summary(audits[1], starts[1]),
+            _left(audits[1], starts[1], allow_log=allow_log),
+        )  # fmt: skip
+
+
+def _queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
+    """Return the queues that findings ask to be rebuilt, with the findings' codes."""
+    found: dict[Queue, list[str]] = {}
+    for f in findings:
+        kind = QUEUE_PREFIXES.get(f.code.partition("_")[0])
+        if f.code == "MISALIGNED_NAME" and f.path.split("/")[0] in QUEUE_KINDS:
+            kind = BATCHQUEUE if f.path.startswith(BATCHQUEUE) else CONSUMEQUEUE
+        if kind is None or f.topic is None or f.queue_id is None or f.code == "CQ_INTO_DAMAGE":
+            continue
+        codes = found.setdefault((kind, f.topic, f.queue_id), [])
+        if f.code not in codes:
+            codes.append(f.code)
+    return {key: tuple(sorted(codes)) for key, codes in found.items()}
+
+
+def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(sorted({f.code for f in findings}))
+
+
+def _summary(found: Audit, start: Prediction) -> dict[str, Any]:
+    """Return what a plan remembers of the store at one moment."""
+    serious = [f for f in found.findings if f.severity in (ERROR, WARNING)]
+    return {
+        "verdict": found.verdict,
+        "findings": len(serious),
+        "codes": sorted({f.code for f in serious}),
+        "outcome": start.outcome.outcome,
+        "reason": start.outcome.reason,
+        "gives_up": None if start.given_up is None else start.given_up.messages,
+        "simulate_exit_code": start.exit_code,
+    }
+
+
+def _left(found: Audit, start: Prediction, *, allow_log: bool) -> tuple[str, ...]:
+    """Return sentences on what the plan does not cure."""
+    left = [
+        f"{f.code} {f.path} at {f.position}: {f.detail or 'no action cures it'}"
+        for f in found.findings
+        if f.severity in (ERROR, WARNING)
+    ]
+    if start.harms:
+        left.append(f"broker {start.outcome.broker}: {start.outcome.reason or 'its start still does harm'}")
+    if left and not allow_log and any(text.startswith(("LOG_", "STRAY")) for text in left):
+        left.append("some of this may need --allow-log, or salvage")
+    return tuple(left)

@@ -1,0 +1,136 @@
+"""A store as it would be after a plan: links to its files, and copies of what the plan changes.
+
+It lies in a directory of its own, so that audits and simulated starts can look at it as at any store.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from storeio.errors import UnreadableError
+from storeio.plan.digest import DIRECTORY, FILE, Entry
+from storeio.scan import Listing
+
+PIECE_BYTES: Final = 1 << 20
+
+
+class Overlay:
+    """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes."""
+
+    def __init__(self, listing: Listing, root: Path) -> None:
+        """Link everything that the store has."""
+        self.root = root
+        root.mkdir(parents=True)
+        store = Path(listing.root).resolve()
+        for file in listing.files:
+            place = root / file.path
+            if file.is_dir:
+                place.mkdir(parents=True, exist_ok=True)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(store / file.path)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is something of this name."""
+        return (self.root / path).exists()
+
+    def length(self, path: str) -> int:
+        """Return a file's length."""
+        return (self.root / path).stat().st_size
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether there is a directory of this name."""
+        return (self.root / path).is_dir()
+
+    def pieces(self, path: str, start: int, stop: int) -> Iterator[bytes]:
+        """Yield bytes of a file in pieces of bounded size.
+
+        Raises:
+            UnreadableError: It cannot be read, or is shorter.
+        """
+        try:
+            with (self.root / path).open("rb") as file:
+                file.seek(start)
+                while start < stop:
+                    data = file.read(min(PIECE_BYTES, stop - start))
+                    if not data:
+                        raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
+                    start += len(data)
+                    yield data
+        except OSError as error:
+            if isinstance(error, UnreadableError):
+                raise
+            raise UnreadableError(f"{path}: {error.strerror or error}") from error
+
+    def entries(self, path: str) -> Iterator[tuple[str, Entry]]:
+        """Yield what lies below a directory: path in the store, and the entry without digest."""
+        top = self.root / path
+        for place in sorted(top.rglob("*")):
+            name = str(place.relative_to(top))
+            if place.is_dir():
+                yield f"{path}/{name}", Entry(name, DIRECTORY)
+            else:
+                yield f"{path}/{name}", Entry(name, FILE, place.stat().st_size)
+
+    # ---- Changes
+
+    def own(self, path: str) -> Path:
+        """Return a file that may be changed: the store's is copied, holes left out."""
+        place = self.root / path
+        if place.is_symlink():
+            source = place.resolve()
+            place.unlink()
+            copy_sparse(source, place)
+        return place
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        """Write into a file."""
+        with self.own(path).open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+
+    def resize(self, path: str, length: int) -> None:
+        """Make a file so long, or a new one of zeros."""
+        place = self.own(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab") as file:
+            file.truncate(length)
+
+    def remove(self, path: str) -> None:
+        """Take away a file or directory."""
+        place = self.root / path
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+
+    def rename(self, path: str, target: str) -> None:
+        """Give a file another name."""
+        (self.root / target).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).rename(self.root / target)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """Copy a file; what is a hole stays one, where the system tells."""
+    with source.open("rb") as old, target.open("xb") as new:
+        size = os.fstat(old.fileno()).st_size
+        new.truncate(size)
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(old.fileno(), at, os.SEEK_DATA)
+                stop = os.lseek(old.fileno(), at, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return  # nothing but a hole is left
+                stop = size
+            while at < stop:
+                data = os.pread(old.fileno(), min(PIECE_BYTES, stop - at), at)
+                if not data:
+                    return
+                at += os.pwrite(new.fileno(), data, at)

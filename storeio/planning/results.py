@@ -1,0 +1,33 @@
+"""What planning comes to: the plan, and the audits of the store before and after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storeio.plan import Plan
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Audit
+from storeio.simulate.predicted import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One plan. ``after`` and ``predicted_after`` look at the store as the plan would leave it."""
+
+    plan: Plan
+    before: Audit
+    after: Audit
+    predicted_before: Prediction
+    predicted_after: Prediction
+    seconds: float
+
+    @property
+    def cures(self) -> bool:
+        """Whether the store is sound afterwards, and its broker starts without giving anything up."""
+        return self.after.exit_code == EXIT_SOUND and not self.predicted_after.harms
+
+    @property
+    def exit_code(self) -> int:
+        """0 where nothing has to be done; 4 where something has, or is left; 8 is added where files are unreadable."""
+        if self.before.failed or self.after.failed:
+            return EXIT_DAMAGED | EXIT_FAILED
+        return EXIT_SOUND if not self.plan.actions and self.cures else EXIT_DAMAGED
