@@ -15,7 +15,7 @@ from storeio import __version__, audit
 from storeio.codes import ERROR, WARNING
 from storeio.config import infer_config
 from storeio.findings import Finding
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, QUEUE_KINDS
+from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
 from storeio.plan import Plan, model
 from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
@@ -26,12 +26,17 @@ from storeio.prediction import NEWEST, simulate
 from storeio.rebuild import QueueBuilt, rebuild
 from storeio.results import Audit
 from storeio.scan import kept_open, list_store
+from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
 from storeio.staging import checked_target
 
+EVERYTHING: Final = "everything"
 BYTES: Final = ".bytes"
 WORK: Final = ".work"
+# What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so:
+# recovery then begins earlier, comes to damage in the log that it would have passed over, and cuts there.
+WITHHELD: Final = (frozenset[str](), frozenset((CHECKPOINT,)), frozenset((CHECKPOINT, INDEX)), frozenset((EVERYTHING,)))
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 QUEUE_PREFIXES: Final = {"CQ": CONSUMEQUEUE, "BCQ": BATCHQUEUE, "EXT": CONSUMEQUEUE}
 Queue = tuple[str, str, int]
@@ -96,13 +101,16 @@ def plan_store(
     rules_of(broker)
     place = Path(out)
     work = checked_target(f"{place}{WORK}", root, "--out")
-    shutil.rmtree(work, ignore_errors=True)
+    first = simulate(root, broker=broker, given=given)
     try:
-        planner = _Planner(Path(root), work, Path(f"{place}{BYTES}"), dict(given or {}), jobs)
-        before = planner.audited(Path(root))
-        after = planner.run(before, select or Selection(), allow_log=allow_log)
-        first = simulate(root, broker=broker, given=given)
-        last = simulate(planner.overlay.root, broker=broker, given=given) if planner.draft.actions else first
+        for withheld in WITHHELD:
+            shutil.rmtree(work, ignore_errors=True)
+            planner = _Planner(Path(root), work, Path(f"{place}{BYTES}"), dict(given or {}), jobs, withheld)
+            before = planner.audited(Path(root))
+            after = planner.run(before, select or Selection(), allow_log=allow_log)
+            last = simulate(planner.overlay.root, broker=broker, given=given) if planner.draft.actions else first
+            if not is_worse(last, first):
+                break
         plan = planner.finish(os.fspath(root), broker, (before, after), (first, last), allow_log=allow_log)
         place.write_text(model.to_json(plan), encoding="ascii")
         return Planned(plan, before, after, first, last, time.monotonic() - started)
@@ -110,11 +118,23 @@ def plan_store(
         shutil.rmtree(work, ignore_errors=True)
 
 
+def is_worse(one: Prediction, other: Prediction) -> bool:
+    """Tell whether a start does more harm than another: a plan must never lead there."""
+    ends = [found.outcome.outcome != STARTS for found in (one, other)]
+    if ends[0] or ends[1]:
+        return ends[0] and not ends[1]
+    lost = [found.given_up.messages if found.given_up else 0 for found in (one, other)]
+    return lost[0] > lost[1] or len(one.emptied) > len(other.emptied)
+
+
 class _Planner:
     """One plan while it is made."""
 
-    def __init__(self, root: Path, work: Path, bytes_path: Path, given: dict[str, str], jobs: int | None) -> None:
-        self.given, self.work, self.jobs = given, work, jobs
+    def __init__(
+        self, root: Path, work: Path, bytes_path: Path, given: dict[str, str], jobs: int | None,
+        withheld: frozenset[str],
+    ) -> None:  # fmt: skip
+        self.given, self.work, self.jobs, self.withheld = given, work, jobs, withheld
         listing = list_store(root)
         self.config = infer_config(listing, given)
         self.shape: tuple[tuple[str, str], ...] = ()
@@ -135,7 +155,7 @@ class _Planner:
     def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""
         self._remember_shape(found)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if EVERYTHING not in self.withheld else 0):
             count = len(self.draft.actions)
             wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             self._layout(found, wanted, select, allow_log=allow_log)
@@ -167,7 +187,8 @@ class _Planner:
         queues = _queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
         index = _codes(f for f in wanted if f.code.startswith("INDEX_")) if select.takes_risk(model.DERIVED) else ()
         point = _codes(f for f in wanted if f.code.startswith("CHECKPOINT_"))
-        point = point if select.takes_risk(model.METADATA) else ()
+        point = point if select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld else ()
+        index = index if INDEX not in self.withheld else ()
         if not (queues or index or point):
             return
         place = self.work / f"rebuilt-{self._rebuilds}"
@@ -178,7 +199,7 @@ class _Planner:
             self._queue(place, key, codes, by_queue.get(key), built.min_physical_offset)
         if index:
             plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
-        if point or index:
+        if point or (index and CHECKPOINT not in self.withheld):
             why = Why(model.METADATA, "what is true of the log and the index", point)
             plan_checkpoint(self.draft, place, why)
 
@@ -204,8 +225,13 @@ class _Planner:
             store, __version__, time.time_ns() // 1_000_000, broker,
             bytes_path.name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
             tuple(self.draft.actions), self.settings, _summary(audits[0], starts[0]), _summary(audits[1], starts[1]),
-            _left(audits[1], starts[1], allow_log=allow_log),
+            (*self._withheld(broker), *_left(audits[1], starts[1], allow_log=allow_log)),
         )  # fmt: skip
+
+    def _withheld(self, broker: str) -> list[str]:
+        """Return sentences on what was left out on purpose."""
+        why = f"broker {broker} would then give up more than it does now, because of damage in the log: salvage first"
+        return [f"{what} is left as it is: {why}" for what in sorted(self.withheld)]
 
 
 def _queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
