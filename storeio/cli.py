@@ -35,7 +35,11 @@ from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE,
 if TYPE_CHECKING:
     from storeio.audit import Progress
 
-LATER = {"inspect": "storeio.inspect.command", "simulate": "storeio.simulate_command"}
+LATER = {
+    "inspect": "storeio.inspect.command",
+    "simulate": "storeio.simulate_command",
+    "plan": "storeio.plan_command",
+}
 
 
 def run_audit(

@@ -53,10 +53,11 @@ LAYERS: Final = {
     "staging": {"errors"},
     "rebuild": FILES | {"audit", "staging"},
     "planning": FILES | {"audit", "rebuild", "staging", "prediction"},
+    "plan_command": FILES | {"planning", "prediction", "console", "report"},
     "apply": PURE,
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},
-    "cli": FILES | {"simulate_command", "audit", "report", "inspect", "console", "apply"},
+    "cli": FILES | {"simulate_command", "plan_command", "audit", "report", "inspect", "console", "apply"},
     "conf": set[str](),
 }
 NO_FILES: Final = FORMAT | {

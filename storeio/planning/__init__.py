@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from storeio.plan.results import Planned
 from storeio.planning.node import Selection, plan_store
-from storeio.planning.results import Planned
 
 __all__ = ["Planned", "Selection", "plan_store"]

@@ -17,11 +17,11 @@ from storeio.config import infer_config
 from storeio.findings import Finding
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
 from storeio.plan import Plan, model
+from storeio.plan.results import Planned
 from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
 from storeio.planning.overlay import Overlay
-from storeio.planning.results import Planned
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild import QueueBuilt, rebuild
 from storeio.results import Audit

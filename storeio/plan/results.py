@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storeio.plan import Plan
+from storeio.plan.model import Plan
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Audit
 from storeio.simulate.predicted import Prediction
 

@@ -1,0 +1,90 @@
+"""``storeio plan``: the command, a thin layer over ``storeio.planning``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from storeio.config import given_settings
+from storeio.console import coloured, explain, is_inside, json_sink, put, read_conf, terminal_width
+from storeio.errors import UsageError
+from storeio.findings import CODES
+from storeio.plan import model
+from storeio.planning import Selection, plan_store
+from storeio.prediction import NEWEST
+from storeio.report import failure_object, to_json
+from storeio.report.planning import plan_object, plan_sentence, render_plan
+from storeio.simulate.rules import rules_of
+
+
+def queue_of(text: str) -> tuple[str, int | None]:
+    """Return topic and queue id written as ``TOPIC/ID``; a topic alone means all its queues.
+
+    Raises:
+        UsageError: The id is no number.
+    """
+    topic, slash, number = text.rpartition("/")
+    if not slash:
+        return text, None
+    if not number.isascii() or not number.isdigit():
+        raise UsageError(f"--queue {text}: TOPIC/ID is needed")
+    return topic, int(number)
+
+
+def selection(queues: Sequence[str], paths: Sequence[str], codes: Sequence[str], risks: Sequence[str]) -> Selection:
+    """Return which actions are wanted.
+
+    Raises:
+        UsageError: A code that does not exist.
+    """
+    for code in codes:
+        if code not in CODES:
+            raise UsageError(f"--code {code}: no such finding; docs/findings.md lists them")
+    return Selection(tuple(map(queue_of, queues)), tuple(paths), tuple(codes), tuple(risks))
+
+
+@click.command(name="plan")
+@click.argument("store", metavar="STORE")
+@click.option("--out", metavar="FILE", help="Keep the plan here, and the bytes that it writes in FILE.bytes.")
+@click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION", help="Version that is to start.")
+@click.option("--queue", "queues", metavar="TOPIC[/ID]", multiple=True, help="Only this queue; may be repeated.")
+@click.option("--path", "paths", metavar="PATTERN", multiple=True, help="Only findings of such paths; may be repeated.")
+@click.option("--code", "codes", metavar="CODE", multiple=True, help="Only findings of this code; may be repeated.")
+@click.option("--risk", "risks", type=click.Choice(model.RISKS), multiple=True, help="Only actions of this risk.")
+@click.option("--allow-log", is_flag=True, help="Plan actions that touch the commitlog, too.")
+@click.option("--json", "json_to", metavar="FILE", help="JSON; - is standard output, alone there.")
+@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given.")
+@click.option("--quiet", is_flag=True, help="One line.")
+@click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
+@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
+def plan(
+    store: str, out: str | None, broker: str, queues: Sequence[str], paths: Sequence[str], codes: Sequence[str],
+    risks: Sequence[str], allow_log: bool, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None,
+    sets: Sequence[str],
+) -> int:  # fmt: skip
+    """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
+    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    select = selection(queues, paths, codes, risks)
+    rules_of(broker)
+    if out is not None and is_inside(out, store):
+        raise UsageError(f"--out {out}: lies inside the store {store}, which is never written")
+    with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
+        try:
+            found = plan_store(
+                store, out or Path(scratch) / "plan.json", broker=broker, given=given, select=select,
+                allow_log=allow_log, jobs=jobs,
+            )  # fmt: skip
+        except Exception as error:
+            code = explain(error, store)
+            put(sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
+            return code
+        put(sink, to_json(plan_object(found, out or "")))
+        if json_to != "-":
+            width = terminal_width()
+            text = plan_sentence(found) if quiet else coloured(render_plan(found, out or "", width=width))
+            put(sys.stdout, text.removesuffix("\n"))
+    return found.exit_code

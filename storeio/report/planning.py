@@ -1,0 +1,119 @@
+"""A plan as text for a person, and as an object; the plan file itself is of ``storeio.plan``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any, Final
+
+from storeio.plan import Action, model
+from storeio.plan.results import Planned
+from storeio.report.next_step import shell_quoted
+from storeio.report.tables import counted, paragraph, table
+from storeio.results import EXIT_SOUND
+from storeio.safe import printable
+
+ROWS: Final = 20
+LEFT: Final = 10
+VERBS: Final = {
+    model.WRITE: "replace",
+    model.CREATE: "create",
+    model.RESIZE: "resize",
+    model.MOVE: "move aside",
+    model.RENAME: "rename",
+}
+
+
+def plan_object(found: Planned, path: str) -> dict[str, Any]:
+    """Return what was planned as plain objects; ``plan`` is where the plan lies, empty if it was not kept."""
+    return {
+        "tool": "storeio",
+        "version": found.plan.version,
+        "store": found.plan.store,
+        "plan": path,
+        "broker": found.plan.broker,
+        "actions": [asdict(action) for action in found.plan.actions],
+        "before": dict(found.plan.before),
+        "after": dict(found.plan.after),
+        "cures": found.cures,
+        "left": list(found.plan.left),
+        "bytes_length": found.plan.bytes_length,
+        "exit_code": found.exit_code,
+        "seconds": round(found.seconds, 6),
+    }
+
+
+def plan_sentence(found: Planned) -> str:
+    """Return what the plan comes to, in one sentence that begins with a word in capitals."""
+    plan, store = found.plan, printable(found.plan.store)
+    if not plan.actions:
+        if found.cures:
+            return f"NOTHING TO DO: {store} is sound, and broker {plan.broker} starts on it and gives nothing up."
+        return f"NO PLAN: no action is known that cures {store}; {counted(len(plan.left), 'thing')} left."
+    files = len({action.path for action in plan.actions})
+    what = f"{counted(len(plan.actions), 'action')} on {counted(files, 'file')} of {store}"
+    if found.cures:
+        return f"CURES: {what}; afterwards it is sound, and broker {plan.broker} starts and gives nothing up."
+    return f"HELPS: {what}; {counted(len(plan.left), 'thing')} left that no action here cures."
+
+
+def render_plan(found: Planned, path: str, *, width: int = 80) -> str:
+    """Return the report of a plan; every line ends."""
+    lines = paragraph("", plan_sentence(found), width, "")
+    lines += _actions(found, width)
+    lines += _starts(found, width)
+    if found.plan.left:
+        lines += ["", "LEFT"]
+        for text in found.plan.left[:LEFT]:
+            lines += paragraph("- ", printable(text), width, "  ")
+        if len(found.plan.left) > LEFT:
+            lines.append(f"  ... and {len(found.plan.left) - LEFT} more; --json FILE has all")
+    lines += ["", "NEXT", *(f"  {command}" for command in _commands(found, path))]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _actions(found: Planned, width: int) -> list[str]:
+    """Return the table of what is done, one row a file and kind."""
+    groups = [
+        (key, list(part))
+        for key, part in groupby(found.plan.actions, lambda action: (action.path, action.kind, action.risk))
+    ]
+    if not groups:
+        return []
+    rows = [_row(path, kind, risk, part) for (path, kind, risk), part in groups[:ROWS]]
+    lines = ["", "ACTIONS", *table(["file", "what", "risk", "why", "bytes"], rows, width, left=4)]
+    if len(groups) > ROWS:
+        lines.append(f"    ... and {len(groups) - ROWS} more rows; the plan has all")
+    return lines
+
+
+def _row(path: str, kind: str, risk: str, part: list[Action]) -> list[object]:
+    ranges = f" {counted(len(part), 'range')}" if kind == model.WRITE else ""
+    why = ", ".join(part[0].codes) or part[0].reason
+    return [path, f"{VERBS[kind]}{ranges}", risk, why, f"{sum(action.length for action in part):,}"]
+
+
+def _starts(found: Planned, width: int) -> list[str]:
+    """Return what the broker would do before and afterwards."""
+    lines = ["", f"WHAT BROKER {printable(found.plan.broker)} DOES"]
+    for when, start, audit in (
+        ("now", found.predicted_before, found.before),
+        ("then", found.predicted_after, found.after),
+    ):
+        lost = start.given_up.messages if start.given_up else 0
+        gives = f"and gives up {counted(lost, 'intact message')}" if lost else "and gives nothing up"
+        does = f"{start.outcome.outcome} {gives if start.outcome.outcome == 'starts' else start.outcome.reason}"
+        serious = sum(f.severity in ("error", "warning") for f in audit.findings)
+        text = f"{does.strip()}; the audit has {counted(serious, 'finding')}."
+        lines += paragraph(f"- {when}: ", printable(text), width, "  ")
+    return lines
+
+
+def _commands(found: Planned, path: str) -> list[str]:
+    store = shell_quoted(f"./{found.plan.store}" if found.plan.store.startswith("-") else found.plan.store)
+    if not found.plan.actions:
+        return [f"storeio check {store}" if found.exit_code == EXIT_SOUND else f"storeio check {store} --all"]
+    if not path:
+        return [f"storeio plan {store} --out plan.json"]
+    log = " --allow-log" if any(action.risk == model.LOG for action in found.plan.actions) else ""
+    return [f"storeio apply {shell_quoted(path)} {store}{log}"]
