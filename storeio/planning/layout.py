@@ -80,6 +80,8 @@ PLANNERS: Final[dict[str, Planner]] = {
     "LOG_SEGMENT_MISNAMED": _misnamed,
     "LOG_STALE": _dirty_tail,
     "LOG_DIRTY_TAIL": _dirty_tail,
+    "LOG_TORN_RECORD": _dirty_tail,
+    "LOG_GARBAGE": _dirty_tail,
     "LOG_BLANK_SIZE": _blank_size,
     "LOG_PHYSICAL_OFFSET": _physical_offset,
 }

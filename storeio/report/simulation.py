@@ -50,7 +50,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
     if found.consumers is not None:
         got = found.consumers
         stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
-        counts = {"messages": got.messages, "undecodable": got.undecodable, "skipped": got.skipped}
+        counts = {name: getattr(got, name) for name in ("messages", "undecodable", "skipped", "missed")}
         result["consumers"] = {**counts, "stuck": stuck}
     if found.given_up is not None:
         result["loses"] = [asdict(loss) for loss in found.given_up.losses]
@@ -173,7 +173,9 @@ def _what(found: Prediction, width: int) -> list[str]:
         got = found.consumers
         text = f"delivers {counted(got.messages, 'message')} to a consumer that reads all queues from their start"
         odd = [f"{got.undecodable:,} cannot be decoded"] if got.undecodable else []
-        odd += [f"{got.skipped:,} are skipped in silence"] if got.skipped else []
+        odd += [f"{got.missed:,} that are there are skipped in silence"] if got.missed else []
+        gone = got.skipped - got.missed
+        odd += [f"{counted(gone, 'unit')} {'points' if gone == 1 else 'point'} at nothing"] if gone else []
         lines += paragraph("- ", "; ".join([text, *odd]) + ".", width, "  ")
         for topic, queue_id, at in got.stuck[:ROWS]:
             text = f"answers every pull of {printable(topic)}/{queue_id} from queue offset {at} on with an error."
@@ -194,7 +196,7 @@ def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
     for found in predictions:
         lost = "-" if found.given_up is None else f"{found.given_up.messages:,}"
         twice = "-" if found.given_up is None else str(len(found.given_up.reissues))
-        bad = "-" if found.consumers is None else f"{found.consumers.undecodable + found.consumers.skipped:,}"
+        bad = "-" if found.consumers is None else f"{found.consumers.undecodable + found.consumers.missed:,}"
         end = found.outcome.after_start.max_physical_offset if found.outcome.after_start else "-"
         rows.append([found.line, found.outcome.outcome, lost, twice, bad, len(found.emptied), end])
     head = ["line", "outcome", "given up", "reissued", "undelivered", "deleted", "log end"]

@@ -34,19 +34,21 @@ MOST_STUCK: Final = 8192  # pulls of one queue that lead to no higher offset; nu
 class Consumed:
     """Counts over all queues, by queue, and what was odd: queue, asked offset, status.
 
+    ``skipped`` are units that are passed without a message; ``missed`` those of them whose message is there.
     ``stuck`` are the queues, and the first offset there, at which every pull throws: a consumer stays there.
     """
 
     messages: int = 0
     undecodable: int = 0
     skipped: int = 0
+    missed: int = 0
     odd: list[tuple[str, int, int, str]] = field(default_factory=list)
     stuck: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def lacking(self) -> bool:
-        """Whether consumers do not get everything that units point at."""
-        return bool(self.undecodable or self.skipped or self.stuck)
+        """Whether consumers do not get everything that units point at and the log has."""
+        return bool(self.undecodable or self.missed or self.stuck)
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class Pulled:
     next_offset: int
     buffers: list[tuple[int, memoryview]] = field(default_factory=list)
     skipped: int = 0
+    missed: int = 0
 
 
 def consume(broker: Broker) -> Consumed:
@@ -69,6 +72,7 @@ def consume(broker: Broker) -> Consumed:
             if not pulled.buffers:
                 total.odd.append((*key, asked, pulled.status))
             total.skipped += pulled.skipped
+            total.missed += pulled.missed
             for _, data in pulled.buffers:
                 if decodes(data, broker.rules):
                     total.messages += 1
@@ -172,6 +176,7 @@ def _collected(broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[
         pulled.next_offset = number + count
         if behind:
             pulled.skipped += 1
+            pulled.missed += _is_there(broker, physical, size)
             continue
         if not rules.checked_magic and queue.ext is not None:
             queue.ext.read(code)
@@ -198,6 +203,15 @@ def _full(rules: Rules, messages: int, count: int, size: int) -> bool:
     if size > TRANSFERRED_BYTES:
         return True
     return messages + count > MOST_MESSAGES if rules.checked_magic else messages >= MOST_MESSAGES
+
+
+def _is_there(broker: Broker, offset: int, size: int) -> bool:
+    """Tell whether a unit that was skipped because of another one points at a message."""
+    try:
+        data = _message(broker, offset, size)
+    except JavaError:
+        return False
+    return data is not None and len(data) >= log.MIN_RECORD_BYTES and decodes(data, broker.rules)
 
 
 def _message(broker: Broker, offset: int, size: int) -> memoryview | None:
