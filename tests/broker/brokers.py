@@ -33,6 +33,7 @@ JAVA_OPTIONS: Final = (
 )
 QUICK: Final = ("-Xmx2g", "-XX:TieredStopAtLevel=1")  # starts and small stores: less compiling
 SERVER: Final = ("-Xmx4g",)  # as brokers run; for timing
+LAST_LINES: Final = 5  # of the broker's log, where it does not say otherwise why it refuses
 ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 Outcome = Literal["starts", "refuses", "crashes", "hangs"]
@@ -243,7 +244,7 @@ def _outcome(
     if code == 0 and "stopped" in events:
         return "starts", ""
     if "loaded" in events and not events["loaded"][0]["ok"]:
-        return "refuses", log[-1] if log else "load answered false"
+        return "refuses", "; ".join(log[-LAST_LINES:]) or "load answered false"
     thrown = events["failed"][0]["error"] if "failed" in events else f"exit code {code}: {error[-300:]}"
     return "crashes", f"{stage}: {thrown}"
 

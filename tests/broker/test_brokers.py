@@ -54,3 +54,23 @@ def test_sound_store_is_whole_and_goes_on(version: str) -> None:
     for started in starts.values():
         assert started.loaded_range == (0, log_end(records))
         assert_new_messages(started, NEW)
+
+
+# Everything that a log can hold: transactions, batches, light queues, long topics, extended queues; three brokers in turn.
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("rich-4.9.8", "4.9.8"),
+        ("rich-5.3.3", "5.3.3"),
+        ("rich-5.5.1", "5.5.1"),
+        ("ext-4.9.8", "4.9.8"),
+        ("ext-5.5.1", "5.5.1"),
+        ("upgraded", "5.5.1"),
+        ("base-long-5.5.1", "5.5.1"),
+    ],
+)
+def test_store_with_everything_in_it_is_whole(name: str, version: str) -> None:
+    records, messages, keys = expected(name)
+    broker_accepts(
+        golden_data.store(name), version, golden_data.options(name), messages, keys, log_end=log_end(records)
+    )
