@@ -33,7 +33,7 @@ JAVA_OPTIONS: Final = (
 )
 QUICK: Final = ("-Xmx2g", "-XX:TieredStopAtLevel=1")  # starts and small stores: less compiling
 SERVER: Final = ("-Xmx4g",)  # as brokers run; for timing
-LAST_LINES: Final = 5  # of the broker's log, where it does not say otherwise why it refuses
+LAST_LINES: Final = 8  # of the broker's log, where it does not say otherwise why it refuses
 ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 Outcome = Literal["starts", "refuses", "crashes", "hangs"]
@@ -179,9 +179,7 @@ def _rows(path: Path) -> list[list[str]]:
 def _plain(cell: str) -> str:
     if "\\" not in cell:
         return cell
-    return "\\".join(
-        part.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r") for part in cell.split("\\\\")
-    )
+    return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r") for part in cell.split("\\\\"))
 
 
 def _run(command: Sequence[str], home: Path, timeout: float) -> tuple[int | None, str, str]:
@@ -244,7 +242,8 @@ def _outcome(
     if code == 0 and "stopped" in events:
         return "starts", ""
     if "loaded" in events and not events["loaded"][0]["ok"]:
-        return "refuses", "; ".join(log[-LAST_LINES:]) or "load answered false"
+        lines = [line for line in log if line.startswith(("WARN", "ERROR"))]  # the others belong to stacks
+        return "refuses", "; ".join(lines[-LAST_LINES:]) or "load answered false"
     thrown = events["failed"][0]["error"] if "failed" in events else f"exit code {code}: {error[-300:]}"
     return "crashes", f"{stage}: {thrown}"
 

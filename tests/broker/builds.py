@@ -1,4 +1,4 @@
-"""The program ``BrokerStart``, compiled against a version's published artifacts: once a version, outside the checkout."""
+"""The program ``BrokerStart``, compiled against published artifacts: once a broker version, outside the checkout."""
 
 from __future__ import annotations
 

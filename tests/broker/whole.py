@@ -18,6 +18,7 @@ from broker.brokers import Key, Queue, Started, run
 TRANSACTION: Final = 0x0C  # bits of the system flag
 PREPARED: Final = 0x04
 ROLLED_BACK: Final = 0x0C
+TAG_KEY: Final = "T#"
 LIGHT: Final = "%LMQ%"
 LIMITED_RECOVERY: Final = (5, 4)  # from this version on commitLogRecoverMaxNum, by default as many:
 RECOVERED_SEGMENTS: Final = 10
@@ -26,6 +27,7 @@ SHOWN: Final = 5  # of each kind of difference
 
 # As Java prints a map; the offsets stand beside the names.
 _NAMES: Final = re.compile(r"\bINNER_MULTI_DISPATCH=(\S+?)(?:, |\}$)")
+_TAGS: Final = re.compile(r"\bTAGS=(\S+?)(?:, |\}$)")
 _OFFSETS: Final = re.compile(r"\bINNER_MULTI_QUEUE_OFFSET=(\S+?)(?:, |\}$)")
 
 
@@ -46,6 +48,7 @@ class Record(_Required, total=False):
     body_crc: int
     body_bytes: int
     batch_size: int  # messages in an inner batch
+    tags: str
     light_queues: Sequence[tuple[str, int, int]]  # topic, queue id, queue offset: where else it is dispatched to
 
 
@@ -78,6 +81,7 @@ def records_of(dump: Iterable[Mapping[str, str]], options: Mapping[str, Any]) ->
             body_crc=int(row["body_crc"]),
             body_bytes=int(row["body_len"]),
             batch_size=int(row["batch_size"]),
+            tags=tags[1] if (tags := _TAGS.search(row["properties"])) else "",
             light_queues=_light_queues(row) if light else (),
         )
         for row in dump
@@ -114,13 +118,19 @@ def messages_of(records: Iterable[Record]) -> list[Message]:
     return messages
 
 
-def keys_of(records: Iterable[Record]) -> Keys:
-    """Return where every key and unique key leads: all but those of rolled back messages are indexed."""
+def keys_of(records: Iterable[Record], *, tags: bool = False) -> Keys:
+    """Return where every key and unique key leads: all but those of rolled back messages are indexed.
+
+    Args:
+        records: Of the log.
+        tags: The index was written by 5.4 or later, which give each tag a key, too.
+    """
     found: dict[Key, list[int]] = {}
     for record in records:
         if record["sys_flag"] & TRANSACTION == ROLLED_BACK:
             continue
-        for key in (record["unique_key"], *(record["keys"] or "").split(" ")):
+        tag = TAG_KEY + record.get("tags", "") if tags and record.get("tags") else ""
+        for key in (record["unique_key"], *(record["keys"] or "").split(" "), tag):
             if key:
                 found.setdefault((record["topic"], key), []).append(record["physical_offset"])
     return {key: tuple(sorted(offsets)) for key, offsets in found.items()}

@@ -37,7 +37,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *   bcqTopics=A,B    topics whose queues hold batches (5.0 and later)
  *   set.NAME=VALUE   any other setting of MessageStoreConfig
  *   delivered=FILE   pull every queue from its minimum to its maximum, one line a message
- *   keys=FILE        query each line, topic TAB key; found=FILE gets topic TAB key TAB physical offsets
+ *   keys=FILE        query each line, topic TAB key; found=FILE gets topic TAB key TAB physical offsets; from 5.4 on
+ *                    T#TAG is the key that the index has for a tag
  *   put=FILE         then put one message for each line, topic TAB queue id; pull it and query its key
  *   stop=clean|halt  shut down as an operator does (default), or stop at once as a killed broker
  * </pre>
@@ -319,7 +320,8 @@ public final class BrokerStart {
 
     private static boolean hasKey(MessageExt message, String key) {
         String keys = message.getKeys();
-        return key.equals(message.getProperty("UNIQ_KEY")) || keys != null && List.of(keys.split(" ")).contains(key);
+        return key.equals(message.getProperty("UNIQ_KEY")) || key.equals("T#" + message.getTags())
+            || keys != null && List.of(keys.split(" ")).contains(key);
     }
 
     // ---- new messages ---------------------------------------------------------------------------------------------
