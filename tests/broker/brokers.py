@@ -22,7 +22,11 @@ from typing import Any, Final, Literal
 from broker.builds import classpath
 from jobs.java import java_path
 
-VERSIONS: Final = ("4.9.8", "5.1.4", "5.3.3", "5.4.0", "5.5.1")
+VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")
+MORE_VERSIONS: Final = (
+    "5.1.4",
+    "5.4.0",
+)  # of which there are golden stores, too; their artifacts are many megabytes more
 
 JAVA_OPTIONS: Final = (
     "-XX:+UseSerialGC",

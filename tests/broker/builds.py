@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +21,21 @@ POM: Final = HERE / "pom.xml"
 SOURCE: Final = HERE / "src" / "main" / "java" / "BrokerStart.java"
 CLASSES: Final = "classes"
 CLASSPATH: Final = "classpath"
+FAILED: Final = "failed"
 
 OLDEST_JAVA: Final = 17
 MAVEN_SECONDS: Final = 600  # all artifacts of a version over a slow line
+CONNECT_MS: Final = 10_000
+RETRY_SECONDS: Final = 300  # artifacts that could not be had are not asked for by every test
 
 
 class UnavailableError(Exception):
     """A broker cannot be started here: a program is missing, or artifacts cannot be had."""
+
+
+def required() -> bool:
+    """Tell whether tests have to fail where no broker can be started; else they are skipped."""
+    return os.environ.get("STOREIO_BROKER") == "required"
 
 
 def home() -> Path:
@@ -63,6 +72,7 @@ def classpath(version: str) -> str:
     place = home() / f"{version}-{digest}"
     with _only_one():
         if not _is_complete(place):
+            _refuse_again()
             _build(version, place)
     return f"{place / CLASSES}:{(place / CLASSPATH).read_text().strip()}"
 
@@ -82,6 +92,12 @@ def _is_complete(place: Path) -> bool:
     return names.exists() and all(Path(jar).exists() for jar in names.read_text().strip().split(":"))
 
 
+def _refuse_again() -> None:
+    note = home() / FAILED
+    if note.exists() and time.time() - note.stat().st_mtime < RETRY_SECONDS:
+        raise UnavailableError(f"{note.read_text()} (not tried again for {RETRY_SECONDS} s unless {note} is deleted)")
+
+
 def _build(version: str, place: Path) -> None:
     """Compile into ``place``, which exists only once it is whole; without the network where that is possible."""
     partial = place.with_name(f"{place.name}.partial")
@@ -95,7 +111,9 @@ def _build(version: str, place: Path) -> None:
     elif "COMPILATION ERROR" in said:
         raise RuntimeError(f"BrokerStart does not compile against {version}:\n{said}")
     else:
-        raise UnavailableError(f"mvn could not get the artifacts of broker {version}: {_first_error(said)}")
+        problem = f"mvn could not get the artifacts of broker {version}: {_first_error(said)}"
+        (home() / FAILED).write_text(problem)
+        raise UnavailableError(problem)
 
 
 def _maven(version: str, target: Path, *options: str) -> str | None:
@@ -103,6 +121,7 @@ def _maven(version: str, target: Path, *options: str) -> str | None:
     command = [
         "mvn", "--quiet", "--batch-mode", *options, "--file", str(POM),
         f"-Dbroker.version={version}", f"-Doutput.directory={target}", f"-Dmdep.outputFile={target / CLASSPATH}",
+        f"-Daether.connector.connectTimeout={CONNECT_MS}",
         "compiler:compile", "dependency:build-classpath",
     ]  # fmt: skip
     try:

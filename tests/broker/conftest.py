@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 
 import pytest
 
-from broker.builds import UnavailableError, missing
-
-
-def _required() -> bool:
-    return os.environ.get("STOREIO_BROKER") == "required"
+from broker.builds import UnavailableError, missing, required
 
 
 @pytest.fixture(scope="session", autouse=True)
 def programs() -> None:
     """Need java, javac and mvn."""
     lack = missing()
-    if lack is not None and _required():
+    if lack is not None and required():
         pytest.fail(lack)
     if lack is not None:
         pytest.skip(lack)
@@ -30,6 +25,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         return (yield)
     except UnavailableError as error:
-        if _required():
+        if required():
             raise
         pytest.skip(str(error))
