@@ -6,6 +6,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -21,6 +22,7 @@ POM: Final = HERE / "pom.xml"
 SOURCE: Final = HERE / "src" / "main" / "java" / "BrokerStart.java"
 CLASSES: Final = "classes"
 CLASSPATH: Final = "classpath"
+COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")  # which mvn puts out in batch mode, too
 FAILED: Final = "failed"
 
 OLDEST_JAVA: Final = 17
@@ -134,5 +136,5 @@ def _maven(version: str, target: Path, *options: str) -> str | None:
 
 
 def _first_error(said: str) -> str:
-    errors = [line.removeprefix("[ERROR] ") for line in said.splitlines() if line.startswith("[ERROR] ")]
-    return errors[0][:300] if errors else "it did not say why"
+    lines = [COLOUR.sub("", line).replace("[ERROR]", "").strip() for line in said.splitlines()]
+    return next((line[:300] for line in lines if line), "it did not say why")
