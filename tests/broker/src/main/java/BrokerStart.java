@@ -1,6 +1,7 @@
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -17,6 +18,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.UtilAll;
@@ -44,7 +46,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * </pre>
  *
  * Each event is one JSON object a line on stdout. Exit codes: 0 done, 3 load refused, 9 something was thrown.
- * One source for all brokers from 4.9 on: what differs between them is reached by reflection, at the end of this file.
+ * One source for all brokers from 4.9.8 on: what differs between them is reached by reflection, at the end of this file.
  */
 public final class BrokerStart {
     private static final Map<String, String> SIZES = Map.of(
@@ -150,8 +152,8 @@ public final class BrokerStart {
         long begin = System.nanoTime();
         Watch watch = new Watch(store); // 4.x looks once a second itself, and only then lets start() return
         watch.start();
-        store.start();
         noDelayedDeliveries(store);
+        store.start();
         double startMs = millisSince(begin);
         watch.storeStarted = true;
         watch.join();
@@ -499,12 +501,14 @@ public final class BrokerStart {
         return value;
     }
 
-    /** Stops 4.x from putting due delayed messages a second time; later stores leave that to the broker around them. */
+    /** Keeps 4.x from putting delayed messages that are due into their topics; later stores leave that to the broker. */
     private static void noDelayedDeliveries(DefaultMessageStore store) throws Exception {
         Method service = method(DefaultMessageStore.class, "getScheduleMessageService");
         if (service != null) {
             Object schedule = service.invoke(store);
-            schedule.getClass().getMethod("shutdown").invoke(schedule); // well before its first round, after a second
+            Field started = schedule.getClass().getDeclaredField("started");
+            started.setAccessible(true);
+            ((AtomicBoolean) started.get(schedule)).set(true); // so that its start() does nothing
         }
     }
 
