@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import builds
+from broker import brokers, builds
 from broker.brokers import Delivered, Started
 from broker.whole import Record, assert_new_messages, assert_whole, keys_of, messages_of, records_of
 
@@ -75,6 +75,13 @@ def test_program_that_does_not_compile_is_no_reason_to_skip(machine: Path) -> No
     ready(machine, "[ERROR] COMPILATION ERROR : cannot find symbol")
     with pytest.raises(RuntimeError, match=r"does not compile against 9\.9\.8"):
         builds.classpath("9.9.8")
+
+
+@pytest.mark.parametrize("text", ["", "a b", "\t", "\\t", "\\\\\n\r\\", "été"])
+def test_cells_survive_a_file(text: str, tmp_path: Path) -> None:
+    path = brokers._write(tmp_path / "rows", [(text, 1), ("b", text)])
+    assert len(path.read_text().splitlines()) == 2
+    assert brokers._rows(path) == [[text, "1"], ["b", text]]
 
 
 def test_messages_and_keys_follow_the_rules_of_dispatch() -> None:

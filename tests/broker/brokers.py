@@ -201,7 +201,7 @@ def _run(command: Sequence[str], home: Path, timeout: float) -> tuple[int | None
 def _read(version: str, home: Path, code: int | None, out: str, error: str) -> Started:
     """Return what the events, the files and the exit code of one run amount to."""
     events: dict[str, list[dict[str, Any]]] = {}
-    for line in out.splitlines():
+    for line in out.split("\n"):
         if line.startswith('{"event":'):  # 4.x prints a line of its own here and there
             event = json.loads(line)
             events.setdefault(event["event"], []).append(event)

@@ -178,6 +178,16 @@ def test_rebuild_by_a_broker_is_timed(version: str, tmp_path: Path) -> None:
     assert_whole(run(version, as_after(root, "clean"), options, stop="halt"), messages, {}, log_end(records))
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_empty_store_is_whole(version: str, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    options = {"clFile": 65536, "cqEntries": 50, "indexSlots": 200, "indexNum": 800}
+    put = [("a", 0), ("a", 0), ("b", 1)]
+    starts = broker_accepts(tmp_path / "store", version, options, [], {("a", "none"): ()}, log_end=0, put=put)
+    for started in starts.values():
+        assert_new_messages(started, put)
+
+
 def test_unknown_setting_is_reported(tmp_path: Path) -> None:
     root = golden_data.copy_of("base-4.9.8", tmp_path / "store")
     options = golden_data.options("base-4.9.8") | {"set.enabledAppendPropCRC": "true"}

@@ -232,7 +232,7 @@ def keys_built_again(keys: Mapping[Key, Sequence[int]], root: Path, version: str
 
     Up to 5.3 that is the whole log, later its last segments: what lies before them is not found by key any more.
     """
-    segments = sorted(int(path.name) for path in (root / "commitlog").iterdir() if path.name.isdigit())
+    segments = sorted(int(path.name) for path in (root / "commitlog").glob("*") if path.name.isdigit())
     limited = tuple(map(int, version.split("."))) >= LIMITED_RECOVERY
     start = segments[-RECOVERED_SEGMENTS] if limited and len(segments) > RECOVERED_SEGMENTS else 0
     return {key: tuple(offset for offset in offsets if offset >= start) for key, offsets in keys.items()}

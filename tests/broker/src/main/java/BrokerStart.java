@@ -46,7 +46,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * </pre>
  *
  * Each event is one JSON object a line on stdout. Exit codes: 0 done, 3 load refused, 9 something was thrown.
- * One source for all brokers from 4.9.8 on: what differs between them is reached by reflection, at the end of this file.
+ * One source for all brokers from 4.9.8 on: what differs between them is reached by reflection, at the file's end.
  */
 public final class BrokerStart {
     private static final Map<String, String> SIZES = Map.of(
@@ -501,7 +501,7 @@ public final class BrokerStart {
         return value;
     }
 
-    /** Keeps 4.x from putting delayed messages that are due into their topics; later stores leave that to the broker. */
+    /** Keeps 4.x from putting due delayed messages into their topics; later stores leave that to the broker. */
     private static void noDelayedDeliveries(DefaultMessageStore store) throws Exception {
         Method service = method(DefaultMessageStore.class, "getScheduleMessageService");
         if (service != null) {
