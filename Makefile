@@ -9,10 +9,10 @@ PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test lint bench wheel clean
+.PHONY: help setup java jars demo test broker-test lint bench wheel clean
 
 help:  ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: java jars  ## .venv with everything installed, Java checked, Delta jars at hand; done once, then offline
 
@@ -37,6 +37,9 @@ test: setup lint  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark' $(PYTEST_ARGS)
 	@# One process, so that they share one session: xdist 3.8 does not keep groups together under pytest 9.2.
 	$(BIN)/python -m pytest -m spark $(PYTEST_ARGS)
+
+broker-test: setup  ## what real brokers make of stores; needs mvn and a JDK, which make test does without
+	STOREIO_BROKER=required $(BIN)/python -m pytest -n $(WORKERS) -m broker $(PYTEST_ARGS)
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
