@@ -1,0 +1,181 @@
+"""``storeio plan``: what is chosen, what is left, what a plan never does; the damages are made here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storeio import cli
+from storeio.plan import from_json, model
+from storeio.plan.results import Planned
+from storeio.planning import Selection, plan_store
+from tests import golden_data
+from tests.test_plan_recorded import contents, given_for
+
+BASE = "base-5.3.3"
+SEGMENT = 32768
+QUEUE = "consumequeue/topic_0/0"
+LAST = f"commitlog/{9 * SEGMENT:020d}"
+SETS = [word for name, value in given_for(BASE).items() for word in ("--set", f"{name}={value}")]
+
+
+def segment(number: int) -> str:
+    return f"commitlog/{number * SEGMENT:020d}"
+
+
+def cq(position: int) -> str:
+    return f"{QUEUE}/{position:020d}"
+
+
+def planned(edits: list[Any], place: Path, **how: Any) -> Planned:
+    """Return the plan for the base store with edits."""
+    root = golden_data.damaged(BASE, edits, place / "store")
+    return plan_store(root, place / "plan.json", **{"broker": "5.3.3", "given": given_for(BASE), "jobs": 1, **how})
+
+
+def kinds(found: Planned) -> list[tuple[str, str]]:
+    return [(action.kind, action.path) for action in found.plan.actions]
+
+
+LOG_CASES = {
+    "short": ([["truncate", LAST, 30000]], [("resize", LAST)]),
+    "empty": ([["truncate", LAST, 0]], None),
+    "renamed": ([["rename", segment(2), segment(20)]], [("rename", segment(20))]),
+    "dirty tail": ([["write", LAST, 32000, "01020304"]], [("write", LAST)]),
+    "blank size": ([["write", segment(3), SEGMENT - 1000, ""]], []),
+    "torn tail": ([["zero", LAST, 20000, 12768]], None),
+}
+
+
+@pytest.mark.parametrize("name", LOG_CASES)
+def test_the_log_is_only_touched_when_allowed(name: str, tmp_path: Path) -> None:
+    edits, expected = LOG_CASES[name]
+    (tmp_path / "tame").mkdir()
+    (tmp_path / "bold").mkdir()
+    tame = planned(edits, tmp_path / "tame")
+    assert not any(action.risk == model.LOG or action.path.startswith("commitlog") for action in tame.plan.actions)
+    bold = planned(edits, tmp_path / "bold", allow_log=True)
+    assert bold.cures, bold.plan.left
+    if expected is not None:
+        assert kinds(bold) == expected
+
+
+def test_without_a_log_nothing_is_planned(tmp_path: Path) -> None:
+    found = planned([["rmtree", "commitlog"]], tmp_path, allow_log=True)
+    assert found.plan.actions == ()
+    assert not found.cures
+    assert any(text.startswith("LOG_MISSING") for text in found.plan.left)
+    assert found.exit_code == 4
+
+
+def test_a_true_checkpoint_is_withheld_where_it_would_lead_into_damage(tmp_path: Path) -> None:
+    """With a true one, recovery begins in the segment before the last and cuts the log at its zeros."""
+    (case,) = (case for case in golden_data.cases("rows-5.3.3") if case["id"] == "17-abort")
+    found = planned(case["edits"], tmp_path)
+    assert found.predicted_before.given_up is not None
+    assert found.predicted_after.given_up is not None
+    assert found.predicted_before.given_up.messages == found.predicted_after.given_up.messages == 0
+    assert not any(action.path == "checkpoint" for action in found.plan.actions)
+    assert any(text.startswith("checkpoint is left as it is") for text in found.plan.left)
+
+
+DEAD = [["delete", segment(number)] for number in range(3)]  # retention has taken three segments
+
+
+def test_sound_units_of_deleted_messages_stay(tmp_path: Path) -> None:
+    found = planned([*DEAD, ["zero", cq(3000), 40, 20]], tmp_path)
+    assert kinds(found) == [("write", cq(3000))]
+    (action,) = found.plan.actions
+    assert 40 <= action.position < action.position + action.length <= 60
+
+
+def test_damaged_units_of_deleted_messages_give_way(tmp_path: Path) -> None:
+    found = planned([*DEAD, ["zero", cq(0), 40, 20]], tmp_path)
+    assert kinds(found) == [("move", cq(0)), ("write", cq(1000))]
+    assert found.after.exit_code == 0
+
+
+def test_a_lost_queue_behind_retention_begins_with_fillers(tmp_path: Path) -> None:
+    found = planned([*DEAD, ["rmtree", QUEUE]], tmp_path)
+    assert found.after.exit_code == 0
+    (queue,) = (q for q in found.after.queues if (q.topic, q.queue_id) == ("topic_0", 0))
+    assert queue.min_queue_offset == 75
+
+
+def test_units_behind_a_lost_tail_are_cut(tmp_path: Path) -> None:
+    found = planned([["delete", LAST]], tmp_path)
+    assert found.cures, found.plan.left
+    assert ("move", cq(4000)) in kinds(found)
+    assert all(action.risk != model.LOG for action in found.plan.actions)
+
+
+DAMAGES = [
+    ["zero", cq(1000), 40, 20],
+    ["zero", "consumequeue/topic_1/1/" + "0" * 20, 60, 20],
+    ["create", "commitlog/copy", 7],
+]
+
+
+@pytest.mark.parametrize(
+    ("select", "expected"),
+    [
+        (Selection(), {"commitlog/copy", cq(1000), "consumequeue/topic_1/1/" + "0" * 20}),
+        (Selection(queues=(("topic_0", 0),)), {cq(1000)}),
+        (Selection(queues=(("topic_1", None),)), {"consumequeue/topic_1/1/" + "0" * 20}),
+        (Selection(paths=("commitlog/*",)), {"commitlog/copy"}),
+        (Selection(codes=("STRAY_FILE",)), {"commitlog/copy"}),
+        (Selection(risks=("derived",)), {cq(1000), "consumequeue/topic_1/1/" + "0" * 20}),
+        (Selection(risks=("log",)), set()),
+        (Selection(queues=(("nowhere", 0),)), set()),
+    ],
+)
+def test_selection(select: Selection, expected: set[str], tmp_path: Path) -> None:
+    found = planned(DAMAGES, tmp_path, select=select)
+    assert {action.path for action in found.plan.actions} == expected
+    assert found.cures is (select == Selection())
+
+
+def test_the_store_is_not_touched_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
+    before = contents(root)
+    plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given_for(BASE))
+    assert contents(root) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "plan.json.bytes", "store"]
+    assert from_json((tmp_path / "plan.json").read_text()).bytes_length == (tmp_path / "plan.json.bytes").stat().st_size
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
+    words = ["plan", str(root), "--broker", "5.3.3", *SETS]
+    assert cli.run([*words, "--out", str(tmp_path / "plan.json")]) == 4
+    out = capsys.readouterr().out
+    assert out.startswith("CURES: ")
+    assert "storeio apply" in out
+    assert cli.run([*words, "--json", "-"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert found["cures"] is True
+    assert {action["path"] for action in found["actions"]} == {path for _, path, *_ in DAMAGES}
+    assert found["after"]["findings"] == 0
+    sound = golden_data.copy_of(BASE, tmp_path / "sound")
+    assert cli.run(["plan", str(sound), "--broker", "5.3.3", "--quiet", *SETS]) == 0
+    assert capsys.readouterr().out.startswith("NOTHING TO DO: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--out", "STORE/plan.json"], "never written"),
+        (["--code", "NO_SUCH"], "no such finding"),
+        (["--queue", "a/b"], "TOPIC/ID"),
+        (["--broker", "1.0"], "three numbers"),
+        (["--set", "noSuch=1"], "noSuch"),
+    ],
+)
+def test_wrong_use(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.copy_of(BASE, tmp_path / "store")
+    assert cli.run(["plan", str(root), *(word.replace("STORE", str(root)) for word in words)]) == 16
+    assert says in capsys.readouterr().err
+    assert not (root / "plan.json").exists()
