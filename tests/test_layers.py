@@ -50,7 +50,7 @@ LAYERS: Final = {
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
-    "apply": PURE,
+    "apply": PURE | {"report", "console"},  # its commands, too
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},
     "cli": FILES | {"simulate_command", "audit", "report", "inspect", "console", "apply"},
