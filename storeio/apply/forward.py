@@ -97,7 +97,7 @@ def rename_within(store: Tree, path: str, target: str) -> None:
         raise MismatchError(f"{path}: it or {target} is not as it was")
     with store.above(path) as (fd, name), store.above(target) as (new_fd, new_name):
         if store.look(path) != GONE:
-            operations.rename(name, fd, new_name, new_fd, store.shown(path))
+            operations.rename(name, fd, new_name, new_fd, f"{store.shown(path)} to {store.shown(target)}")
             store.touched = True
         operations.synced(new_fd, store.shown(target))
         operations.synced(fd, store.shown(path))

@@ -44,6 +44,7 @@ def differences(run: Run, store: Tree) -> Iterator[str]:
             yield from _moved(run, number)
     free: set[str] = set()  # paths that the action in flux may have in either state
     if progress.flux is not None:
+        free.update(progress.made.get(progress.flux, ()))
         yield from _flux(run, progress.flux, store, overlay, free)
     beside = run.loaded.beside
     for path, known in overlay.names.items():
