@@ -60,29 +60,36 @@ def home_of(root: str) -> str:
 
 @contextmanager
 def opened_home(root: str, *, make: bool) -> Iterator[Tree]:
-    """Yield the directory beside a store; it is made if need be, and removed if it ends up empty.
+    """Yield the directory beside a store; one that is made for it and ends up empty is removed.
 
     Raises:
         UsageError: It is not there and not to be made: nothing was ever applied.
     """
     path = home_of(root)
-    above, name = os.path.split(path)
-    if not os.path.isdir(path):
-        if not make:
-            raise UsageError(f"{root}: nothing was applied to it: there is no {path}")
-        parent = open_tree(above, above.rstrip("/"))
-        try:
-            parent.make_folder(name)
-        finally:
-            parent.close()
-    home = open_tree(path, name)
+    made = not os.path.isdir(path)
+    if made and not make:
+        raise UsageError(f"{root}: nothing was applied to it: there is no {path}")
     try:
-        yield home
+        if made:
+            _make(path)
+        home = open_tree(path, os.path.basename(path))
+        try:
+            yield home
+        finally:
+            home.close()
     finally:
-        with suppress(OSError):
-            if not home.names():
+        if made:
+            with suppress(OSError):  # there is something in it
                 os.rmdir(path)
-        home.close()
+
+
+def _make(path: str) -> None:
+    above, name = os.path.split(path)
+    parent = open_tree(above, above.rstrip("/"))
+    try:
+        parent.make_folder(name)
+    finally:
+        parent.close()
 
 
 def run_names(home: Tree) -> list[str]:

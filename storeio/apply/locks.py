@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from storeio.apply.operations import OperationError, told
@@ -23,12 +23,16 @@ MARK: Final = "lock-was-made"  # in the directory beside the store: its lock fil
 _HELD: Final = (errno.EACCES, errno.EAGAIN)
 
 
+class HeldError(NotAppliedError):
+    """Somebody else holds the lock."""
+
+
 @contextmanager
 def only_us(home: Tree) -> Iterator[None]:
     """Keep other applies of this store away while the block runs.
 
     Raises:
-        NotAppliedError: One is running.
+        HeldError: One is running.
     """
     with home.folder() as fd:
         try:
@@ -36,7 +40,7 @@ def only_us(home: Tree) -> Iterator[None]:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OperationError as error:
             if error.errno in _HELD:
-                raise NotAppliedError(f"{home.shown('')}: another apply or undo of this store is running") from error
+                raise HeldError(f"{home.shown('')}: another apply or undo of this store is running") from error
             raise
         yield
 
@@ -46,38 +50,40 @@ def no_broker(store: Tree, home: Tree) -> Iterator[None]:
     """Hold the broker's own lock while the block runs. A lock file that was not there is gone again afterwards.
 
     Raises:
-        NotAppliedError: A broker holds it.
+        HeldError: A broker holds it.
     """
-    if store.look(LOCK) == GONE:
-        if home.look(MARK) == GONE:
-            os.close(home.make_file(MARK))
-            home.sync_folder("")
+    with ExitStack() as files:
         try:
-            os.close(store.make_file(LOCK))
-        except OperationError:
-            home.remove_file(MARK)
-            raise
-    with store.writing(LOCK) as fd:
-        try:
-            with told("lock", LOCK):
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
-        except OperationError as error:
-            if error.errno in _HELD:
-                raise NotAppliedError(f"{LOCK}: held by another process: a broker is running on this store") from error
-            raise
-        try:
+            if store.look(LOCK) == GONE:
+                if home.look(MARK) == GONE:
+                    os.close(home.make_file(MARK))
+                    home.sync_folder("")
+                os.close(store.make_file(LOCK))
+            _take(files.enter_context(store.writing(LOCK)))
             yield
+        except HeldError:
+            raise
         except BaseException:
             with suppress(OSError, StoreError):  # the first error is the one to report; the mark stays
-                _leave(store, home, fd)
+                _leave(store, home)
             raise
-        _leave(store, home, fd)
+        _leave(store, home)
 
 
-def _leave(store: Tree, home: Tree, fd: int) -> None:
+def _take(fd: int) -> None:
+    try:
+        with told("lock", LOCK):
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+    except OperationError as error:
+        if error.errno in _HELD:
+            raise HeldError(f"{LOCK}: held by another process: a broker is running on this store") from error
+        raise
+
+
+def _leave(store: Tree, home: Tree) -> None:
     """Remove a lock file of ours, still locked, unless a broker has written into it since."""
     if home.look(MARK) == GONE:
         return
-    if os.fstat(fd).st_size == 0:
+    if store.look(LOCK) == 0:
         store.remove_file(LOCK)
     home.remove_file(MARK)
