@@ -83,7 +83,6 @@ class Place:
         home = place / "store.storeio"
         assert not home.exists() or all(path.name.endswith(".undone") for path in home.iterdir()), why
 
-
     def refuses_to_resume(self, place: Path, why: object) -> None:
         """What is being taken back is not carried on; what was not begun to be is still complete."""
         before = tree_of(place / "store")
@@ -210,7 +209,9 @@ def test_killed_while_moving_to_another_file_system(place: Place, torn: bool) ->
         take_back(count)
         back = len(seen.seen) - steps
     assert tree_of(count / "store") == place.maker.before
-    moves = [at for at, (_, path) in enumerate(seen.seen) if "moved/" in path or "consumequeue/T/1" in path][torn :: 1 + 2 * torn]
+    moves = [at for at, (_, path) in enumerate(seen.seen) if "moved/" in path or "consumequeue/T/1" in path][
+        torn :: 1 + 2 * torn
+    ]
     with hooked(Both()):
         for at in (at for at in moves if at < steps):
             run = place.fresh()

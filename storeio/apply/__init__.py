@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storeio.apply.engine import apply_plan
+from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo
 
-__all__ = ["apply_plan", "undo"]
+__all__ = ["apply_plan", "store_of", "undo"]

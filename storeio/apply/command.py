@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from storeio.apply.engine import apply_plan
+from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
 from storeio.console import coloured, complain, explain, json_sink, put, terminal_width
 from storeio.plan.outcome import Applied, Undone
@@ -51,7 +51,7 @@ def run_apply(
     """Return the exit code of one apply, its report printed; ``keep`` takes the same object and adds its bits."""
     return _run(
         lambda: apply_plan(plan, store, resume=resume, allow_log=allow_log),
-        store or plan,
+        store_of(plan, store),
         json_to,
         applied_object,
         applied_sentence if quiet else lambda found: render_applied(found, width=terminal_width()),

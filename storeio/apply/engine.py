@@ -11,11 +11,12 @@ from storeio.apply import journal as journals
 from storeio.apply.expect import check_actions, check_bytes_file
 from storeio.apply.forward import do, new_parents
 from storeio.apply.holds import require_held
-from storeio.apply.run import LoadedPlan, Run, load_plan, open_run, prepare
+from storeio.apply.run import MOST_PLAN_BYTES, LoadedPlan, Run, load_plan, open_run, prepare
 from storeio.apply.session import Patience, opened, said, ways_on
 from storeio.apply.space import require_space
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import MismatchError, NotAppliedError, StoreError, UsageError
+from storeio.plan.model import from_json
 from storeio.plan.outcome import APPLIED, CANCELLED, NOTHING, Applied
 from storeio.plan.overlay import Overlay
 
@@ -61,6 +62,22 @@ def apply_plan(
             return _apply(path, store, loaded, started)
         finally:
             tree.close()
+
+
+def store_of(plan_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> str:
+    """Return the store that ``apply_plan`` would change: the one given, else what the plan names.
+
+    Raises:
+        UsageError: It is no plan.
+    """
+    path = os.fspath(plan_path)
+    if root is not None or os.path.isdir(path):
+        return os.fspath(root) if root is not None else path
+    try:
+        with open(path, "rb") as file:
+            return from_json(file.read(MOST_PLAN_BYTES).decode()).store
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no such plan") from error
 
 
 def _apply(path: str, root: str, loaded: LoadedPlan, started: float) -> Applied:
