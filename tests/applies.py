@@ -193,6 +193,54 @@ class Counter:
             self.act(name, path, half)
 
 
+class PowerCut(Counter):
+    """Dies at an operation, and before that takes back all that no fsync has made sure of: bytes and names."""
+
+    def __init__(self, at: int, root: Path) -> None:
+        super().__init__(at, self._cut)
+        self.root, self.home = root, root.parent / f"{root.name}.storeio"
+        self.contents: dict[Path, bytes] = {}
+        self.names: list[tuple[set[Path], Callable[[], object]]] = []
+
+    def __call__(self, name: str, path: str, half: Callable[[], object]) -> None:
+        super().__call__(name, path, half)
+        if name == "rename":
+            old, new = map(self._real, path.split(" to "))
+            self.names.append(({old.parent, new.parent}, lambda: new.exists() and new.rename(old)))
+            return
+        real = self._real(path)
+        if name in ("write", "set length"):
+            self.contents.setdefault(real, real.read_bytes())
+        elif name == "create":
+            self.names.append(({real.parent}, lambda: real.unlink(missing_ok=True)))
+        elif name == "make directory":
+            self.names.append(({real.parent}, lambda: real.exists() and real.rmdir()))
+        elif name == "remove":
+            data = real.read_bytes()
+            self.names.append(({real.parent}, lambda: real.exists() or real.write_bytes(data)))
+        elif name == "remove directory":
+            self.names.append(({real.parent}, lambda: real.mkdir(exist_ok=True)))
+        elif name == "fsync":
+            self.contents.pop(real, None)
+            self.names = [(above, back) for above, back in self.names if real not in above]
+
+    def _real(self, path: str) -> Path:
+        """Return the file that an operation means."""
+        if path.startswith("/"):
+            return Path(path)
+        if path.split("/")[0] == self.home.name:
+            path = path.partition("/")[2]
+            return self.home / path if path else self.home
+        return (self.home if path[:2] == "20" and "Z-" in path else self.root) / path
+
+    def _cut(self, name: str, path: str, half: Callable[[], object]) -> None:
+        for file, data in self.contents.items():
+            file.write_bytes(data)
+        for _, back in reversed(self.names):
+            back()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @contextmanager
 def hooked(hook: operations.Hook) -> Iterator[None]:
     operations.hook = hook

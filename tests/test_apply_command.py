@@ -159,7 +159,10 @@ def test_signals_from_outside_end_it_between_two_actions(root: Path, tmp_path: P
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
         home = root.parent / "store.storeio"
         limit = time.monotonic() + 60
-        while b'"done"' not in b"".join(p.read_bytes() for p in home.glob("*Z-????????/journal")) and time.monotonic() < limit:
+        while (
+            b'"done"' not in b"".join(p.read_bytes() for p in home.glob("*Z-????????/journal"))
+            and time.monotonic() < limit
+        ):
             time.sleep(0.001)
         child.terminate()
         assert child.stdout is not None

@@ -7,6 +7,7 @@ one copy is finished, one is taken back, and both must hold exactly the expected
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ import pytest
 from applies import (
     Counter,
     Maker,
+    PowerCut,
     copied,
     die,
     die_torn,
@@ -184,6 +186,22 @@ def _tried(work: Callable[[Path], object], place: Path) -> None:
     except (UsageError, NotAppliedError) as error:
         assert not isinstance(error, MismatchError), error
         assert "nothing" in str(error) or "being taken back" in str(error)
+
+
+def test_a_power_cut_at_every_operation(place: Place) -> None:
+    """Nothing is relied on that was not synced; neither going forward nor going back."""
+    global runs
+    done = place.fresh("done")
+    apply(done)
+    for work, count in ((apply, place.count(apply)), (take_back, place.count(take_back, before=apply))):
+        for at in range(0, count, 2):
+            run = place.fresh() if work is apply else copied(done, place.directory / "run")
+            assert killed(functools.partial(work, run), PowerCut(at, run / "store"))
+            runs += 1
+            if work is apply:
+                place.finish_and_take_back(run, at)
+            else:
+                place.take_back(run, at)
 
 
 @pytest.mark.parametrize("torn", [False, True])

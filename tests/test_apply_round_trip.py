@@ -33,6 +33,7 @@ def test_every_kind_of_action_and_back(root: Path, tmp_path: Path) -> None:
     assert tree_of(root) == maker.tree
     assert (found.outcome, found.done, found.exit_code) == ("applied", len(maker.actions), 1)
     assert Path(found.directory).parent == home(root)
+    assert home(root).stat().st_mode & 0o077 == 0, "messages may be in it"
     back = undo(root)
     assert tree_of(root) == maker.before
     assert "lock" not in maker.before

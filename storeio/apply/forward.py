@@ -99,8 +99,8 @@ def rename_within(store: Tree, path: str, target: str) -> None:
         if store.look(path) != GONE:
             operations.rename(name, fd, new_name, new_fd, f"{store.shown(path)} to {store.shown(target)}")
             store.touched = True
-        operations.synced(new_fd, store.shown(target))
-        operations.synced(fd, store.shown(path))
+        operations.synced(new_fd, store.shown(target.rpartition("/")[0]))
+        operations.synced(fd, store.shown(path.rpartition("/")[0]))
 
 
 def _require(holds: bool, action: Action) -> None:

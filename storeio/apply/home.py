@@ -87,7 +87,7 @@ def _make(path: str) -> None:
     above, name = os.path.split(path)
     parent = open_tree(above, above.rstrip("/"))
     try:
-        parent.make_folder(name)
+        parent.make_folder(name, operations.PRIVATE_MODE)
     finally:
         parent.close()
 
@@ -133,14 +133,14 @@ def sweep(home: Tree) -> None:
 def set_aside(home: Tree, name: str) -> None:
     """Give a run that was taken back the name that says so."""
     with home.folder() as fd:
-        operations.rename(name, fd, name + UNDONE, fd, home.shown(name))
+        operations.rename(name, fd, name + UNDONE, fd, f"{home.shown(name)} to {home.shown(name + UNDONE)}")
         operations.synced(fd, home.shown(""))
 
 
 def publish(home: Tree, name: str) -> None:
     """Give a run that is prepared its name: from now on it may change the store."""
     with home.folder() as fd:
-        operations.rename(name + PART, fd, name, fd, home.shown(name))
+        operations.rename(name + PART, fd, name, fd, f"{home.shown(name + PART)} to {home.shown(name)}")
         operations.synced(fd, home.shown(""))
 
 
@@ -148,7 +148,7 @@ def discard(home: Tree, name: str) -> None:
     """Remove a run that changed nothing. Its name goes first, so that half of it is never taken for a run."""
     if home.look(name) != GONE:
         with home.folder() as fd:
-            operations.rename(name, fd, name + PART, fd, home.shown(name))
+            operations.rename(name, fd, name + PART, fd, f"{home.shown(name)} to {home.shown(name + PART)}")
     home.remove_tree(name + PART)
 
 

@@ -102,8 +102,8 @@ def _rename(source: Tree, path: str, target: Tree, new_path: str) -> None:
     with source.above(path) as (fd, name), target.above(new_path) as (new_fd, new_name):
         operations.rename(name, fd, new_name, new_fd, f"{source.shown(path)} to {target.shown(new_path)}")
         source.touched = target.touched = True
-        operations.synced(new_fd, target.shown(new_path))
-        operations.synced(fd, source.shown(path))
+        operations.synced(new_fd, target.shown(new_path.rpartition("/")[0]))
+        operations.synced(fd, source.shown(path.rpartition("/")[0]))
 
 
 def _copy(source: Tree, path: str, target: Tree, new_path: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 PIECE_BYTES: Final = 1 << 20
 FILE_MODE: Final = 0o644  # less the umask
 DIRECTORY_MODE: Final = 0o755
+PRIVATE_MODE: Final = 0o700  # of what holds copies of messages
 
 Hook = Callable[[str, str, Callable[[], object]], None]
 hook: Hook | None = None  # called before every operation: its name, the path, and a call that does half of it
@@ -93,11 +94,11 @@ def make_file(name: str, directory: int, path: str) -> int:
         return fd
 
 
-def make_directory(name: str, directory: int, path: str) -> None:
+def make_directory(name: str, directory: int, path: str, mode: int = DIRECTORY_MODE) -> None:
     """Make a directory; it belongs to whom the one above it belongs to."""
     with told("make directory", path):
         _before("make directory", path)
-        os.mkdir(name, DIRECTORY_MODE, dir_fd=directory)
+        os.mkdir(name, mode, dir_fd=directory)
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         try:
             _inherit_owner(fd, directory)

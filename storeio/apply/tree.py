@@ -220,13 +220,13 @@ class Tree:
         with self.folder(path) as fd:
             operations.synced(fd, self.shown(path))
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, mode: int = operations.DIRECTORY_MODE) -> None:
         """Make a directory unless it is there, and have its name on the disk."""
         with self.above(path) as (fd, name):
             if self.look(path) == GONE:
-                operations.make_directory(name, fd, self.shown(path))
+                operations.make_directory(name, fd, self.shown(path), mode)
                 self.touched = True
-            operations.synced(fd, self.shown(path))
+            operations.synced(fd, self.shown(path.rpartition("/")[0]))
 
     def make_file(self, path: str) -> int:
         """Return a new file, open; nothing may have its name."""
@@ -251,7 +251,7 @@ class Tree:
             if self.look(path) != GONE:
                 operation(name, fd, self.shown(path))
                 self.touched = True
-            operations.synced(fd, self.shown(path))  # also where it was gone: whoever removed it may have been killed
+            operations.synced(fd, self.shown(above))  # also where it was gone: whoever removed it may have been killed
 
     def remove_tree(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; whatever of it is not there is no error."""
