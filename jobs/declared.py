@@ -1,4 +1,4 @@
-"""Tables of the jobs besides those of an audit: profiles and simulations, column by column."""
+"""Tables of the jobs besides those of an audit: profiles, simulations and actions, column by column."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column
 RUNS: Final = "runs"
 PROFILE_RUNS: Final = "profile_runs"
 SIMULATIONS: Final = "simulations"
+ACTIONS: Final = "actions"
 
 
 def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
@@ -108,5 +109,23 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("deleted_files", LONG, "files that the start deletes"),
         ("exit_code", INT, "0 starts and gives nothing up, 4 harm, 8 could not be read, 16 not a store"),
         ("json", STRING, "the whole prediction"),
+    ),
+    ACTIONS: _columns(
+        ("started_ms", LONG, "start of the run, Unix ms"),
+        ("name", STRING, "the apply's name, by which it can be taken back"),
+        ("number", LONG, "place in the plan, from 0"),
+        ("kind", STRING, "write, create, resize, move, rename"),
+        ("path", STRING, "relative to the store root"),
+        ("target", STRING, "new name, of a rename"),
+        ("position", LONG, "byte of the file"),
+        ("length", LONG, "bytes from there on, or the file's new length"),
+        ("old_sha256", STRING, "digest of what is replaced"),
+        ("new_sha256", STRING, "digest of the new bytes"),
+        ("risk", STRING, "derived, metadata, log"),
+        ("reason", STRING, "why"),
+        ("codes", STRING, "codes of the findings that ask for it, a comma between them"),
+        ("topic", STRING, "of a queue's file"),
+        ("queue_id", INT, "of a queue's file"),
+        ("outcome", STRING, "done or left"),
     ),
 }

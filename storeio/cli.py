@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from storeio.audit import Progress
 
 LATER = {
+    "apply": "storeio.apply.command",
     "inspect": "storeio.inspect.command",
-    "simulate": "storeio.simulate_command",
     "plan": "storeio.plan_command",
+    "simulate": "storeio.simulate_command",
+    "undo": "storeio.apply.command",
 }
 
 
@@ -91,11 +93,11 @@ class Verbs(click.Group):
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_versions,
               help="Show the versions of all parts that may matter.")  # fmt: skip
 def cli() -> None:
-    """Check and explain the store directories of Apache RocketMQ brokers.
+    """Check, explain and repair the store directories of Apache RocketMQ brokers.
 
     \b
     Exit codes add up as bits:
-      0 sound   4 damage found   8 could not do the work   16 wrong use   32 cancelled
+      0 sound   1 repaired   4 damage found   8 could not do the work   16 wrong use   32 cancelled
     """
 
 

@@ -32,6 +32,17 @@ class UsageError(StoreError, ValueError):
     """The caller asked for something that makes no sense: unknown setting, bad value."""
 
 
+class MismatchError(UsageError):
+    """The store, or what lies beside a plan, is not what the plan expects; nothing was changed by finding that out."""
+
+
+class NotAppliedError(StoreError, OSError):
+    """A plan could not be carried out or taken back: locked, no space, an input or output error."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 class AuditError(StoreError, AssertionError):
     """The audit contradicts itself, e.g. byte classes do not add up; its result is void."""
 

@@ -54,7 +54,7 @@ LAYERS: Final = {
     "rebuild": FILES | {"audit", "staging"},
     "planning": FILES | {"audit", "rebuild", "staging", "prediction"},
     "plan_command": FILES | {"planning", "prediction", "console", "report"},
-    "apply": PURE,
+    "apply": PURE | {"report", "console"},  # its commands, too
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},
     "cli": FILES | {"simulate_command", "plan_command", "audit", "report", "inspect", "console", "apply"},

@@ -1,0 +1,86 @@
+"""``spark-submit jobs/apply_repair.py PLAN [STORE]``: one saved plan, carried out by the driver.
+
+The same code as ``storeio apply``: same report, JSON and exit codes. Spark is needed only for ``--tables``, which
+keeps a row for every action.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from jobs import tables
+from jobs.common import JobParser, build_session, run_job
+from jobs.declared import ACTIONS
+from jobs.stores import local_path, new_run_id, separate_errors
+from storeio.apply import store_of
+from storeio.apply.command import run_apply
+from storeio.console import explain, is_inside
+from storeio.errors import StoreError, UsageError
+from storeio.results import EXIT_SOUND
+
+DESCRIPTION: Final = "Carry out a saved plan on one RocketMQ store."
+_PLAIN: Final = (
+    "number", "kind", "path", "target", "position", "length", "old_sha256", "new_sha256", "risk", "reason",
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of one call."""
+    args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
+    plan, store = local_path(args.plan), local_path(args.root) if args.root else None
+    run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
+    keep = None
+    if args.tables:
+        named = store_of(plan, store)
+        if is_inside(local_path(args.tables), named):
+            raise UsageError(f"--tables {args.tables}: lies inside the store {named}")
+        spark = build_session("storeio apply", master=args.master)
+        tables.refuse_finished(spark, args.tables, run_id, ACTIONS)  # before anything is written into the store
+
+        def keep(told: dict[str, Any]) -> int:
+            rows = rows_of(run_id, started_ms, told)
+            if not rows:
+                return EXIT_SOUND
+            try:
+                frame = spark.createDataFrame(rows, tables.schema_of(ACTIONS))
+                tables.write_run(spark, args.tables, run_id, {ACTIONS: frame}, runs=ACTIONS)
+            except StoreError as error:
+                return explain(error)
+            return EXIT_SOUND
+
+    return run_apply(
+        plan, store, resume=args.resume, allow_log=args.allow_log, json_to=args.json, quiet=args.quiet, keep=keep
+    )
+
+
+def rows_of(run_id: str, started_ms: int, told: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return the table's rows of one apply's JSON object; none of one that failed."""
+    return [
+        (run_id, told["store"], started_ms, told["name"], *(action[name] for name in _PLAIN),
+         ",".join(action["codes"]), action["topic"], action["queue_id"], action["outcome"])
+        for action in told.get("actions", ())
+    ]  # fmt: skip
+
+
+def parser() -> JobParser:
+    """Return the job's options."""
+    made = JobParser(prog="apply_repair", description=DESCRIPTION, allow_abbrev=False)
+    add = made.add_argument
+    add("plan", metavar="PLAN", help="the plan's file, its bytes file beside it; with --resume the store will do")
+    add("root", metavar="STORE", nargs="?", help="the store root, if not the one that the plan names")
+    add("--resume", action="store_true", help="go on with what was begun")
+    add("--allow-log", action="store_true", help="allow actions that change the commitlog")
+    add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
+    add("--quiet", action="store_true", help="one line")
+    add("--tables", metavar="URI", help="directory of the Delta tables; without it, none are written")
+    add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
+    add("--master", metavar="URL", help="where to run, unless spark-submit says so (default: local[*])")
+    return made
+
+
+if __name__ == "__main__":
+    separate_errors()
+    run_job(main)

@@ -1,0 +1,8 @@
+"""Carrying out plans and taking them back: the only code that writes into a store."""
+
+from __future__ import annotations
+
+from storeio.apply.engine import apply_plan, store_of
+from storeio.apply.undoing import undo
+
+__all__ = ["apply_plan", "store_of", "undo"]

@@ -1,0 +1,101 @@
+"""``storeio apply`` and ``storeio undo``: the commands, a thin layer over ``apply_plan`` and ``undo``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from storeio.apply.engine import apply_plan, store_of
+from storeio.apply.undoing import undo as take_back
+from storeio.console import coloured, complain, explain, json_sink, put, terminal_width
+from storeio.plan.outcome import Applied, Undone
+from storeio.report import failure_object, to_json
+from storeio.report.applied import (
+    applied_object,
+    applied_sentence,
+    render_applied,
+    render_undone,
+    undone_object,
+    undone_sentence,
+)
+from storeio.results import EXIT_CANCELLED
+
+Found = TypeVar("Found", Applied, Undone)
+
+
+@click.command(name="apply")
+@click.argument("plan", metavar="PLAN")
+@click.argument("store", metavar="[STORE]", required=False)
+@click.option("--resume", is_flag=True, help="Go on with what was begun; PLAN may be the store then.")
+@click.option("--allow-log", is_flag=True, help="Allow actions that change the commitlog.")
+@click.option("--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there.")
+@click.option("--quiet", is_flag=True, help="One line.")
+def apply(plan: str, store: str | None, resume: bool, allow_log: bool, json_to: str | None, quiet: bool) -> int:
+    """Carry out a saved plan. Every byte that is replaced is kept beside the store; `undo` brings it back."""
+    return run_apply(plan, store, resume=resume, allow_log=allow_log, json_to=json_to, quiet=quiet)
+
+
+def run_apply(
+    plan: str,
+    store: str | None,
+    *,
+    resume: bool,
+    allow_log: bool,
+    json_to: str | None,
+    quiet: bool,
+    keep: Callable[[dict[str, Any]], int] | None = None,
+) -> int:
+    """Return the exit code of one apply, its report printed; ``keep`` takes the same object and adds its bits."""
+    return _run(
+        lambda: apply_plan(plan, store, resume=resume, allow_log=allow_log),
+        store_of(plan, store),
+        json_to,
+        applied_object,
+        applied_sentence if quiet else lambda found: render_applied(found, width=terminal_width()),
+        keep,
+    )
+
+
+@click.command(name="undo")
+@click.argument("store", metavar="STORE")
+@click.option("--name", metavar="ID", help="The apply to take back, as it was reported; the newest if not given.")
+@click.option("--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there.")
+@click.option("--quiet", is_flag=True, help="One line.")
+def undo(store: str, name: str | None, json_to: str | None, quiet: bool) -> int:
+    """Take an apply back, complete or not, to the exact old bytes."""
+    return _run(
+        lambda: take_back(store, name=name),
+        store,
+        json_to,
+        undone_object,
+        undone_sentence if quiet else lambda found: render_undone(found, width=terminal_width()),
+    )
+
+
+def _run(
+    work: Callable[[], Found],
+    store: str,
+    json_to: str | None,
+    as_object: Callable[[Found], dict[str, Any]],
+    as_text: Callable[[Found], str],
+    keep: Callable[[dict[str, Any]], int] | None = None,
+) -> int:
+    """Return the exit code of the work, told as JSON and as text."""
+    with json_sink(json_to, [store]) as sink:
+        try:
+            found = work()
+        except KeyboardInterrupt:
+            complain(f"{store}: cancelled; nothing was changed")
+            code, told = EXIT_CANCELLED, failure_object(store, "cancelled; nothing was changed", EXIT_CANCELLED)
+        except Exception as error:
+            code = explain(error, store)
+            told = failure_object(store, str(error) or type(error).__name__, code)
+        else:
+            code, told = found.exit_code, as_object(found)
+            if json_to != "-":
+                put(sys.stdout, coloured(as_text(found)).removesuffix("\n"))
+        put(sink, to_json(told))
+    return code | keep(told) if keep is not None else code

@@ -1,0 +1,82 @@
+"""What every change of a store runs in: locks held, rests of killed ones gone, signals kept, errors in one line."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from storeio.apply import home as homes
+from storeio.apply.locks import no_broker, only_us
+from storeio.apply.operations import OperationError
+from storeio.apply.tree import Tree, open_tree
+from storeio.errors import NotAppliedError
+from storeio.report.next_step import shell_quoted
+
+
+class Patience:
+    """Remembers that somebody wants to stop, so that an action is ended before that."""
+
+    def __init__(self) -> None:
+        """Begin without a wish to stop."""
+        self.over = False
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Take the signals to stop while the block runs; only a main thread gets any."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.over = True
+
+
+@contextmanager
+def opened(root: str, *, make: bool) -> Iterator[tuple[Tree, Tree]]:
+    """Yield the store and the directory beside it, with nobody else at them.
+
+    Args:
+        root: As ``resolved_root`` returns it.
+        make: Whether the directory beside it may be made.
+
+    Raises:
+        UsageError: The directory is not there and not to be made.
+        NotAppliedError: A broker runs, or another apply.
+    """
+    with homes.opened_home(root, make=make) as home, only_us(home):
+        store = open_tree(root)
+        try:
+            with no_broker(store, home):
+                homes.sweep(home)
+                yield store, home
+        finally:
+            store.close()
+
+
+@contextmanager
+def said() -> Iterator[None]:
+    """Make every refusal of the system an error of ours.
+
+    Raises:
+        NotAppliedError: In place of ``OperationError``.
+    """
+    try:
+        yield
+    except OperationError as error:
+        raise NotAppliedError(str(error)) from error
+
+
+def ways_on(root: str) -> str:
+    """Return what can be done about an apply that did not end."""
+    word = shell_quoted(f"./{root}" if root.startswith("-") else root)
+    return f"`storeio apply --resume {word}` finishes it, `storeio undo {word}` takes it back"

@@ -1,0 +1,41 @@
+"""The repair job's table: a row for every action, none for what failed, and no run twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from applies import Maker, small_store, tree_of
+
+from jobs import apply_repair, tables
+from jobs.declared import ACTIONS
+from storeio.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_row_for_every_action(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = small_store(tmp_path / "store")
+    maker = Maker(root).create("made", 10).write("made", 2, b"abc", codes=("A", "B"), topic="T", queue_id=3)
+    plan, place = str(maker.save(tmp_path / "plans")), str(tmp_path / "tables")
+    words = [plan, "--tables", place, "--json", "-", "--run-id", "one"]
+    (root / "made").touch()
+    assert apply_repair.main(words) == 16
+    assert not tables.exists(spark, place, ACTIONS)
+    (root / "made").unlink()
+    capsys.readouterr()
+    assert apply_repair.main(words) == 1
+    told = json.loads(capsys.readouterr().out)
+    rows = tables.finished(spark, place, ACTIONS).orderBy("number").collect()
+    assert [(row["kind"], row["path"], row["codes"], row["queue_id"], row["outcome"]) for row in rows] == [
+        ("create", "made", "", None, "done"),
+        ("write", "made", "A,B", 3, "done"),
+    ]
+    assert {row["name"] for row in rows} == {told["name"]}
+    assert [row["new_sha256"] for row in rows] == [action.new_sha256 for action in maker.actions]
+    assert tree_of(root) == maker.tree
+    with pytest.raises(UsageError, match="run one is finished"):
+        apply_repair.main(words)
