@@ -55,13 +55,13 @@ def check_plan(plan: Plan, *, allow_log: bool = False) -> None:
 
 
 def is_of_log(action: Action) -> bool:
-    """Tell whether an action needs to be allowed: its risk says so, or a path of it is a segment or holds them all."""
-    return action.risk == LOG or any(_is_of_log(path.split("/")) for path in (action.path, action.target))
+    """Tell whether an action needs to be allowed: its risk says so, or its path is the log's.
 
-
-def _is_of_log(parts: list[str]) -> bool:
-    """Tell whether a path is the commitlog's directory or something in it whose name is a number."""
-    return parts[0] == COMMITLOG and (len(parts) == 1 or parse_number(parts[1]) is not None)
+    Something in the log's directory whose name is no number is a stray, and may be moved away.
+    """
+    parts = action.path.split("/")
+    stray = action.kind == MOVE and len(parts) > 1 and parse_number(parts[1]) is None
+    return action.risk == LOG or action.target.split("/")[0] == COMMITLOG or (parts[0] == COMMITLOG and not stray)
 
 
 def _check_path(path: str, where: str) -> None:
