@@ -1,0 +1,53 @@
+"""Stores after a plan was applied: real brokers start on them, keep the log, and deliver and find everything."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from broker.whole import broker_accepts, keys_of, messages_of, records_of
+from storeio.apply import apply_plan
+from tests import golden_data
+from tests.test_plan_recorded import CASES, planned
+
+SAMPLE: Final = ("36B-clean", "41A-abort", "46-clean", "52A-clean", "38-clean")
+VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")
+
+
+def repaired(name: str, case: dict[str, Any], place: Path) -> Path:
+    """Return a store that was damaged, planned for and repaired."""
+    found = planned(name, case, place)
+    if found.plan.actions:
+        apply_plan(place / "plan.json", place / "store")
+    return place / "store"
+
+
+def digest(root: Path) -> str:
+    """Return what tells one repaired store from another: everything in it; index files by content."""
+    found = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        name = str(path.relative_to(root))
+        found.update(b"" if name.startswith("index/") else name.encode())
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def assert_accepted(name: str, case: dict[str, Any], root: Path) -> None:
+    """Start the broker that wrote a store on it, as after a clean stop and as after a crash with nothing to rely on."""
+    base = golden_data.base_of(name)
+    options, dump = golden_data.options(base), golden_data.dump(base)
+    records = records_of(dump, options)
+    end = max(record["physical_offset"] + int(record["size"]) for record in records)
+    tags = case["broker"] in ("5.4.0", "5.5.1")
+    broker_accepts(root, case["broker"], options, messages_of(records), keys_of(records, tags=tags), log_end=end)
+
+
+@pytest.mark.parametrize("case_id", SAMPLE)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_broker_accepts_what_was_repaired(version: str, case_id: str, tmp_path: Path) -> None:
+    found = [(name, case) for name, case in CASES if name == f"rows-{version}" and case["id"] == case_id]
+    ((name, case),) = found
+    assert_accepted(name, case, repaired(name, case, tmp_path))
