@@ -23,7 +23,7 @@ from storeio.results import EXIT_SOUND
 
 DESCRIPTION: Final = "Carry out a saved plan on one RocketMQ store."
 _PLAIN: Final = (
-    "number", "kind", "path", "target", "position", "length", "old_sha256", "new_sha256", "risk", "reason",
+    "kind", "path", "target", "position", "length", "old_sha256", "new_sha256", "risk", "reason",
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tables.refuse_finished(spark, args.tables, run_id, ACTIONS)  # before anything is written into the store
 
         def keep(told: dict[str, Any]) -> int:
-            rows = rows_of(run_id, started_ms, told)
+            rows = action_rows(run_id, started_ms, told)
             if not rows:
                 return EXIT_SOUND
             try:
@@ -56,12 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
 
 
-def rows_of(run_id: str, started_ms: int, told: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return the table's rows of one apply's JSON object; none of one that failed."""
+def action_rows(run_id: str, started_ms: int, told: dict[str, Any], outcome: str = "") -> list[tuple[Any, ...]]:
+    """Return the table's rows of one plan's or apply's JSON object; none of one that failed.
+
+    ``outcome`` is that of actions which have none of their own.
+    """
     return [
-        (run_id, told["store"], started_ms, told["name"], *(action[name] for name in _PLAIN),
-         ",".join(action["codes"]), action["topic"], action["queue_id"], action["outcome"])
-        for action in told.get("actions", ())
+        (run_id, told["store"], started_ms, told.get("name"), action.get("number", number),
+         *(action[name] for name in _PLAIN), ",".join(action["codes"]), action["topic"], action["queue_id"],
+         action.get("outcome", outcome))
+        for number, action in enumerate(told.get("actions", ()))
     ]  # fmt: skip
 
 

@@ -112,7 +112,7 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
     ),
     ACTIONS: _columns(
         ("started_ms", LONG, "start of the run, Unix ms"),
-        ("name", STRING, "the apply's name, by which it can be taken back"),
+        ("name", STRING, "the apply's name, by which it can be taken back; null of a plan"),
         ("number", LONG, "place in the plan, from 0"),
         ("kind", STRING, "write, create, resize, move, rename"),
         ("path", STRING, "relative to the store root"),
@@ -126,6 +126,6 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("codes", STRING, "codes of the findings that ask for it, a comma between them"),
         ("topic", STRING, "of a queue's file"),
         ("queue_id", INT, "of a queue's file"),
-        ("outcome", STRING, "done or left"),
+        ("outcome", STRING, "planned, done or left"),
     ),
 }

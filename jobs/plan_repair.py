@@ -1,7 +1,8 @@
-"""``spark-submit jobs/plan_repair.py --simulate``: what brokers would do with many stores at their next start.
+"""``spark-submit jobs/plan_repair.py``: plans for many stores, or with ``--simulate`` what brokers would do with them.
 
-The same prediction as ``storeio simulate``: same JSON, sentences and exit codes, whose bits add up. One
-task is one start of one broker version on one store, on a worker that sees the store's files.
+The same as ``storeio plan`` and ``storeio simulate``: same plans, JSON, sentences and exit codes, whose bits
+add up. One task is one store, or one start of one broker version on it, on a worker that sees the store's files;
+plans go to a directory that the workers share.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -16,20 +18,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs import tables
+from jobs.apply_repair import action_rows
 from jobs.common import build_session, run_job
-from jobs.declared import SIMULATIONS
-from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.declared import ACTIONS, SIMULATIONS
+from jobs.stores import given_of, local_path, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio.config import Given
-from storeio.console import explain, json_sink, put
+from storeio.console import explain, is_inside, json_sink, put
 from storeio.errors import StoreError, UsageError
+from storeio.plan.model import RISKS
+from storeio.plan_command import selection
+from storeio.planning import Selection, plan_store
 from storeio.prediction import NEWEST, simulate, versions_of
 from storeio.report import failure_object, to_json
+from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import EXIT_SOUND
+from storeio.simulate.rules import rules_of
 from storeio.simulate_command import heap_bytes
 from udfs.checks import workers_named
 
-DESCRIPTION: Final = "Predict what brokers do with RocketMQ stores at their next start."
+DESCRIPTION: Final = "Plan repairs of RocketMQ stores, or predict what brokers do with them at their next start."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +76,10 @@ def predict(start: Start) -> Answer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
-    if not args.simulate:
-        raise UsageError("--simulate is needed: plans of repairs do not exist yet")
+    return _simulate(args) if args.simulate else _plan(args)
+
+
+def _simulate(args: argparse.Namespace) -> int:
     given, heap = given_of(args), heap_bytes(args.heap)
     starts = [
         Start(store, version, given, True if args.whole_log else None, heap)
@@ -93,6 +103,94 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoreError as error:
         return code | explain(error)
     return code
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One plan to make."""
+
+    store: str
+    out: str
+    broker: str
+    given: Given
+    select: Selection
+    allow_log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The plan as JSON and as a sentence, or the error."""
+
+    wish: Wish
+    found: dict[str, Any] | None
+    sentence: str = ""
+    error: Exception | None = None
+
+
+def make(wish: Wish) -> Made:
+    """Return what was planned for one store; a store that cannot be read is an answer, too."""
+    try:
+        found = plan_store(
+            wish.store, wish.out, broker=wish.broker, given=wish.given, select=wish.select, allow_log=wish.allow_log
+        )
+    except (StoreError, OSError) as error:
+        return Made(wish, None, error=error)
+    return Made(wish, plan_object(found, wish.out), plan_sentence(found))
+
+
+def _plan(args: argparse.Namespace) -> int:
+    if args.into is None:
+        raise UsageError("--into is needed: the directory for the plans, or --simulate")
+    stores = stores_of(args)
+    select = selection(args.queue or (), args.path or (), args.code or (), args.risk or ())
+    wishes = [
+        Wish(store, out, rules_of(args.broker).version, given_of(args), select, args.allow_log)
+        for store, out in zip(stores, plan_files(stores, local_path(args.into)), strict=True)
+    ]
+    spark = build_session("storeio plan", master=master_of(args))
+    run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
+    tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
+    with workers_named("plans"):
+        made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
+    objects = []
+    with json_sink(args.json, stores) as sink:
+        for each in made:
+            found = each.found
+            if found is None:
+                error = each.error or RuntimeError("no answer")
+                found = failure_object(each.wish.store, str(error), explain(error, each.wish.store))
+            elif not (args.quiet or args.json == "-"):
+                put(sys.stdout, each.sentence)
+            put(sink, to_json(found))
+            objects.append(found)
+    code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
+    rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
+    try:
+        frame = spark.createDataFrame(rows, tables.schema_of(ACTIONS))
+        tables.write_run(spark, args.tables, run_id, {ACTIONS: frame}, runs=ACTIONS)
+    except StoreError as error:
+        return code | explain(error)
+    return code
+
+
+def plan_files(stores: Sequence[str], into: str) -> list[str]:
+    """Return a file for each store's plan, named after the store's directory.
+
+    Raises:
+        UsageError: Two stores have one name, or the directory lies in a store.
+    """
+    names = [os.path.basename(store.rstrip("/")) or "store" for store in stores]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"--into {into}: two stores are named {twice[0]}, so that their plans would be one file")
+    for store in stores:
+        if is_inside(into, store):
+            raise UsageError(f"--into {into}: lies inside the store {store}, which is never written")
+    try:
+        os.makedirs(into, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--into {into}: {error.strerror or error}") from error
+    return [f"{into}/{name}.plan.json" for name in names]
 
 
 def _told(answer: Answer, sink: Any, *, quiet: bool) -> dict[str, Any]:
@@ -126,8 +224,14 @@ def _row(run_id: str, started_ms: int, found: dict[str, Any]) -> tuple[Any, ...]
 def parser() -> argparse.ArgumentParser:
     """Return the job's options."""
     made = store_parser("plan_repair", DESCRIPTION)
-    made.add_argument("--simulate", action="store_true", help="predict the next start")
-    made.add_argument("--broker", metavar="VERSION", default=NEWEST, help="version that is to start, or all")
+    made.add_argument("--into", metavar="DIR", help="where plans go, as NAME.plan.json and NAME.plan.json.bytes")
+    made.add_argument("--queue", metavar="TOPIC[/ID]", action="append", help="plan for this queue only")
+    made.add_argument("--path", metavar="PATTERN", action="append", help="plan for findings of such paths only")
+    made.add_argument("--code", metavar="CODE", action="append", help="plan for findings of this code only")
+    made.add_argument("--risk", choices=RISKS, action="append", help="plan actions of this risk only")
+    made.add_argument("--allow-log", action="store_true", help="plan actions that touch the commitlog, too")
+    made.add_argument("--simulate", action="store_true", help="predict the next start, plan nothing")
+    made.add_argument("--broker", metavar="VERSION", default=NEWEST, help="version that is to start; simulated: or all")
     made.add_argument("--whole-log", action="store_true", help="read all of every log for what is given up")
     made.add_argument("--heap", metavar="SIZE", help="the brokers' -Xmx, as in 8g (default: 2g)")
     return made

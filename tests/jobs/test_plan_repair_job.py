@@ -63,6 +63,28 @@ def test_a_store_that_is_none_stops_no_other(
     assert second["outcome"] == "starts"
 
 
-def test_plans_do_not_exist_yet(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--simulate is needed"):
-        plan_repair.main(["--store", str(tmp_path), "--tables", str(tmp_path / "tables")])
+def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: Path) -> None:
+    edits = [["zero", "consumequeue/topic_0/0/00000000000000001000", 40, 20], ["write", "commitlog/copy", 0, "00"]]
+    damaged = golden.damaged("base-5.3.3", edits, tmp_path / "hurt")
+    words = ["--store", str(stores[0]), str(damaged), "--into", str(tmp_path / "plans"), "--broker", "5.3.3"]
+    words += ["--tables", str(tmp_path / "tables"), "--json", str(tmp_path / "out.json"), "--run-id", "one"]
+    words += ["--set", SIZES[0], "--set", SIZES[1]]
+    assert plan_repair.main(words) == 4
+    sound, hurt = (json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines())
+    assert (sound["actions"], sound["cures"], sound["exit_code"]) == ([], True, 0)
+    assert hurt["cures"] is True
+    plan = from_json((tmp_path / "plans" / "hurt.plan.json").read_text())
+    assert [(a.kind, a.path) for a in plan.actions] == [(a["kind"], a["path"]) for a in hurt["actions"]]
+    rows = tables.finished(spark, str(tmp_path / "tables"), ACTIONS).orderBy("number").collect()
+    assert [(r["kind"], r["path"], r["outcome"]) for r in rows] == [(a.kind, a.path, "planned") for a in plan.actions]
+    assert apply_plan(tmp_path / "plans" / "hurt.plan.json", damaged).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [([], "--into is needed"), (["--into", "STORE/plans"], "never written"), (["--code", "X", "--into", "p"], "no such")],
+)
+def test_wrong_plans(words: list[str], says: str, stores: list[Path], tmp_path: Path) -> None:
+    given = [word.replace("STORE", str(stores[0])) for word in words]
+    with pytest.raises(UsageError, match=says):
+        plan_repair.main(["--store", str(stores[0]), "--tables", str(tmp_path / "tables"), *given])
