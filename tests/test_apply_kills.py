@@ -228,7 +228,7 @@ def test_killed_while_moving_to_another_file_system(place: Place, torn: bool) ->
         back = len(seen.seen) - steps
     assert tree_of(count / "store") == place.maker.before
     moves = [at for at, (_, path) in enumerate(seen.seen) if "moved/" in path or "consumequeue/T/1" in path][
-        torn :: 1 + 2 * torn
+        torn :: 2 + torn
     ]
     with hooked(Both()):
         for at in (at for at in moves if at < steps):

@@ -34,7 +34,7 @@ class Patience:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
