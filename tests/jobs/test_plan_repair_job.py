@@ -10,8 +10,10 @@ import golden_data as golden
 import pytest
 
 from jobs import plan_repair, tables
-from jobs.declared import SIMULATIONS
+from jobs.declared import ACTIONS, SIMULATIONS
+from storeio.apply import apply_plan
 from storeio.errors import UsageError
+from storeio.plan import from_json
 from storeio.prediction import simulate
 from storeio.report.simulation import simulation_object
 from storeio.simulate.rules import LINES
@@ -82,7 +84,11 @@ def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: 
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [([], "--into is needed"), (["--into", "STORE/plans"], "never written"), (["--code", "X", "--into", "p"], "no such")],
+    [
+        ([], "--into is needed"),
+        (["--into", "STORE/plans"], "never written"),
+        (["--code", "X", "--into", "p"], "no such"),
+    ],
 )
 def test_wrong_plans(words: list[str], says: str, stores: list[Path], tmp_path: Path) -> None:
     given = [word.replace("STORE", str(stores[0])) for word in words]
