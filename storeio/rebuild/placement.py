@@ -8,6 +8,8 @@ Units come in log order, in runs of consecutive queue offsets.
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
    rise with queue offsets, which brokers' searches rely on.
 4. Where numbers jump, what lies between is a gap: its records are gone.
+5. A jump over more numbers than a disk is to be filled for, and than records fit into the log between, is damage:
+   such records follow on.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from storeio.checks.numbering import (
 )
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
+MOST_FILLED: Final = 2**24  # numbers of one gap for which the log between has no room: a third of a gigabyte of units
+LEAST_RECORD: Final = 64  # bytes of the log that a number of a gap had at least
 Run = list[int]
 
 
@@ -100,12 +104,20 @@ def place(runs: list[Run]) -> Placed:
         if not 0 <= number <= MOST_NUMBER:
             number = before or 0
             placed.moved += run[RUN_RECORDS]
+        if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):
+            number = placed.stop
+            placed.moved += run[RUN_RECORDS]
         _cut_back(placed, number)
         if placed.parts and number > placed.stop:
             placed.gaps.append(Gap(placed.stop, number, placed.parts[-1].stop_at, run[RUN_START_AT]))
         _append(placed, Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT]))
         at += run[RUN_RECORDS]
     return placed
+
+
+def _is_too_far(placed: Placed, number: int, start_at: int) -> bool:
+    room = (start_at - placed.parts[-1].stop_at) // LEAST_RECORD
+    return number - placed.stop > max(room, MOST_FILLED)
 
 
 def _append(placed: Placed, part: Part) -> None:
