@@ -35,7 +35,11 @@ from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE,
 if TYPE_CHECKING:
     from storeio.audit import Progress
 
-LATER = {"inspect": "storeio.inspect.command", "simulate": "storeio.simulate_command"}
+LATER = {
+    "inspect": "storeio.inspect.command",
+    "rebuild": "storeio.rebuild_command",
+    "simulate": "storeio.simulate_command",
+}
 
 
 def run_audit(
@@ -87,7 +91,7 @@ class Verbs(click.Group):
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_versions,
               help="Show the versions of all parts that may matter.")  # fmt: skip
 def cli() -> None:
-    """Check and explain the store directories of Apache RocketMQ brokers.
+    """Check, explain and rebuild the store directories of Apache RocketMQ brokers.
 
     \b
     Exit codes add up as bits:
