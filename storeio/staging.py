@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from storeio.errors import UsageError, WriteError
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
+REMOVALS: Final = 20  # tries
 FLUSH_BYTES: Final = 16 << 20  # written to a file before its flushing begins, while more is written
 
 
@@ -50,6 +52,7 @@ class Staging:
         self.place = place
         self.written_bytes = 0
         self._open: dict[str, int] = {}
+        self._written: set[str] = set()  # paths, to be flushed in the end
         self._unflushed: dict[str, int] = {}
         self._flushing: list[Future[None]] = []
         self._flusher = ThreadPoolExecutor(1)
@@ -66,6 +69,7 @@ class Staging:
             if len(self._open) >= MOST_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
             handle = opened(self.partial / path, size)
+            self._written.add(path)
         self._open[path] = handle
         return handle
 
@@ -99,12 +103,18 @@ class Staging:
         with explained(path):
             (self.partial / path).mkdir(parents=True, exist_ok=True)
 
+    def remove(self, path: str) -> None:
+        """Remove a directory with all that is in it."""
+        shutil.rmtree(self.partial / path, ignore_errors=True)
+
     def move(self, path: str, target: str) -> None:
         """Give a directory another name, in place of what has it."""
         self._close()
         with explained(target):
             shutil.rmtree(self.partial / target, ignore_errors=True)
             (self.partial / path).rename(self.partial / target)
+        left = (written for written in self._written if not written.startswith(f"{target}/"))
+        self._written = {target + at[len(path) :] if at.startswith(f"{path}/") else at for at in left}
 
     def _close(self) -> None:
         for handle in self._open.values():
@@ -112,12 +122,10 @@ class Staging:
         self._open.clear()
         self._unflushed.clear()
 
-    def finish(self, jobs: int, *, flushed: bool = False) -> list[str]:
+    def finish(self, jobs: int) -> list[str]:
         """Flush everything to the disk and give the directory its name; return the files' paths, sorted.
 
-        Args:
-            jobs: Threads.
-            flushed: The files are on the disk already; only directories are left.
+        Files that somebody else wrote are on the disk already; their directories may not be.
 
         Raises:
             WriteError: It could not be written.
@@ -128,8 +136,7 @@ class Staging:
             for ended in self._flushing:
                 ended.result()
             self._flusher.shutdown()
-            if not flushed:
-                list(pool.map(flush, files))
+            list(pool.map(flush, (self.partial / path for path in self._written)))
             list(pool.map(flush, [self.partial, *directories]))
             self.partial.rename(self.place)  # an empty directory may be there
             flush(self.place.parent)
@@ -139,7 +146,11 @@ class Staging:
         """Remove everything, parents that were made for it included."""
         self._close()
         self._flusher.shutdown(cancel_futures=False)
-        shutil.rmtree(self.partial, ignore_errors=True)
+        for _ in range(REMOVALS):  # a worker that is about to be ended may still write
+            shutil.rmtree(self.partial, ignore_errors=True)
+            if not self.partial.exists():
+                break
+            time.sleep(0.1)
         for parent in self._made:
             with contextlib.suppress(OSError):
                 parent.rmdir()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
-from storeio.paths import file_name, queue_directory
+from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.derive import QueueKey, Stretch
 from storeio.rebuild.layout import Bridge, FileSizes, Write, as_they_come, bridged, first_number, front, laid, pieces
 from storeio.rebuild.placement import Part, Placed, Run, add_runs, place
@@ -37,6 +37,7 @@ class Growing:
     first: int
     placed: bool
     count: int = 0
+    written_bytes: int = 0
     runs: list[Run] = field(default_factory=list)
 
     @classmethod
@@ -79,6 +80,8 @@ class QueueWriter:
         for piece in laid(stretch, queue.count, as_they_come(queue.first), self.sizes):
             assert isinstance(piece, Write)  # what follows on has no gaps
             self._write(piece)
+            if not piece.path.startswith(QUEUE_EXT):
+                queue.written_bytes += len(piece.data) * piece.times
         queue.add(stretch)
 
     def _write(self, piece: Write) -> None:
@@ -112,6 +115,7 @@ class QueueWriter:
                 kept += own
             self.staging.write(path, position, units, size=size)
         self.staging.move(after, before)
+        self.staging.written_bytes -= queue.written_bytes
         return kept
 
     def _written(self, queue: Growing, at: int, count: int) -> bytes:
