@@ -7,6 +7,7 @@ be renamed holds the same bytes as the first.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 from collections.abc import Iterable
@@ -71,7 +72,7 @@ def _fill(handle: int, file: OutFile, pieces: Iterable[Piece], old: OldUnits, sh
         if isinstance(piece, Write):
             result.written_bytes += write_all(handle, piece.position, bytes(piece.data) * piece.times)
         elif isinstance(piece, Bridge):
-            units, kept = bridged(piece, old(piece.key, piece.first, piece.stop))
+            units, kept = bridged(piece, functools.partial(old, piece.key))
             result.written_bytes += write_all(handle, piece.position, units)
             result.kept[piece.key] = result.kept.get(piece.key, 0) + kept
         elif index is not None:

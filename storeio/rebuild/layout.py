@@ -8,7 +8,7 @@ Source: ``ConsumeQueue``, ``BatchConsumeQueue``, ``ConsumeQueueExt``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,7 +21,9 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, file_name, queue_
 from storeio.rebuild.derive import QueueKey, Stretch
 from storeio.rebuild.placement import MOST_NUMBER, Gap, Part, Placed, place
 
+Numbers = npt.NDArray[np.int64]
 Units = npt.NDArray[np.void]
+AT_ONCE: Final = 1 << 16  # units of the store that are looked at
 BLANK: Final = consumequeue.PRE_BLANK.tobytes()
 
 
@@ -182,15 +184,29 @@ def ext_writes(stretch: Stretch, before: int, sizes: FileSizes) -> Iterator[Writ
         )
 
 
-def bridged(bridge: Bridge, old: Units) -> tuple[bytes, int]:
+def bridged(bridge: Bridge, old: Callable[[int, int], Units]) -> tuple[bytes, int]:
     """Return the units of a gap, and how many of them are the store's own.
 
-    A queue must have no holes: recovery ends at one. The store's own unit stands where it points into the
-    hole of the log, else the one before the gap again. Fillers of the broker's kind are worse in the middle
-    of a queue: they break searches that rely on rising offsets.
+    A queue must have no holes: recovery ends at one. The store's own unit stands where it points into the hole of
+    the log, and not back before the own ones ahead of it; else the one before it stands there again. Fillers of
+    the broker's kind are worse in the middle of a queue: they break searches that rely on rising offsets.
     """
-    units = old.copy()
+    highest, before = bridge.gap.start_at, np.frombuffer(bridge.unit, consumequeue.UNIT)
+    for at in range(bridge.gap.first, bridge.first, AT_ONCE):  # in files before this one
+        offset, units = _pointing_into(bridge.gap, old(at, min(at + AT_ONCE, bridge.first)))
+        best = len(offset) - 1 - int(np.argmax(offset[::-1]))
+        if offset[best] >= highest:
+            highest, before = int(offset[best]), units[best : best + 1].copy()
+    offset, units = _pointing_into(bridge.gap, old(bridge.first, bridge.stop))
+    own = offset >= np.maximum(np.maximum.accumulate(offset), highest)
+    source = np.maximum.accumulate(np.where(own, np.arange(1, len(own) + 1), 0))  # 0 is the unit before
+    rows = np.empty(len(units) + 1, consumequeue.UNIT)  # joined by hand: numpy would turn the bytes around
+    rows[:1], rows[1:] = before, units
+    return rows[source].tobytes(), int(own.sum())
+
+
+def _pointing_into(gap: Gap, units: Units) -> tuple[Numbers, Units]:
+    """Return the physical offsets of units, -1 for those that do not point into the hole of a gap, and the units."""
     offset, size = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
-    inside = (size > 0) & (offset >= bridge.gap.start_at) & (offset <= bridge.gap.stop_at - size)
-    units[~inside] = np.frombuffer(bridge.unit, consumequeue.UNIT)[0]
-    return units.tobytes(), int(inside.sum())
+    inside = (size > 0) & (offset >= gap.start_at) & (offset <= gap.stop_at - size)
+    return np.where(inside, offset, -1), units

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -111,7 +112,7 @@ class QueueWriter:
             units = self._written(queue, at, 1 if gap else count)
             if gap is not None:
                 bridge = Bridge(path, position, units, size, queue.key, number, number + count, gap)
-                units, own = bridged(bridge, self.old(queue.key, number, number + count))
+                units, own = bridged(bridge, partial(self.old, queue.key))
                 kept += own
             self.staging.write(path, position, units, size=size)
         self.staging.move(after, before)
