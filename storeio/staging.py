@@ -58,9 +58,13 @@ class Staging:
         self._flusher = ThreadPoolExecutor(1)
         self.partial = place.with_name(f"{place.name}.{secrets.token_hex(4)}{PARTIAL}")
         self._made = _missing(place.parent)
-        with explained(str(place)):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            self.partial.mkdir()
+        try:
+            with explained(str(place)):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                self.partial.mkdir()
+        except BaseException:
+            self.abandon()
+            raise
 
     def _handle(self, path: str, size: int | None = None) -> int:
         """Return a file opened for reading and writing; with ``size`` it is made that long if it is new."""

@@ -164,6 +164,7 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
 def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:
     number = records[i].queue_offset
     after = records[i + 1].queue_offset if alone and i + 1 < len(records) else None
+    after = after if after is not None and 0 <= after <= 2**55 else None
     only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
     if alone and not only:
         reference = stop if stop is not None else (after or 0)

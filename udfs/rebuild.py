@@ -173,7 +173,7 @@ def _decide(held: RDD[Item], builds: Sequence[Building], given: Sent[Given]) -> 
     for build, known in zip(builds, times, strict=True):
         if build.parts is not None:
             with _attempt(build):
-                build.orders = orders_of(build.plan, build.wanted, build.parts, known)
+                build.orders = orders_of(build.tally, build.parts, known)
             build.parts = None
 
 
@@ -245,7 +245,7 @@ def lay_files(
             here: Iterator[Piece] = iter(())
             if following is not None and following[0] == n:
                 here = (piece for _, piece in following[1])
-            yield store, lay(number, file, here, second.partial[store], old_units(plan), shape_of(plan))
+            yield store, lay(number, file, here, second.partial[store], old_units(plan, orders.intact), shape_of(plan))
             if following is not None and following[0] == n:
                 following = next(by_file, None)
             if done is not None:
@@ -274,7 +274,9 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     queues = [queue_built(key, placed, kept.get(key, 0)) for key, placed in orders.placed.items()]
     written = staging.written_bytes + sum(laid.written_bytes for laid in build.laid)
     names = staging.finish(jobs)
-    return build.tally.rebuilt(queues, str(staging.place), names, written, len(orders.cuts.files), orders.cuts.keys)
+    index = [file.index for file in orders.files if file.index is not None]
+    entries = sum(file.stop - file.first for file in index)
+    return build.tally.rebuilt(queues, str(staging.place), names, written, len(index), entries)
 
 
 @contextlib.contextmanager

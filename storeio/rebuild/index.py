@@ -101,7 +101,8 @@ class IndexWriter:
     Holds one file's header and slots in memory, and the units of one split.
     """
 
-    def __init__(self, staging: Staging, shape: Shape) -> None:
+    def __init__(self, staging: Staging | None, shape: Shape) -> None:
+        """Begin without files; without ``staging`` nothing is written, to learn of ``rolled_ms`` only."""
         self.staging, self.shape = staging, shape
         self.files: list[str] = []
         self.entries = 0
@@ -135,7 +136,8 @@ class IndexWriter:
         return self._file
 
     def _write(self, position: int, data: Bytes) -> None:
-        self.staging.write(self.files[-1], position, data.data, size=self.shape.file_bytes)
+        if self.staging is not None:
+            self.staging.write(self.files[-1], position, data.data, size=self.shape.file_bytes)
 
     def close(self) -> None:
         """Write the header and the slots of the last file, if there is one."""

@@ -13,7 +13,7 @@ from storeio.paths import CHECKPOINT
 from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
 from storeio.rebuild.index import IndexWriter
 from storeio.rebuild.queues import QueueWriter
-from storeio.rebuild.tally import PARTS, Names, Tally, old_units, shape_of, sizes_of, wanted_of
+from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, old_units, shape_of, sizes_of, wanted_of
 from storeio.rebuilt import Rebuilt
 from storeio.scan import kept_open
 from storeio.splits import Split, WalkState
@@ -100,8 +100,8 @@ class Build:
     def __init__(self, plan: AuditPlan, wanted: Wanted, parts: frozenset[str], staging: Staging) -> None:
         self.staging, self.wanted = staging, wanted
         self.tally = Tally(plan, wanted, parts)
-        self.queues = QueueWriter(staging, sizes_of(plan), old_units(plan))
-        self.index = IndexWriter(staging, shape_of(plan))
+        self.queues = QueueWriter(staging, sizes_of(plan))
+        self.index = IndexWriter(staging if INDEXES in parts else None, shape_of(plan))
 
     def add(self, found: Derived) -> None:
         """Take what the next split holds."""
@@ -114,12 +114,11 @@ class Build:
     def finish(self, jobs: int) -> Rebuilt:
         """Write what is left, give the directory its name, and return what it holds."""
         staging, index = self.staging, self.index
-        queues = self.queues.finish()
+        queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()))
         index.close()
         data = self.tally.checkpoint(index.rolled_ms)
         if data is not None:
             staging.write(CHECKPOINT, 0, data, size=len(data))
         files = staging.finish(jobs)
-        return self.tally.rebuilt(
-            queues, str(staging.place), files, staging.written_bytes, len(index.files), index.entries
-        )
+        made = (len(index.files), index.entries) if index.staging else (0, 0)
+        return self.tally.rebuilt(queues, str(staging.place), files, staging.written_bytes, *made)

@@ -98,10 +98,11 @@ def place(runs: list[Run]) -> Placed:
         number = run[RUN_FIRST]
         before = placed.stop if placed.parts else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
+        after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
         if len(runs) > 1 and fits_nowhere(run, before, after):
             number = before if before is not None else max((after or 1) - 1, 0)
             placed.moved += 1
-        if not 0 <= number <= MOST_NUMBER:
+        elif not 0 <= number <= MOST_NUMBER:
             number = before or 0
             placed.moved += run[RUN_RECORDS]
         if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):

@@ -69,8 +69,8 @@ def queue_built(key: QueueKey, placed: Placed, kept: int) -> QueueBuilt:
 class QueueWriter:
     """Writes all queues of a rebuild into a directory in the making."""
 
-    def __init__(self, staging: Staging, sizes: FileSizes, old: OldUnits) -> None:
-        self.staging, self.sizes, self.old = staging, sizes, old
+    def __init__(self, staging: Staging, sizes: FileSizes) -> None:
+        self.staging, self.sizes = staging, sizes
         self._queues: dict[QueueKey, Growing] = {}
 
     def add(self, stretch: Stretch) -> None:
@@ -89,16 +89,16 @@ class QueueWriter:
         data = bytes(piece.data) * piece.times if piece.times > 1 else piece.data
         self.staging.write(piece.path, piece.position, data, size=piece.size)
 
-    def finish(self) -> list[QueueBuilt]:
-        """Lay out again what needs it; return all queues, sorted."""
-        return [self._finished(self._queues[key]) for key in sorted(self._queues)]
+    def finish(self, old: OldUnits) -> list[QueueBuilt]:
+        """Lay out again what needs it, with the store's own units in gaps; return all queues, sorted."""
+        return [self._finished(self._queues[key], old) for key in sorted(self._queues)]
 
-    def _finished(self, queue: Growing) -> QueueBuilt:
+    def _finished(self, queue: Growing, old: OldUnits) -> QueueBuilt:
         placed = queue.placement()
         usual = len(placed.parts) == 1 and (placed.first, placed.parts[0].at) == (queue.first, 0)
-        return queue_built(queue.key, placed, 0 if usual else self._lay_again(queue, placed))
+        return queue_built(queue.key, placed, 0 if usual else self._lay_again(queue, placed, old))
 
-    def _lay_again(self, queue: Growing, placed: Placed) -> int:
+    def _lay_again(self, queue: Growing, placed: Placed, old: OldUnits) -> int:
         """Lay a queue out by its placement; return how many units of its gaps are the store's own."""
         kind, kept = queue.key[0], 0
         unit, size, per_file = UNIT_BYTES[kind], self.sizes.of(kind), self.sizes.per_file(kind)
@@ -112,7 +112,7 @@ class QueueWriter:
             units = self._written(queue, at, 1 if gap else count)
             if gap is not None:
                 bridge = Bridge(path, position, units, size, queue.key, number, number + count, gap)
-                units, own = bridged(bridge, partial(self.old, queue.key))
+                units, own = bridged(bridge, partial(old, queue.key))
                 kept += own
             self.staging.write(path, position, units, size=size)
         self.staging.move(after, before)

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from storeio.audit import AuditPlan
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.errors import UnreadableError
@@ -20,12 +23,13 @@ from storeio.rebuild.derive import Derived, Keys, QueueKey, Wanted, derive_split
 from storeio.rebuild.layout import Bridge, FileSizes, Write, laid
 from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
-from storeio.rebuild.tally import Tally, shape_of, sizes_of
+from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
 from storeio.splits import Split, WalkState
 
 PIECE_BYTES: Final = 128 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
 KEY_BYTES: Final = 24  # of hash, physical offset and store time
 
+Numbers = npt.NDArray[np.int64]
 Piece = Write | Bridge | Keys
 Shared = tuple[int, int, Piece]
 """Number of the file, place in it, and what stands there."""
@@ -70,6 +74,7 @@ class Orders:
     splits: dict[int, SplitOrder]
     files: list[OutFile]
     cuts: Cuts
+    intact: Numbers  # as ``Tally.intact``
     numbers: dict[str, int] = field(default_factory=dict)  # path to number in ``files``
 
 
@@ -137,8 +142,9 @@ def looked_up(found: Derived, places: Iterable[Place]) -> list[tuple[Place, tupl
     return [(place, (int(keys.store_ms[place.key]), int(keys.offsets[place.key]))) for place in places]
 
 
-def orders_of(plan: AuditPlan, wanted: Wanted, parts: Stitched, times: dict[Place, tuple[int, int]]) -> Orders:
+def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]) -> Orders:
     """Return what workers are to do."""
+    plan, wanted = tally.plan, tally.wanted
     sizes, shape = sizes_of(plan), shape_of(plan)
     placed = {key: queue.placement() for key, queue in sorted(parts.queues.items())}
     cuts = cut([facts.keys for facts in parts.facts if facts.keys], shape, times.__getitem__)
@@ -146,7 +152,7 @@ def orders_of(plan: AuditPlan, wanted: Wanted, parts: Stitched, times: dict[Plac
     if wanted.ext:
         with_ext = [key for key, queue in sorted(parts.queues.items()) if key[0] == CONSUMEQUEUE and queue.placed]
         files += [file for key in with_ext for file in _ext_files(key, parts.queues[key].count, sizes)]
-    for file in cuts.files:
+    for file in cuts.files if INDEXES in tally.parts else ():
         weight = 4 * shape.slots + (file.stop - file.first) * KEY_BYTES
         files.append(OutFile(file.path, shape.file_bytes, weight, file))
     splits: dict[int, SplitOrder] = {}
@@ -160,7 +166,7 @@ def orders_of(plan: AuditPlan, wanted: Wanted, parts: Stitched, times: dict[Plac
             first_key = cuts.first_key.get(facts.number, 0)
             splits[facts.number] = SplitOrder(parts.begins.get(facts.number), tuple(before), first_key)
     numbers = {file.path: number for number, file in enumerate(files)}
-    return Orders(wanted, sizes, placed, splits, files, cuts, numbers)
+    return Orders(wanted, sizes, placed, splits, files, cuts, tally.intact(), numbers)
 
 
 def _queue_files(key: QueueKey, placed: Placed, sizes: FileSizes) -> Iterator[OutFile]:
@@ -209,6 +215,8 @@ def shared_out(orders: Orders, number: int, found: Derived) -> Iterator[Shared]:
     if keys is None:
         return
     for cut_file in orders.cuts.files:
+        if cut_file.path not in orders.numbers:
+            continue
         low = max(cut_file.first - order.first_key, 0)
         high = min(cut_file.stop - order.first_key, len(keys.hashes))
         for at in range(low, high, PIECE_BYTES // KEY_BYTES):

@@ -21,6 +21,7 @@ from storeio.config import default
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint, consumequeue
+from storeio.kernels import tables as w
 from storeio.paths import CHECKPOINT, CONSUMEQUEUE
 from storeio.rebuild.checkpoint import checkpoint_bytes
 from storeio.rebuild.derive import Derived, QueueKey, Wanted
@@ -54,12 +55,13 @@ def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str]) -> Wa
     if shape.slots < 1 or shape.units < 2:
         raise UsageError(f"an index file of {shape.slots} slots and {shape.units} units holds nothing")
     known = evidence_of(plan)
+    index = bool({INDEXES, CHECKPOINTS} & parts)  # a time of the checkpoint is the index's
     return Wanted(
         plan.config.delays_ms,
         known.batch_topics,
         known.light,
         known.ext,
-        INDEXES in parts and plan.config.index_enabled,
+        index and plan.config.index_enabled,
         known.tags_from,
         queues if QUEUES in parts else frozenset(),
     )
@@ -96,6 +98,15 @@ class Tally:
             known = name in self._left_out or len(self._left_out) < MOST_NAMES
             told = name if known else OTHER_NAMES
             self._left_out[told] = self._left_out.get(told, 0) + count
+
+    def intact(self) -> Numbers:
+        """Return the physical ranges of intact records, rows start and stop, in order; neighbours joined."""
+        parts = [np.empty((2, 0), np.int64)]
+        for file in self.plan.segments:
+            spans = merge_spans(self._spans.get(file.path, []))
+            records = spans[w.SPAN_CLASS] == w.RECORD
+            parts.append(spans[[w.SPAN_START, w.SPAN_STOP]][:, records] + (file.base_offset or 0))
+        return np.concatenate(parts, axis=1)
 
     def checkpoint(self, rolled_ms: int) -> bytes | None:
         """Return the checkpoint's bytes, None where none is wanted; ``rolled_ms`` as in ``checkpoint_bytes``."""
@@ -135,7 +146,7 @@ class Tally:
             notes.append("light queues are built from the records' multi-dispatch lists")
         if wanted.ext:
             notes.append("queue ext units are built without filter bitmaps, which no log tells")
-        if wanted.index:
+        if wanted.index and INDEXES in self.parts:
             begin = wanted.tags_from
             tags = "without tags" if begin is None else f"with tags from physical offset {begin} on"
             notes.append(f"the index is built {tags}")
@@ -144,8 +155,11 @@ class Tally:
         return notes
 
 
-def old_units(plan: AuditPlan) -> OldUnits:
-    """Return what reads units of the store's own queues, zeros where it has none."""
+def old_units(plan: AuditPlan, intact: Numbers) -> OldUnits:
+    """Return what reads units of the store's own queues.
+
+    Zeros stand where it has none, and for units that point at intact records: those have numbers of their own.
+    """
     files: dict[QueueKey, list[QueueFile]] = {}
     for file in plan.listing.of_kind(CONSUMEQUEUE):
         if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
@@ -160,7 +174,12 @@ def old_units(plan: AuditPlan) -> OldUnits:
             data, _ = queue.read(plan.read, first * size, stop * size)
         except UnreadableError:
             data = np.zeros((stop - first) * size, np.uint8)
-        return consumequeue.decode(data.tobytes())
+        units = consumequeue.decode(data.tobytes()).copy()
+        offset, length = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+        following = np.searchsorted(intact[1], offset, side="right")
+        starts = np.append(intact[0], np.iinfo(np.int64).max)[following]
+        units[starts - np.maximum(length, 0) < offset] = np.zeros((), consumequeue.UNIT)
+        return units
 
     return read
 
