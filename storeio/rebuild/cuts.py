@@ -19,7 +19,6 @@ class KeyCount(NamedTuple):
     keys: int
     more: bool
     first_ms: int
-    last_ms: int
 
 
 class Place(NamedTuple):
@@ -49,27 +48,26 @@ class Cuts:
     rolled_ms: int = 0
 
 
-def _begins(counts: Sequence[KeyCount], per_file: int) -> list[tuple[int, Place | int, Place | None]]:
-    """Return of each file its first key, the key or time it is named by, and the last key of the file before."""
-    found: list[tuple[int, Place | int, Place | None]] = []
+def _begins(counts: Sequence[KeyCount], per_file: int) -> list[tuple[int, Place | None]]:
+    """Return of each file its first key, and the last key of the file before."""
+    found: list[tuple[int, Place | None]] = []
     total, last = 0, None
-    for split, keys, more, first_ms, last_ms in counts:
+    for split, keys, more, _ in counts:
         if total == len(found) * per_file:
-            found.append((total, first_ms, last))
+            found.append((total, last))
         while len(found) * per_file < total + keys:
             at = len(found) * per_file
-            found.append((at, Place(split, at - total), Place(split, at - total - 1)))
+            found.append((at, Place(split, at - total - 1)))
         total += keys
         last = Place(split, keys - 1) if keys else last
         if more and total == len(found) * per_file:
-            found.append((total, last_ms if keys else first_ms, last))
+            found.append((total, last))
     return found
 
 
 def places_to_look_up(counts: Sequence[KeyCount], shape: Shape) -> set[Place]:
     """Return the keys whose store time and physical offset ``cut`` has to be told."""
-    begins = _begins(counts, shape.units - 1)
-    return {place for _, *both in begins for place in both if isinstance(place, Place)}
+    return {place for _, place in _begins(counts, shape.units - 1) if place is not None}
 
 
 def cut(counts: Sequence[KeyCount], shape: Shape, look_up: Callable[[Place], tuple[int, int]]) -> Cuts:
@@ -85,12 +83,11 @@ def cut(counts: Sequence[KeyCount], shape: Shape, look_up: Callable[[Place], tup
         cuts.first_key[split] = cuts.keys
         cuts.keys += keys
     begins = _begins(counts, shape.units - 1)
-    stops = [first for first, *_ in begins[1:]] + [cuts.keys]
+    stops = [first for first, _ in begins[1:]] + [cuts.keys]
     path = None
-    for (first, named_by, last), stop in zip(begins, stops, strict=True):
-        now_ms = named_by if isinstance(named_by, int) else look_up(named_by)[0]
+    for (first, last), stop in zip(begins, stops, strict=True):
         before = Before(*look_up(last)) if last is not None else Before()
-        path = name_at(now_ms, path)
+        path = name_at(before.end_ms if path else counts[0].first_ms, path)
         cuts.files.append(CutFile(path, before, first, stop))
         cuts.rolled_ms = before.end_ms
     return cuts

@@ -88,7 +88,11 @@ class IndexFile:
 
 
 def name_at(now_ms: int, before: str | None) -> str:
-    """Return the path of a file whose first record was stored then: a time, behind that of the file before."""
+    """Return the path of a file that was begun then: a time, behind that of the file before.
+
+    A broker's clock is in no log: the first file bears the time of the log's first record, others that of the last
+    key of the file before.
+    """
     moment = EPOCH + timedelta(milliseconds=min(max(now_ms, 0), LATEST_MS))
     name = int(f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}")
     last = int(before.rpartition("/")[2]) if before else 0
@@ -114,25 +118,25 @@ class IndexWriter:
         file = self._with_room(first_ms)
         at = 0
         while at < len(keys.hashes):
-            file = self._with_room(int(keys.store_ms[at]))
+            file = self._with_room(first_ms)
             after, position, units = file.add(keys, at)
             self._write(position, units)
             self.entries += after - at
             at = after
         if keys.more:  # the record behind the last key makes a new file, too
-            self._with_room(int(keys.store_ms[-1]) if len(keys.store_ms) else first_ms)
+            self._with_room(first_ms)
 
-    def _with_room(self, now_ms: int) -> IndexFile:
-        """Return the last file, or a new one where it is full."""
+    def _with_room(self, first_ms: int) -> IndexFile:
+        """Return the last file, or a new one where it is full; ``first_ms`` names the very first."""
         if self._file is not None and not self._file.full:
             return self._file
         before = Before()
         if self._file is not None:
             before = self._file.end()
             self.close()
-            self.rolled_ms = before.end_ms
+            self.rolled_ms = first_ms = before.end_ms
         self._file = IndexFile(self.shape, before)
-        self.files.append(name_at(now_ms, self.files[-1] if self.files else None))
+        self.files.append(name_at(first_ms, self.files[-1] if self.files else None))
         return self._file
 
     def _write(self, position: int, data: Bytes) -> None:

@@ -82,9 +82,7 @@ def facts_of(number: int, found: Derived) -> Facts:
     """Return what the driver is told of a split."""
     keys = None
     if found.keys is not None:
-        count = len(found.keys.hashes)
-        last_ms = int(found.keys.store_ms[-1]) if count else 0
-        keys = KeyCount(number, count, found.keys.more, found.first_ms, last_ms)
+        keys = KeyCount(number, len(found.keys.hashes), found.keys.more, found.first_ms)
     stretches = [replace(stretch, units=b"", heads=b"") for stretch in found.stretches]
     return Facts(number, replace(found, stretches=stretches, keys=None), keys)
 
