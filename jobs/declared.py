@@ -1,4 +1,4 @@
-"""Tables of the jobs besides those of an audit: profiles, simulations and actions, column by column."""
+"""Tables of the jobs besides those of an audit: profiles, simulations, rebuilds and actions, column by column."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ RUNS: Final = "runs"
 PROFILE_RUNS: Final = "profile_runs"
 SIMULATIONS: Final = "simulations"
 ACTIONS: Final = "actions"
+REBUILDS: Final = "rebuilds"
+REBUILT_QUEUES: Final = "rebuilt_queues"
 
 
 def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
@@ -127,5 +129,34 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("topic", STRING, "of a queue's file"),
         ("queue_id", INT, "of a queue's file"),
         ("outcome", STRING, "planned, done or left"),
+    ),
+    REBUILDS: _columns(
+        ("started_ms", LONG, "start of the rebuild, Unix ms; null where there is none"),
+        ("seconds", DOUBLE, "how long it took"),
+        ("into", STRING, "the directory that was written"),
+        ("records", LONG, "valid records of the log"),
+        ("queues", LONG, "queues that were built"),
+        ("odd_queues", LONG, "of them with gaps, replaced or moved units"),
+        ("index_files", LONG, "index files that were built"),
+        ("index_entries", LONG, "their units"),
+        ("files", LONG, "files that were written"),
+        ("written_bytes", LONG, "bytes that were written; files are longer where they are not full"),
+        ("exit_code", INT, "0 rebuilt, 4 the log is damaged or numbers are odd, 8 could not, 16 not a store"),
+        ("error", STRING, "why nothing was built"),
+        ("json", STRING, "the whole result"),
+    ),
+    REBUILT_QUEUES: _columns(
+        ("topic", STRING, "topic"),
+        ("queue_id", INT, "queue id"),
+        ("kind", STRING, "cq, or bcq for batch queues"),
+        ("min_queue_offset", LONG, "first queue offset, in units"),
+        ("max_queue_offset", LONG, "the one behind the last"),
+        ("units", LONG, "units of records"),
+        ("gaps", LONG, "ranges of queue offsets that no record has"),
+        ("missing", LONG, "queue offsets in them"),
+        ("kept", LONG, "units in gaps that are the store's own"),
+        ("filled", LONG, "units in gaps that repeat the one before"),
+        ("replaced", LONG, "units whose number a later record has"),
+        ("moved", LONG, "units of records whose number contradicts its neighbours"),
     ),
 }

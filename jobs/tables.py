@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs.declared import ACTIONS, MORE_TABLES, PROFILE_RUNS, RUNS, SIMULATIONS
+from jobs.declared import ACTIONS, MORE_TABLES, PROFILE_RUNS, REBUILDS, REBUILT_QUEUES, RUNS, SIMULATIONS
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from udfs.checks import reason
@@ -177,6 +177,8 @@ def runs_of(name: str) -> str:
     """Return the table that lists the finished runs of a table."""
     if name in (SIMULATIONS, ACTIONS):
         return name
+    if name in (REBUILDS, REBUILT_QUEUES):
+        return REBUILDS
     return PROFILE_RUNS if name in MORE_TABLES else RUNS
 
 

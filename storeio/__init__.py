@@ -1,8 +1,8 @@
 """Check, explain and rebuild the store directories of Apache RocketMQ brokers.
 
 The verbs of the command line are functions here: ``storeio.check(root)`` returns the audit,
-``storeio.simulate(root, broker="5.3.3")`` what a broker would do at its next start, ``storeio.inspect`` holds
-what looks at single records, units and index units.
+``storeio.simulate(root, broker="5.3.3")`` what a broker would do at its next start, ``storeio.rebuild(root, into)``
+what it built of the log; ``storeio.inspect`` holds what looks at single records, units and index units.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from storeio.store import Store, open_store
 
 __version__ = "0.1.0"
-__all__ = ["Store", "__version__", "check", "open_store", "simulate"]
+__all__ = ["Store", "__version__", "check", "open_store", "rebuild", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from storeio.prediction import simulate
 
         return simulate
+    if name == "rebuild":  # likewise
+        from storeio.rebuild.node import rebuild
+
+        return rebuild
     if name in ("open_store", "Store"):
         from storeio import store
 

@@ -39,6 +39,7 @@ LATER = {
     "apply": "storeio.apply.command",
     "inspect": "storeio.inspect.command",
     "plan": "storeio.plan_command",
+    "rebuild": "storeio.rebuild_command",
     "simulate": "storeio.simulate_command",
     "undo": "storeio.apply.command",
 }
@@ -93,7 +94,7 @@ class Verbs(click.Group):
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_versions,
               help="Show the versions of all parts that may matter.")  # fmt: skip
 def cli() -> None:
-    """Check, explain and repair the store directories of Apache RocketMQ brokers.
+    """Check, explain, rebuild and repair the store directories of Apache RocketMQ brokers.
 
     \b
     Exit codes add up as bits:

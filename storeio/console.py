@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 DEBUG: Final = "STOREIO_DEBUG"
 LEAST_WIDTH, MOST_WIDTH = 60, 160
 TITLE_WIDTH = 20  # of a store in front of its bar
-_COLOURS: Final = {"DAMAGED": 31, "ERRORS": 31, "COULD NOT READ": 31, "INCOMPLETE": 33, "WARNINGS": 33, "SOUND": 32}
+_COLOURS: Final = {
+    "DAMAGED": 31,
+    "ERRORS": 31,
+    "COULD NOT READ": 31,
+    "INCOMPLETE": 33,
+    "WARNINGS": 33,
+    "SOUND": 32,
+    "DOUBTFUL": 33,
+    "REBUILT": 32,
+}
 _COLOURED: Final = re.compile(rf"^({'|'.join(_COLOURS)})\b", re.MULTILINE)
 
 

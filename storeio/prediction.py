@@ -11,7 +11,6 @@ from typing import Final
 
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, default, infer_config
-from storeio.errors import UsageError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
@@ -25,6 +24,7 @@ from storeio.simulate.outcome import simulate_start
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import LINES, rules_of
+from storeio.staging import checked_target, staged
 
 ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
@@ -165,28 +165,19 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
 
     Raises:
         UsageError: The directory holds something, or lies in the store.
+        WriteError: A file could not be written.
     """
-    place, store = Path(target), Path(prediction.store)
-    if place.resolve().is_relative_to(store.resolve()):
-        raise UsageError(f"--into {place}: lies inside the store {store}, which is never written")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"--into {place}: is not empty")
-    partial = place.with_name(f"{place.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    disk = prediction.disk
-    for path, file in sorted(disk.files.items()):
-        if file.is_dir:
-            (partial / path).mkdir(parents=True, exist_ok=True)
-            continue
-        (partial / path).parent.mkdir(parents=True, exist_ok=True)
-        with (partial / path).open("wb") as out:
+    store, disk = Path(prediction.store), prediction.disk
+    with staged(checked_target(target, store)) as staging:
+        for path, file in sorted(disk.files.items()):
+            if file.is_dir:
+                staging.make_directory(path)
+                continue
+            staging.write(path, 0, b"", size=file.size)
+            at = 0
             for piece in disk.content(path):
-                out.write(piece.data)
-            out.flush()
-            os.fsync(out.fileno())
-        if not file.made:
-            shutil.copystat(store / path, partial / path)
-    partial.mkdir(parents=True, exist_ok=True)
-    if place.exists():
-        place.rmdir()
-    partial.rename(place)
+                staging.write(path, at, piece.data, size=file.size)
+                at += len(piece)
+            if not file.made:
+                shutil.copystat(store / path, staging.partial / path)
+        staging.finish(os.cpu_count() or 1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -14,36 +16,55 @@ from storeio.errors import UsageError, WriteError
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
+REMOVALS: Final = 20  # tries
+FLUSH_BYTES: Final = 16 << 20  # written to a file before its flushing begins, while more is written
 
 
 def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], option: str = "--into") -> Path:
     """Return the directory that is to be made.
 
     Raises:
-        UsageError: It lies in the store, which is never written, or holds something.
+        UsageError: It lies in the store, which is never written, is a link, or holds something.
     """
     place, root = Path(into), Path(store)
+    if "\0" in str(place) or place.name in ("", "..") or place.is_symlink():
+        raise UsageError(f"{option} {place}: is a link, or no name for a new directory")
     if place.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"{option} {place}: lies inside the store {root}, which is never written")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"{option} {place}: is not empty")
+    with explained(f"{option} {place}", "read"):
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise UsageError(f"{option} {place}: is not empty")
     return place
 
 
 class Staging:
-    """Files that are being written below ``<directory>.partial``. One thread writes.
+    """Files that are being written below a directory of its own, ``<directory>.<chance>.partial``. One thread writes.
 
     Paths are relative, with slashes; whoever names them has made sure that they are plain names.
     """
 
     def __init__(self, place: Path) -> None:
-        """Begin anew; what an earlier run that was killed has left is removed."""
+        """Begin anew, beside where the directory is to be.
+
+        Raises:
+            WriteError: It cannot be made.
+        """
         self.place = place
-        self.partial = place.with_name(f"{place.name}{PARTIAL}")
-        shutil.rmtree(self.partial, ignore_errors=True)
-        self.partial.mkdir(parents=True)
         self.written_bytes = 0
         self._open: dict[str, int] = {}
+        self._written: set[str] = set()  # paths, to be flushed in the end
+        self._unflushed: dict[str, int] = {}
+        self._flushing: list[Future[None]] = []
+        self._flusher = ThreadPoolExecutor(1)
+        self.partial = place.with_name(f"{place.name}.{secrets.token_hex(4)}{PARTIAL}")
+        self._made = _missing(place.parent)
+        try:
+            with explained(str(place)):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                self.partial.mkdir()
+        except BaseException:
+            self.abandon()
+            raise
 
     def _handle(self, path: str, size: int | None = None) -> int:
         """Return a file opened for reading and writing; with ``size`` it is made that long if it is new."""
@@ -51,19 +72,9 @@ class Staging:
         if handle is None:
             if len(self._open) >= MOST_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
-            handle = self._opened(self.partial / path, size)
+            handle = opened(self.partial / path, size)
+            self._written.add(path)
         self._open[path] = handle
-        return handle
-
-    def _opened(self, path: Path, size: int | None) -> int:
-        try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            if size is None:
-                raise
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        os.ftruncate(handle, size)
         return handle
 
     def write(self, path: str, position: int, data: bytes | memoryview, *, size: int) -> None:
@@ -72,50 +83,81 @@ class Staging:
         Raises:
             WriteError: It could not be written.
         """
-        view = memoryview(data).cast("B")
-        with _explained(path):
+        with explained(path):
             handle = self._handle(path, size)
-            while len(view):
-                count = os.pwrite(handle, view, position)
-                position, view = position + count, view[count:]
-                self.written_bytes += count
+            count = write_all(handle, position, data)
+            self.written_bytes += count
+            unflushed = self._unflushed.get(path, 0) + count
+            if unflushed >= FLUSH_BYTES:  # so that the disk works while more is derived
+                self._flushing.append(self._flusher.submit(_flush_handle, os.dup(handle)))
+                unflushed = 0
+            self._unflushed[path] = unflushed
 
     def read(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes of a file that was written; zeros where nothing was."""
-        return os.pread(self._handle(path), stop - start, start)
+        with explained(path, "read again"):
+            return os.pread(self._handle(path), stop - start, start)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory.
+
+        Raises:
+            WriteError: It could not be made.
+        """
+        with explained(path):
+            (self.partial / path).mkdir(parents=True, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a directory with all that is in it."""
+        shutil.rmtree(self.partial / path, ignore_errors=True)
 
     def move(self, path: str, target: str) -> None:
         """Give a directory another name, in place of what has it."""
         self._close()
-        shutil.rmtree(self.partial / target, ignore_errors=True)
-        (self.partial / path).rename(self.partial / target)
+        with explained(target):
+            shutil.rmtree(self.partial / target, ignore_errors=True)
+            (self.partial / path).rename(self.partial / target)
+        left = (written for written in self._written if not written.startswith(f"{target}/"))
+        self._written = {target + at[len(path) :] if at.startswith(f"{path}/") else at for at in left}
 
     def _close(self) -> None:
         for handle in self._open.values():
             os.close(handle)
         self._open.clear()
+        self._unflushed.clear()
 
     def finish(self, jobs: int) -> list[str]:
         """Flush everything to the disk and give the directory its name; return the files' paths, sorted.
+
+        Files that somebody else wrote are on the disk already; their directories may not be.
 
         Raises:
             WriteError: It could not be written.
         """
         self._close()
-        files = sorted(p for p in self.partial.rglob("*") if p.is_file())
-        with _explained(str(self.place)), ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(_flush, files))
-            list(pool.map(_flush, [self.partial, *(p for p in self.partial.rglob("*") if p.is_dir())]))
-            if self.place.exists():
-                self.place.rmdir()
-            self.partial.rename(self.place)
-            _flush(self.place.parent)
-        return [str(p.relative_to(self.partial)) for p in files]
+        with explained(str(self.place)), ThreadPoolExecutor(jobs) as pool:
+            files, directories = _below(self.partial)
+            for ended in self._flushing:
+                ended.result()
+            self._flusher.shutdown()
+            list(pool.map(flush, (self.partial / path for path in self._written)))
+            list(pool.map(flush, [self.partial, *directories]))
+            self.partial.rename(self.place)  # an empty directory may be there
+            flush(self.place.parent)
+        return sorted(str(p.relative_to(self.partial)) for p in files)
 
     def abandon(self) -> None:
-        """Remove everything."""
+        """Remove everything, parents that were made for it included."""
         self._close()
-        shutil.rmtree(self.partial, ignore_errors=True)
+        self._flusher.shutdown(cancel_futures=False)
+        for _ in range(REMOVALS):  # a worker that is about to be ended may still write
+            shutil.rmtree(self.partial, ignore_errors=True)
+            if not self.partial.exists():
+                break
+            time.sleep(0.1)
+        for parent in self._made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
 
 @contextlib.contextmanager
@@ -130,17 +172,82 @@ def staged(place: Path) -> Iterator[Staging]:
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Turn the system's refusal to write into an error that names the file."""
+def explained(path: str, what: str = "written") -> Iterator[None]:
+    """Turn the system's refusal into an error that names the file.
+
+    Raises:
+        WriteError: The system refused.
+    """
     try:
         yield
     except OSError as error:
-        raise WriteError(f"{path}: could not be written: {error.strerror or error}") from error
+        if isinstance(error, WriteError):
+            raise
+        raise WriteError(f"{path}: could not be {what}: {error.strerror or error}") from error
 
 
-def _flush(path: Path) -> None:
+def opened(path: Path, size: int | None) -> int:
+    """Return a file opened for reading and writing; with ``size`` it is made, that long, if it is not there."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if size is None:
+            raise
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return created(path, size)
+
+
+def created(path: Path, size: int) -> int:
+    """Return a new file, opened for reading and writing, of this length."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        os.ftruncate(handle, size)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def write_all(handle: int, position: int, data: bytes | memoryview) -> int:
+    """Write all of the data at a position; return how many bytes."""
+    view = memoryview(data).cast("B")
+    total = len(view)
+    while len(view):
+        count = os.pwrite(handle, view, position)
+        position, view = position + count, view[count:]
+    return total
+
+
+def flush(path: Path) -> None:
+    """Have a file or directory on the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _flush_handle(handle: int) -> None:
+    try:
+        os.fdatasync(handle)
+    finally:
+        os.close(handle)
+
+
+def _below(place: Path) -> tuple[list[Path], list[Path]]:
+    """Return files and directories below a directory."""
+    files: list[Path] = []
+    directories: list[Path] = []
+    for root, inside, names in os.walk(place):
+        directories += (Path(root, name) for name in inside)
+        files += (Path(root, name) for name in names)
+    return files, directories
+
+
+def _missing(place: Path) -> list[Path]:
+    """Return the directories that have to be made for one, the deepest first."""
+    found = []
+    while not place.exists() and place != place.parent:
+        found.append(place)
+        place = place.parent
+    return found

@@ -18,10 +18,10 @@ FUNCTION_LINES: Final = 60
 FORMAT: Final = {"errors", "paths", "format"}
 KERNELS: Final = {"format", "compiled", "crc"}
 WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
-PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan"}
+PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan", "rebuilt"}
 FILES: Final = PURE | {"scan", "file_sizes", "config", "index_files"}
 LAYERS: Final = {
-    "__init__": {"audit", "store", "prediction"},
+    "__init__": {"audit", "store", "prediction", "rebuild"},
     "__main__": {"cli"},
     "errors": set[str](),
     "paths": {"errors"},
@@ -41,7 +41,7 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
-    "prediction": FILES,
+    "prediction": FILES | {"staging"},
     "forecast": FILES | {"prediction"},
     "simulate_command": FILES | {"prediction", "forecast", "console", "report"},
     "report": PURE,
@@ -51,13 +51,16 @@ LAYERS: Final = {
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
     "staging": {"errors"},
+    "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "staging"},
-    "planning": FILES | {"audit", "rebuild", "staging", "prediction"},
+    "planning": FILES | {"audit", "rebuild", "rebuilt", "staging", "prediction"},
     "plan_command": FILES | {"planning", "prediction", "console", "report"},
+    "rebuild_command": FILES | {"audit", "rebuild", "staging", "console", "report"},
     "apply": PURE | {"report", "console"},  # its commands, too
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},
-    "cli": FILES | {"simulate_command", "plan_command", "audit", "report", "inspect", "console", "apply"},
+    "cli": FILES
+    | {"simulate_command", "plan_command", "rebuild_command", "audit", "report", "inspect", "console", "apply"},
     "conf": set[str](),
 }
 NO_FILES: Final = FORMAT | {

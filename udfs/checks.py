@@ -122,7 +122,7 @@ def on_workers(
                     done.add(size(item))
 
     try:
-        with workers_named(phase.name), _told(tell, lambda: Progress(done.value if done else 0, total, phase.name)):
+        with workers_named(phase.name), told(tell, lambda: Progress(done.value if done else 0, total, phase.name)):
             for number, result in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
     finally:
@@ -163,7 +163,7 @@ def slice_bytes(total: int, cores: int) -> int:
 
 
 @contextlib.contextmanager
-def _told(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[None]:
+def told(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[None]:
     """Tell how far the job is, again and again, while the block runs."""
     ended = threading.Event()
 

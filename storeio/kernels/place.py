@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
+from storeio.kernels import tables as w
+from storeio.kernels import tags as t
 from storeio.kernels.raw import fetch_bytes
 from storeio.kernels.text import int32_at, int64_at
 
@@ -138,3 +140,29 @@ def put_keys(
         file[I_END_MS] = store_ms[i]
         i += 1
     return i
+
+
+@compiled("int64(readonly(int64[:, :]), readonly(int64[:, :]), int64, int64, int64[::1], int64[::1], int64[::1])")
+def pick_keys(
+    keys: Numbers, records: Numbers, base: int, untagged: int, hashes: Numbers, offsets: Numbers, store_ms: Numbers
+) -> int:
+    """Return how many keys an index takes of a split's, after writing hash, physical offset and store time of each.
+
+    Args:
+        keys: The key table, of which ``hashes`` and the others have room for all.
+        records: The record table.
+        base: Physical offset of the segment.
+        untagged: Records before this one have their tags not indexed.
+        hashes: Room.
+        offsets: Room.
+        store_ms: Room.
+    """
+    n = np.int64(0)
+    for i in range(keys.shape[1]):
+        record = keys[1, i]
+        if keys[2, i] != t.TAGS or record >= untagged:
+            hashes[n] = keys[0, i]
+            offsets[n] = records[w.R_POSITION, record] + base
+            store_ms[n] = records[w.R_STORE_MS, record]
+            n += 1
+    return n

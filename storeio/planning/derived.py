@@ -18,7 +18,7 @@ from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import consumequeue
 from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, parse_number, queue_directory
 from storeio.planning.draft import Draft, Why
-from storeio.rebuild.results import QueueBuilt
+from storeio.rebuilt import QueueBuilt
 
 Bytes = npt.NDArray[np.uint8]
 CHUNK: Final = 4 << 20

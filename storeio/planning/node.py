@@ -23,7 +23,8 @@ from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
 from storeio.planning.overlay import Overlay
 from storeio.prediction import NEWEST, simulate
-from storeio.rebuild import QueueBuilt, rebuild
+from storeio.rebuild.node import rebuild
+from storeio.rebuilt import QueueBuilt
 from storeio.results import Audit
 from storeio.scan import kept_open, list_store
 from storeio.simulate.ends import STARTS

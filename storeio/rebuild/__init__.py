@@ -1,12 +1,27 @@
 """Rebuild: queues, ext files, indexes and checkpoint from the commitlog, into a new directory.
 
 ``derive`` turns a split into packed units and keys, ``placement`` decides at which number each unit
-stands, ``queues`` and ``index`` lay them into files. On a sound store the result is what the broker wrote.
+stands, ``layout`` and ``index`` into which bytes of which file that turns, ``node`` does it all on one
+machine. On a sound store the result is what the broker wrote.
+
+``storeio.rebuild(root, into)`` is the verb, of ``storeio.rebuild.node``; a package hides a function of its name,
+so this one answers a call with it.
 """
 
 from __future__ import annotations
 
-from storeio.rebuild.node import rebuild
-from storeio.rebuild.results import QueueBuilt, Rebuilt
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
 
-__all__ = ["QueueBuilt", "Rebuilt", "rebuild"]
+
+class _Verb(ModuleType):
+    """A package that can be called as the verb of its name."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return ``storeio.rebuild.node.rebuild(...)``."""
+        return importlib.import_module("storeio.rebuild.node").rebuild(*arguments, **named)
+
+
+sys.modules[__name__].__class__ = _Verb

@@ -6,7 +6,7 @@ Source: ``CommitLogDispatcherBuildConsumeQueue``, ``CommitLogDispatcherBuildInde
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,9 @@ from storeio.checks.numbering import runs_of
 from storeio.dispatch import Implied, all_units
 from storeio.format import queueext
 from storeio.kernels import tables as w
-from storeio.kernels import tags as t
+from storeio.kernels.place import pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
-from storeio.splits import Split, WalkState
+from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.walk import Walked, walk_split
 
 Bytes = npt.NDArray[np.uint8]
@@ -26,6 +26,7 @@ QueueKey = tuple[str, str, int]
 """Kind of queue, topic, queue id."""
 
 NAME_BYTES = 255  # of a directory's name, on all usual file systems
+NO_NAME = "/\0\ufffd"  # the last stands for bytes that are no text, so that two topics would be one
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +137,10 @@ def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
 
 def is_name(topic: str) -> bool:
     """Tell whether a topic, read from bytes that may be damaged, may become a directory."""
-    if not topic or topic in (".", "..") or any(c in topic for c in "/\0"):
+    if not topic or topic in (".", "..") or any(c in topic for c in NO_NAME):
         return False
     try:
-        return is_legal_topic(topic) or (len(topic.encode()) <= NAME_BYTES and topic.isprintable())
+        return len(topic.encode()) <= NAME_BYTES and (is_legal_topic(topic) or topic.isprintable())
     except UnicodeEncodeError:
         return False
 
@@ -154,16 +155,29 @@ def _heads(implied: Implied) -> bytes:
 
 def _keys(walked: Walked, wanted: Wanted) -> Keys:
     """Return the keys that the wanted index has; tag keys only from where they are wanted."""
-    keys = walked.keys
-    offsets = walked.records[w.R_POSITION] + walked.split.base_offset
-    untagged = len(offsets) if wanted.tags_from is None else int(np.searchsorted(offsets, wanted.tags_from))
-    if untagged:
-        keys = keys[:, (keys[2] != t.TAGS) | (keys[1] >= untagged)]
-    rows = keys[1]
-    more = not len(rows) or int(rows[-1]) < walked.count - 1
-    return Keys(keys[0].copy(), offsets[rows], walked.records[w.R_STORE_MS][rows], more)
+    keys, base = walked.keys, walked.split.base_offset
+    untagged = walked.count
+    if wanted.tags_from is not None:
+        untagged = int(np.searchsorted(walked.records[w.R_POSITION], wanted.tags_from - base))
+    room = np.empty((3, keys.shape[1]), np.int64)
+    count = int(pick_keys(keys, walked.records, base, untagged, room[0], room[1], room[2]))
+    last = base + int(walked.records[w.R_POSITION, -1])
+    return Keys(room[0, :count], room[1, :count], room[2, :count], not count or int(room[1, count - 1]) < last)
 
 
 def nothing(split: Split, end: WalkState) -> Derived:
     """Return what a split has in which nothing starts, because what is before it reaches past it."""
     return Derived(split, end, end, -1, None, np.empty((4, 0), np.int64))
+
+
+def settled(found: Derived, before: Derived | None, again: Callable[[Split, WalkState], Derived]) -> Derived:
+    """Return a split's result as it is behind that of the split before it."""
+    if before is None or before.split.path != found.split.path:
+        return found
+    fate = continues(found.split, before.end, skipped_until=found.skipped_until, asked=found.asked)
+    if fate == AGAIN:
+        return again(found.split, before.end)
+    if fate == NOTHING:
+        return nothing(found.split, before.end)
+    spans = drop_before(found.spans, before.end.position)
+    return replace(found, end=carry_times(found.end, before.end), spans=spans)

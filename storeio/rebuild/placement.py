@@ -8,6 +8,8 @@ Units come in log order, in runs of consecutive queue offsets.
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
    rise with queue offsets, which brokers' searches rely on.
 4. Where numbers jump, what lies between is a gap: its records are gone.
+5. A jump over more numbers than a disk is to be filled for, and than records fit into the log between, is damage:
+   such records follow on.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from storeio.checks.numbering import (
 )
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
+MOST_FILLED: Final = 2**24  # numbers of one gap for which the log between has no room: a third of a gigabyte of units
+LEAST_RECORD: Final = 64  # bytes of the log that a number of a gap had at least
 Run = list[int]
 
 
@@ -94,11 +98,15 @@ def place(runs: list[Run]) -> Placed:
         number = run[RUN_FIRST]
         before = placed.stop if placed.parts else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
+        after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
         if len(runs) > 1 and fits_nowhere(run, before, after):
             number = before if before is not None else max((after or 1) - 1, 0)
             placed.moved += 1
-        if not 0 <= number <= MOST_NUMBER:
+        elif not 0 <= number <= MOST_NUMBER:
             number = before or 0
+            placed.moved += run[RUN_RECORDS]
+        if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):
+            number = placed.stop
             placed.moved += run[RUN_RECORDS]
         _cut_back(placed, number)
         if placed.parts and number > placed.stop:
@@ -106,6 +114,11 @@ def place(runs: list[Run]) -> Placed:
         _append(placed, Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT]))
         at += run[RUN_RECORDS]
     return placed
+
+
+def _is_too_far(placed: Placed, number: int, start_at: int) -> bool:
+    room = (start_at - placed.parts[-1].stop_at) // LEAST_RECORD
+    return number - placed.stop > max(room, MOST_FILLED)
 
 
 def _append(placed: Placed, part: Part) -> None:

@@ -38,7 +38,8 @@ class QueueBuilt:
 @dataclass(slots=True)
 class Rebuilt:
     """One rebuild. ``log`` are errors and warnings of the commitlog itself, ``left_out`` units by queue
-    whose name may not become a path; ``notes`` are sentences on what was decided."""
+    whose name may not become a path; ``notes`` are sentences on what was decided, ``partly`` what was asked
+    for, empty for everything."""
 
     store: str
     version: str
@@ -58,6 +59,7 @@ class Rebuilt:
     log: list[Finding] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    partly: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

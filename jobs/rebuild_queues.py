@@ -1,0 +1,206 @@
+"""``spark-submit jobs/rebuild_queues.py``: queues, index and checkpoint from the logs of stores.
+
+The same rebuild as ``storeio rebuild``: same bytes, report, JSON and exit codes, whose bits add up over the stores.
+Every worker must see the stores and the directory under the same paths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from jobs import tables
+from jobs.common import build_session, run_job
+from jobs.declared import REBUILDS, REBUILT_QUEUES
+from jobs.stores import given_of, local_path, master_of, new_run_id, separate_errors, store_parser, stores_of
+from storeio import audit
+from storeio.config import Given
+from storeio.console import Meter, explain, is_inside, json_sink, put
+from storeio.errors import StoreError, UsageError
+from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
+from storeio.rebuild_command import names_of, parts_of, refuse_json_inside, show
+from storeio.rebuilt import Rebuilt
+from storeio.report import failure_object, to_json
+from storeio.report.rebuilding import rebuilt_object
+from storeio.results import EXIT_SOUND
+from storeio.staging import Staging, checked_target
+from udfs.checks import WorkersError
+from udfs.rebuild import Building, finish, rebuild_stores
+
+DESCRIPTION: Final = "Rebuild queues, index and checkpoint of RocketMQ stores from their logs, with Spark."
+
+
+class Call:
+    """One call of the job: what was asked for, and what has become of the stores."""
+
+    def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
+        self.args, self.sink = args, sink
+        self.given: Given = given_of(args)
+        self.names: Names | None = names_of(args.topics, args.queues)
+        self.parts = frozenset(parts_of(args.only, self.names))
+        self.built: list[Rebuilt] = []
+        self.failed: dict[str, tuple[str, int]] = {}
+        self.exit_code = EXIT_SOUND
+
+    def fail(self, store: str, error: Exception) -> None:
+        """Say why a store could not be rebuilt; the others go on."""
+        code = explain(error, store)
+        text = str(error) or type(error).__name__
+        put(self.sink, to_json(failure_object(store, text, code)))
+        self.failed[store] = text, code
+        self.exit_code |= code
+
+    def report(self, result: Rebuilt) -> None:
+        """Print what was built, and keep it."""
+        put(self.sink, to_json(rebuilt_object(result)))
+        if self.args.json != "-":
+            show(result, quiet=self.args.quiet)
+        self.built.append(result)
+        self.exit_code |= result.exit_code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of one call."""
+    args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
+    stores = stores_of(args)
+    into = local_path(args.into)
+    if "://" in into:
+        raise UsageError(f"--into {into}: must be a directory of a file system that all workers share")
+    refuse_json_inside(args.json, into)
+    targets = targets_of(stores, Path(into))
+    for store in stores:
+        for target in targets.values():
+            checked_target(target, store)
+    if is_inside(local_path(args.tables), into):
+        raise UsageError(f"--tables {args.tables}: lies inside {into}")
+    with json_sink(args.json, stores) as sink:
+        call = Call(args, sink)
+        run(call, targets)
+    return call.exit_code
+
+
+def targets_of(stores: Sequence[str], into: Path) -> dict[str, Path]:
+    """Return where each store's files go: of one store into the directory itself, of several below it by name.
+
+    Names that are not different take the names of the directories above in front.
+    """
+    if len(stores) == 1:
+        return {stores[0]: into}
+    parts = {store: Path(os.path.abspath(store)).parts[1:] for store in stores}
+    for length in range(1, max(map(len, parts.values())) + 1):
+        names = {store: "-".join(words[-length:]) for store, words in parts.items()}
+        if max(Counter(names.values()).values()) == 1:
+            return {store: into / name for store, name in names.items()}
+    raise UsageError("--store: the same store is named twice")
+
+
+def run(call: Call, targets: dict[str, Path]) -> None:
+    """Rebuild the stores that can be listed: reports first, then the tables."""
+    args = call.args
+    spark = build_session("storeio rebuild", master=master_of(args))
+    run_id = args.run_id or new_run_id()
+    tables.refuse_finished(spark, args.tables, run_id, REBUILDS)
+    with contextlib.ExitStack() as cleaning:
+        builds = [build for store in targets if (build := begun(call, store, targets[store], cleaning)) is not None]
+        meter = Meter()
+        try:
+            title = builds[0].plan.root if len(builds) == 1 else f"{len(builds)} stores"
+            with meter.bar(title, shown=not args.quiet):
+                rebuild_stores(spark.sparkContext, builds, meter.update)
+        except WorkersError as error:
+            for build in builds:
+                build.fail(error)
+        for build in builds:
+            ended(call, build)
+    try:
+        frames = {
+            REBUILT_QUEUES: spark.createDataFrame(_queue_rows(run_id, call.built), tables.schema_of(REBUILT_QUEUES)),
+            REBUILDS: spark.createDataFrame(_rows(run_id, call), tables.schema_of(REBUILDS)),
+        }
+        tables.write_run(spark, args.tables, run_id, frames, runs=REBUILDS)
+    except StoreError as error:
+        call.exit_code |= explain(error)  # what was built stands, and so do its bits
+
+
+def begun(call: Call, store: str, target: Path, cleaning: contextlib.ExitStack) -> Building | None:
+    """Return a rebuild that can begin, None where the store cannot be listed."""
+    try:
+        plan = audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes)
+        wanted = wanted_of(plan, call.names, call.parts)
+        staging = Staging(target)
+    except (StoreError, OSError) as error:
+        call.fail(store, error)
+        return None
+    cleaning.callback(staging.abandon)  # of what is finished nothing is left to be removed
+    return Building(plan, wanted, Tally(plan, wanted, call.parts), staging)
+
+
+def ended(call: Call, build: Building) -> None:
+    """Give a store's directory its name and report, or say why not."""
+    try:
+        if build.error is not None:
+            raise build.error
+        call.report(finish(build, call.args.jobs or os.cpu_count() or 1))
+    except (StoreError, OSError) as error:
+        call.fail(build.plan.root, error)
+
+
+def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for one in call.built:
+        rows.append(
+            (
+                run_id, one.store, one.started_ms, one.seconds, one.into, one.records, len(one.queues),
+                sum(1 for queue in one.queues if not queue.usual), one.index_files, one.index_units, len(one.files),
+                one.written_bytes, one.exit_code, None, to_json(rebuilt_object(one)),
+            )
+        )  # fmt: skip
+    for store, (text, code) in call.failed.items():
+        rows.append((run_id, store, *[None] * 10, code, text, None))
+    return rows
+
+
+def _queue_rows(run_id: str, built: Sequence[Rebuilt]) -> list[tuple[object, ...]]:
+    return [
+        (
+            run_id, one.store, row["topic"], row["queue_id"], row["kind"], row["min_queue_offset"],
+            row["max_queue_offset"], row["units"], len(row["gaps"]), sum(stop - first for first, stop in row["gaps"]),
+            row["kept"], row["filled"], row["replaced"], row["moved"],
+        )
+        for one in built
+        for row in rebuilt_object(one)["queues"]
+    ]  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the job's options."""
+    made = store_parser("rebuild_queues", DESCRIPTION)
+    add = made.add_argument
+    add(
+        "--into",
+        metavar="DIR",
+        required=True,
+        help="directory to write, new or empty; of several stores one below it each",
+    )
+    add(
+        "--topic",
+        dest="topics",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only the queues of this topic; repeat",
+    )
+    add("--queue", dest="queues", metavar="TOPIC/ID", action="append", default=[], help="only this queue; repeat")
+    add("--only", metavar="PART", action="append", default=[], choices=PARTS, help=f"one of {', '.join(PARTS)}; repeat")
+    return made
+
+
+if __name__ == "__main__":
+    separate_errors()
+    run_job(main)

@@ -1,0 +1,198 @@
+"""What a rebuild comes to: what is decided before, what all splits of the log say, what is told after.
+
+No file is written here; one node and many workers share it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio import __version__, crc
+from storeio.audit import AuditPlan
+from storeio.checks.queue_files import Queue, QueueFile
+from storeio.checks.segments import Segment, view_log
+from storeio.codes import ERROR, WARNING
+from storeio.config import default
+from storeio.errors import UnreadableError, UsageError
+from storeio.findings import condense
+from storeio.format import checkpoint, consumequeue
+from storeio.kernels import tables as w
+from storeio.paths import CHECKPOINT, CONSUMEQUEUE
+from storeio.rebuild.checkpoint import checkpoint_bytes
+from storeio.rebuild.derive import Derived, QueueKey, Wanted
+from storeio.rebuild.evidence import evidence_of
+from storeio.rebuild.index import Shape
+from storeio.rebuild.layout import FileSizes
+from storeio.rebuild.queues import OldUnits, Units
+from storeio.rebuilt import QueueBuilt, Rebuilt
+from storeio.splits import merge_spans
+
+QUEUES: Final = "queues"
+INDEXES: Final = "index"
+CHECKPOINTS: Final = "checkpoint"
+PARTS: Final = (QUEUES, INDEXES, CHECKPOINTS)
+MOST_NAMES: Final = 1000  # of queues left out that are told by name; damaged bytes may name millions
+OTHER_NAMES: Final = "(other names)"
+Numbers = npt.NDArray[np.int64]
+Names = frozenset[tuple[str, int | None]]
+
+
+def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str]) -> Wanted:
+    """Return what is to be derived of a store.
+
+    Raises:
+        UsageError: No such part, or index files that hold nothing.
+    """
+    parts = frozenset(parts)
+    if unknown := parts - set(PARTS):
+        raise UsageError(f"{min(unknown)}: not one of {', '.join(PARTS)}")
+    shape = shape_of(plan)
+    if shape.slots < 1 or shape.units < 2:
+        raise UsageError(f"an index file of {shape.slots} slots and {shape.units} units holds nothing")
+    known = evidence_of(plan)
+    index = bool({INDEXES, CHECKPOINTS} & parts)  # a time of the checkpoint is the index's
+    return Wanted(
+        plan.config.delays_ms,
+        known.batch_topics,
+        known.light,
+        known.ext,
+        index and plan.config.index_enabled,
+        known.tags_from,
+        queues if QUEUES in parts else frozenset(),
+    )
+
+
+def shape_of(plan: AuditPlan) -> Shape:
+    """Return the shape of index files: the store's, or the usual one."""
+    return Shape(*(plan.index_shape or (int(default("maxHashSlotNum")), int(default("maxIndexNum")))))
+
+
+def sizes_of(plan: AuditPlan) -> FileSizes:
+    """Return the sizes of queue files."""
+    return FileSizes(plan.config.queue_file_bytes, plan.config.batch_file_bytes, plan.config.ext_file_bytes)
+
+
+class Tally:
+    """Counts what the splits of a log say, in log order."""
+
+    def __init__(self, plan: AuditPlan, wanted: Wanted, parts: frozenset[str]) -> None:
+        self.plan, self.wanted, self.parts = plan, wanted, parts
+        self._spans: dict[str, list[Numbers]] = {}
+        self._records = 0
+        self._last: tuple[int, int] | None = None
+        self._last_queued: tuple[int, int] | None = None
+        self._left_out: dict[str, int] = {}
+
+    def add(self, found: Derived) -> None:
+        """Take what the next split says; of units and keys nothing is looked at."""
+        self._spans.setdefault(found.split.path, []).append(found.spans)
+        self._records += found.records
+        self._last = found.last or self._last
+        self._last_queued = found.last_queued or self._last_queued
+        for name, count in found.left_out.items():
+            known = name in self._left_out or len(self._left_out) < MOST_NAMES
+            told = name if known else OTHER_NAMES
+            self._left_out[told] = self._left_out.get(told, 0) + count
+
+    def intact(self) -> Numbers:
+        """Return the physical ranges of intact records, rows start and stop, in order; neighbours joined."""
+        parts = [np.empty((2, 0), np.int64)]
+        for file in self.plan.segments:
+            spans = merge_spans(self._spans.get(file.path, []))
+            records = spans[w.SPAN_CLASS] == w.RECORD
+            parts.append(spans[[w.SPAN_START, w.SPAN_STOP]][:, records] + (file.base_offset or 0))
+        return np.concatenate(parts, axis=1)
+
+    def checkpoint(self, rolled_ms: int) -> bytes | None:
+        """Return the checkpoint's bytes, None where none is wanted; ``rolled_ms`` as in ``checkpoint_bytes``."""
+        if CHECKPOINTS not in self.parts:
+            return None
+        flushed = flushed_offset(self.plan)
+        return checkpoint_bytes(self._last, self._last_queued, rolled_index_ms=rolled_ms, flushed_offset=flushed)
+
+    def rebuilt(
+        self, queues: list[QueueBuilt], into: str, files: list[str], written: int, index_files: int, index_units: int
+    ) -> Rebuilt:
+        """Return the result."""
+        plan = self.plan
+        segments = [Segment(file, merge_spans(self._spans.get(file.path, []))) for file in plan.segments]
+        view = view_log(segments, plan.config.commitlog_file_bytes)
+        return Rebuilt(
+            plan.root, __version__, into, crc.ENGINE, plan.started_ms,
+            (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.config.settings, self._records,
+            view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
+            files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
+            self._notes(), self._partly(),
+        )  # fmt: skip
+
+    def _partly(self) -> list[str]:
+        """Return what was asked for, empty for everything."""
+        if self.parts == set(PARTS) and self.wanted.queues is None:
+            return []
+        named = sorted(topic if number is None else f"{topic}/{number}" for topic, number in self.wanted.queues or ())
+        of = f" of {', '.join(named)}" if named else ""
+        return [part + (of if part == QUEUES else "") for part in PARTS if part in self.parts]
+
+    def _notes(self) -> list[str]:
+        """Return sentences on what the store's own files decided."""
+        wanted = self.wanted
+        notes = []
+        if wanted.light:
+            notes.append("light queues are built from the records' multi-dispatch lists")
+        if wanted.ext:
+            notes.append("queue ext units are built without filter bitmaps, which no log tells")
+        if wanted.index and INDEXES in self.parts:
+            begin = wanted.tags_from
+            tags = "without tags" if begin is None else f"with tags from physical offset {begin} on"
+            notes.append(f"the index is built {tags}")
+        elif INDEXES in self.parts:
+            notes.append("no index is built: the store's settings say that it has none")
+        return notes
+
+
+def old_units(plan: AuditPlan, intact: Numbers) -> OldUnits:
+    """Return what reads units of the store's own queues.
+
+    Zeros stand where it has none, and for units that point at intact records: those have numbers of their own.
+    """
+    files: dict[QueueKey, list[QueueFile]] = {}
+    for file in plan.listing.of_kind(CONSUMEQUEUE):
+        if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
+            key = CONSUMEQUEUE, file.topic, file.queue_id
+            size = min(file.size, plan.config.queue_file_bytes)
+            files.setdefault(key, []).append(QueueFile(file.path, file.base_offset, size))
+
+    def read(key: QueueKey, first: int, stop: int) -> Units:
+        queue = Queue(*key, plan.config.queue_file_bytes, tuple(files.get(key, ())))
+        size = consumequeue.UNIT_BYTES
+        try:
+            data, _ = queue.read(plan.read, first * size, stop * size)
+        except UnreadableError:
+            data = np.zeros((stop - first) * size, np.uint8)
+        units = consumequeue.decode(data.tobytes()).copy()
+        offset, length = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+        following = np.searchsorted(intact[1], offset, side="right")
+        starts = np.append(intact[0], np.iinfo(np.int64).max)[following]
+        units[starts - np.maximum(length, 0) < offset] = np.zeros((), consumequeue.UNIT)
+        return units
+
+    return read
+
+
+def flushed_offset(plan: AuditPlan) -> int:
+    """Return the old checkpoint's masterFlushedOffset, which only it tells; 0 where it cannot be true."""
+    entry = plan.listing.get(CHECKPOINT)
+    if entry is None or entry.is_dir or entry.size < checkpoint.CHECKPOINT_BYTES:
+        return 0
+    try:
+        fields = checkpoint.decode(plan.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).tobytes())
+    except UnreadableError:
+        return 0
+    value = int(fields["master_flushed_offset"])
+    end = max(((f.base_offset or 0) + f.size for f in plan.segments), default=0)
+    return value if 0 <= value <= end else 0

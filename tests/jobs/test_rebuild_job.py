@@ -1,0 +1,137 @@
+"""The rebuild job: the bytes, report, JSON and exit codes of the node, and rows in tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golden_data as golden
+import pytest
+from rebuilds import tree
+from test_rebuild_shares import irregular_log, with_hole
+
+from jobs import rebuild_queues, tables
+from storeio.errors import UsageError
+from storeio.rebuild.node import rebuild
+from storeio.report.rebuilding import rebuilt_object
+from udfs.checks import WorkersError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark")
+GOLDEN = ("rich-5.5.1", "ext-5.3.3", "base-long-5.5.1")
+SPLIT_BYTES = 4096
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return stores of brokers, one with every trouble, and one of two that have the same name."""
+    place = tmp_path_factory.mktemp("stores")
+    builder = irregular_log(place / "irregular")
+    with_hole(builder, place / "irregular")
+    return [*map(golden.store, GOLDEN), place / "irregular"]
+
+
+@pytest.fixture(scope="module")
+def run(stores: list[Path], tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """Return where one run of all stores is: ``new``, ``tables``, ``report.json``."""
+    place = tmp_path_factory.mktemp("run")
+    nowhere = str(place / "nowhere")
+    words = ["--store", *map(str, stores), nowhere, "--into", str(place / "new"), "--tables", str(place / "tables")]
+    words += ["--run-id", "first", "--split-bytes", str(SPLIT_BYTES), "--quiet", "--json", str(place / "report.json")]
+    assert rebuild_queues.main(words) == 4 | 16  # of the irregular store, and of the one that is none
+    return place
+
+
+def timeless(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in found.items() if name not in ("started_ms", "seconds", "into")}
+
+
+def test_files_and_json_are_those_of_the_node(stores: list[Path], run: Path, tmp_path: Path) -> None:
+    said = {found["store"]: found for found in map(json.loads, (run / "report.json").read_text().splitlines())}
+    assert len(said) == len(stores) + 1
+    assert (said[str(run / "nowhere")]["exit_code"], said[str(run / "nowhere")]["verdict"]) == (16, None)
+    for root in stores:
+        result = rebuild(root, tmp_path / root.name, split_bytes=SPLIT_BYTES)
+        assert tree(run / "new" / root.name) == tree(tmp_path / root.name)
+        assert timeless(said[str(root)]) == json.loads(json.dumps(timeless(rebuilt_object(result))))
+    assert {p.name for p in (run / "new").iterdir()} == {root.name for root in stores}
+    odd = [queue for queue in said[str(stores[-1])]["queues"] if queue["gaps"]]
+    assert odd
+    assert odd[0]["kept"]
+
+
+def test_tables_hold_the_run(stores: list[Path], run: Path, spark: SparkSession) -> None:
+    rows = {row.store: row for row in tables.finished(spark, str(run / "tables"), "rebuilds").collect()}
+    assert {store: row.exit_code for store, row in rows.items()} == {
+        **{str(root): 0 for root in stores[:-1]}, str(stores[-1]): 4, str(run / "nowhere"): 16,
+    }  # fmt: skip
+    assert "not a directory" in rows[str(run / "nowhere")].error
+    queues = tables.finished(spark, str(run / "tables"), "rebuilt_queues").collect()
+    for root in stores:
+        found = json.loads(rows[str(root)].json)
+        mine = sorted((q.topic, q.queue_id, q.units, q.missing) for q in queues if q.store == str(root))
+        assert mine == sorted(
+            (q["topic"], q["queue_id"], q["units"], sum(b - a for a, b in q["gaps"])) for q in found["queues"]
+        )
+        assert rows[str(root)].files == len(tree(run / "new" / root.name))
+
+
+def test_a_finished_run_is_not_run_again(stores: list[Path], run: Path, tmp_path: Path) -> None:
+    words = ["--store", str(stores[0]), "--into", str(tmp_path / "new"), "--tables", str(run / "tables")]
+    with pytest.raises(UsageError, match="choose another"):
+        rebuild_queues.main([*words, "--run-id", "first", "--quiet"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_store_goes_into_the_directory_itself_in_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden.store("rich-5.5.1")
+    words = ["--store", str(root), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
+    assert rebuild_queues.main([*words, "--only", "checkpoint", "--only", "queues", "--topic", "bcq_a"]) == 0
+    assert capsys.readouterr().out.startswith("REBUILT IN PART: ")
+    names = frozenset({("bcq_a", None)})
+    rebuild(root, tmp_path / "node", queues=names, parts=("checkpoint", "queues"))
+    assert tree(tmp_path / "new") == tree(tmp_path / "node")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["--into", "STORE/new"], "never written"),
+        (["--into", "s3://bucket/new"], "file system"),
+        (["--into", "NEW", "--queue", "orders"], "TOPIC/ID"),
+        (["--into", "NEW", "--json", "NEW/x.json"], "must be new or empty"),
+        (["--into", "NEW", "--tables", "NEW/t"], "lies inside"),
+        (["--into", "NEW", "--store", "STORE", "STORE/../store"], "named twice"),
+    ],
+)
+def test_wrong_use(changes: list[str], says: str, tmp_path: Path) -> None:
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    filled = [word.replace("NEW", str(tmp_path / "new")).replace("STORE", str(root)) for word in changes]
+    with pytest.raises(UsageError, match=says):
+        rebuild_queues.main(["--tables", str(tmp_path / "t"), "--store", str(root), *filled])
+    assert [p.name for p in tmp_path.iterdir()] == ["store"]
+
+
+def test_lost_workers_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(*_: Any) -> None:
+        assert list(tmp_path.glob("made/new.*.partial"))
+        raise WorkersError("Spark could not finish the commitlog: gone")
+
+    monkeypatch.setattr(rebuild_queues, "rebuild_stores", lost)
+    root = golden.store("base-5.3.3")
+    words = ["--store", str(root), "--into", str(tmp_path / "made" / "new"), "--tables", str(tmp_path / "tables")]
+    assert rebuild_queues.main([*words, "--quiet"]) == 8
+    assert "gone" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["tables"]
+
+
+def test_names_of_several_stores() -> None:
+    where = rebuild_queues.targets_of(["/data/a/store", "/data/b/store"], Path("/new"))
+    assert where == {"/data/a/store": Path("/new/a-store"), "/data/b/store": Path("/new/b-store")}
+    assert rebuild_queues.targets_of(["/data/a", "b"], Path("/new"))["b"] == Path("/new/b")
+    assert rebuild_queues.targets_of(["/data/a/store"], Path("/new")) == {"/data/a/store": Path("/new")}

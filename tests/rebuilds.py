@@ -1,0 +1,205 @@
+"""What the tests of ``rebuild`` share: settings of known stores, trees of bytes, the obvious placement of numbers."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import slow
+from storebuilder import COMMIT, PREPARED, ROLLBACK, Settings, StoreBuilder
+
+from storeio.rebuild.node import rebuild
+from storeio.rebuilt import Rebuilt
+
+QUEUES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+BLANK = struct.pack(">qiq", 0, 2**31 - 1, 0)
+Tree = dict[str, bytes]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing flushed: on a busy disk that takes longer than all the rest; one test sees that it is done."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda handle: None)
+
+
+def tree(root: Path, *tops: str) -> Tree:
+    """Return the content of all files below a directory, or below some of its directories."""
+    places = [root / top for top in tops] if tops else [root]
+    return {p.relative_to(root).as_posix(): p.read_bytes() for place in places for p in place.rglob("*") if p.is_file()}
+
+
+def contents(files: Mapping[str, bytes], top: str) -> list[bytes]:
+    """Return the content of a directory's files in order of their names, which are times."""
+    return [data for path, data in sorted(files.items()) if path.startswith(f"{top}/")]
+
+
+def sizes_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sizes that a golden store was written with, as settings."""
+    given = {
+        "mappedFileSizeCommitLog": options["clFile"],
+        "mappedFileSizeConsumeQueue": 20 * options["cqEntries"],
+        "maxHashSlotNum": options["indexSlots"],
+        "maxIndexNum": options["indexNum"],
+    }
+    if "cqExtFile" in options:
+        given["mappedFileSizeConsumeQueueExt"] = options["cqExtFile"]
+    return {name: str(value) for name, value in given.items()}
+
+
+def settings_of(settings: Settings) -> dict[str, str]:
+    """Return what a rebuild is to be told of a built store."""
+    return {
+        "mappedFileSizeCommitLog": str(settings.segment_bytes),
+        "mappedFileSizeConsumeQueue": str(20 * settings.units_per_file),
+        "mappedFileSizeConsumeQueueExt": str(settings.ext_bytes),
+        "enableConsumeQueueExt": str(settings.ext).lower(),
+        "enableMultiDispatch": str(settings.multi_dispatch).lower(),
+        "maxHashSlotNum": str(settings.index_slots),
+        "maxIndexNum": str(settings.index_units),
+    }
+
+
+def built(builder: StoreBuilder, into: Path, **options: Any) -> Rebuilt:
+    """Write the log of a builder, rebuild it, and return the result."""
+    assert builder.root is not None
+    (builder.root / "commitlog").mkdir(parents=True, exist_ok=True)
+    for base, data in builder.segment_files():
+        (builder.root / "commitlog" / f"{base:020d}").write_bytes(data)
+    return rebuild(builder.root, into, given=settings_of(builder.settings), **options)
+
+
+def random_log(root: Path, seed: int, **sizes: Any) -> StoreBuilder:
+    """Return a log with everything that brokers write: transactions, delays, light queues, batches, many keys."""
+    chance = random.Random(seed)
+    base = chance.choice((0, 16384 * 7))
+    builder = StoreBuilder(root, base=base, settings=Settings(**sizes), start_ms=1_700_000_000_000 + seed)
+    topics = ["a", "orders", "%RETRY%group", "x" * 130, *builder.settings.batch_topics]
+    if base:  # retention deleted what was before
+        builder.next_offsets = {(t, q): chance.randrange(200) for t in topics[:4] for q in range(3)}
+    for _ in range(chance.randrange(120, 260)):
+        topic, queue_id = chance.choice(topics), chance.randrange(3)
+        keys = " ".join(f"k{chance.randrange(30)}" for _ in range(chance.randrange(3)))
+        common: dict[str, Any] = {
+            "tags": chance.choice((None, "t1", "t2")),
+            "keys": keys or None,
+            "unique_key": chance.choice((None, f"u{chance.randrange(1000)}")),
+        }
+        body = chance.randbytes(chance.randrange(1, 120))
+        kind = chance.randrange(10)
+        if topic in builder.settings.batch_topics:
+            builder.message(topic, queue_id, body, inner=chance.randrange(1, 5), **common)
+        elif kind == 0:
+            builder.message(topic, queue_id, body, transaction=chance.choice((PREPARED, COMMIT, ROLLBACK)), **common)
+        elif kind == 1:
+            builder.message(topic, queue_id, body, delay=chance.randrange(1, 19), **common)
+        elif kind == 2 and builder.settings.multi_dispatch:
+            builder.message(topic, queue_id, body, lmq=("%LMQ%one", f"%LMQ%{chance.randrange(3)}"), **common)
+        elif kind == 3 and len(topic) < 128:
+            builder.batch(topic, queue_id, [body] * chance.randrange(1, 5))
+        else:
+            builder.message(topic, queue_id, body, **common)
+    return builder
+
+
+# ---- Where units stand, said once more, a record at a time
+
+
+@dataclass
+class Obvious:
+    """One queue as the rules place it: number to record, and what is told of it."""
+
+    at: dict[int, slow.Head] = field(default_factory=dict)
+    replaced: int = 0
+    moved: int = 0
+
+    @property
+    def stop(self) -> int:
+        """The number behind the last."""
+        return max(self.at, default=-1) + 1
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return the ranges of numbers that no record has."""
+        found: list[tuple[int, int]] = []
+        numbers = sorted(self.at)
+        for one, other in pairwise(numbers):
+            if other > one + 1:
+                found.append((one + 1, other))
+        return found
+
+
+def obviously_placed(records: list[slow.Head]) -> Obvious:
+    """Return where each record's unit stands.
+
+    A record that says the number behind that of the one before stands behind it. Else: one that stands alone
+    between two that follow on from each other, or whose number is far off or negative, stands where they leave
+    room; one that jumps too far follows on; any other has its number, which later ones then take from earlier ones.
+    """
+    queue = Obvious()
+    numbers = [record.queue_offset for record in records]
+    astray = False
+    for i, record in enumerate(records):
+        follows = i > 0 and numbers[i] == numbers[i - 1] + 1
+        stop = queue.stop if queue.at else None
+        if follows:
+            number = queue.stop
+            queue.moved += astray
+        else:
+            alone = i + 1 == len(records) or numbers[i + 1] != numbers[i] + 1
+            number, astray = _first_of_run(queue, records, i, alone, stop)
+        for taken in [n for n in queue.at if n >= number]:
+            del queue.at[taken]
+            queue.replaced += 1
+        queue.at[number] = record
+    return queue
+
+
+def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:
+    number = records[i].queue_offset
+    after = records[i + 1].queue_offset if alone and i + 1 < len(records) else None
+    after = after if after is not None and 0 <= after <= 2**55 else None
+    only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
+    if alone and not only:
+        reference = stop if stop is not None else (after or 0)
+        between = stop is not None and after == stop + 1
+        if between or abs(number - reference) > 2**40 or number < 0:
+            queue.moved += 1
+            return (stop if stop is not None else max((after or 1) - 1, 0)), False
+    if not 0 <= number <= 2**55:
+        queue.moved += 1
+        return stop or 0, True
+    if stop is not None:
+        before = queue.at[stop - 1]
+        room = (records[i].physical - before.physical - before.size) // 64
+        if number - stop > max(room, 2**24):
+            queue.moved += 1
+            return stop, True
+    return number, False
+
+
+def _all_follow(records: list[slow.Head]) -> bool:
+    return all(b.queue_offset == a.queue_offset + 1 for a, b in pairwise(records))
+
+
+def obvious_files(topic: str, queue_id: int, queue: Obvious, per_file: int) -> Tree:
+    """Return the queue's files; a gap repeats the unit before it, and the first file is filled from its begin."""
+    if not queue.at:
+        return {}
+    files: dict[str, bytearray] = {}
+    first = min(queue.at)
+    last = BLANK
+    for number in range(first - first % per_file, queue.stop):
+        record = queue.at.get(number)
+        if record is not None:
+            last = struct.pack(">qiq", record.physical, record.size, record.tags_code)
+        base = number // per_file * per_file * 20
+        file = files.setdefault(f"consumequeue/{topic}/{queue_id}/{base:020d}", bytearray(20 * per_file))
+        file[number % per_file * 20 : number % per_file * 20 + 20] = last
+    return {path: bytes(data) for path, data in files.items()}

@@ -1,0 +1,85 @@
+"""A rebuild of a store that a broker wrote gives the broker's own files, and with them the store is sound."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+from rebuilds import QUEUES, contents, no_waiting_for_disks, sizes_of, tree
+
+import storeio
+from storeio import audit
+from storeio.rebuild.node import rebuild
+
+__all__ = ["no_waiting_for_disks"]
+DERIVED = {"consumequeue", "index", "checkpoint", "abort"}
+LISTS = ("rows-4.9.8", "rows-5.3.3", "rows-5.5.1", "rows-long-5.5.1")
+
+
+@pytest.mark.parametrize("name", golden.STORES)
+@pytest.mark.parametrize(("split_bytes", "jobs"), [(None, 2), (4096, 1), (20_000, 3)])
+def test_files_are_those_of_the_broker(name: str, split_bytes: int | None, jobs: int, tmp_path: Path) -> None:
+    root, into = golden.store(name), tmp_path / "new"
+    result = rebuild(root, into, given=sizes_of(golden.options(name)), split_bytes=split_bytes, jobs=jobs)
+    assert tree(into, *QUEUES) == tree(root, *QUEUES)
+    assert contents(tree(into, "index"), "index") == contents(tree(root, "index"), "index")
+    assert {path.split("/")[0] for path in result.files} <= {*QUEUES, "index", "checkpoint"}
+    assert sorted(result.files) == sorted(tree(into))
+    assert (result.exit_code, result.log, result.left_out) == (0, [], {})
+    assert result.records == len(golden.dump(name))
+    assert all(queue.usual for queue in result.queues)
+    assert sum(q.units for q in result.queues) == storeio.check(root).checks["queue_units_on_disk"]
+
+
+@pytest.mark.parametrize("name", golden.STORES)
+def test_a_log_with_what_was_rebuilt_is_a_sound_store(name: str, tmp_path: Path) -> None:
+    root, into = golden.store(name), tmp_path / "new"
+    given = sizes_of(golden.options(name))
+    rebuild(root, into, given=given)
+    shutil.copytree(root / "commitlog", into / "commitlog")
+    if (root / "config").is_dir():
+        shutil.copytree(root / "config", into / "config")
+    found = audit.check(into, given=given)
+    assert [(f.code, f.path, f.detail) for f in found.findings if f.severity != "info"] == []
+    assert found.exit_code == 0
+
+
+def swap(root: Path, into: Path) -> None:
+    """Put what was rebuilt in the place of what a store has."""
+    (root / "abort").unlink(missing_ok=True)
+    for top in ("consumequeue", "index"):
+        shutil.rmtree(root / top, ignore_errors=True)
+        if (into / top).exists():
+            (into / top).rename(root / top)
+    (into / "checkpoint").replace(root / "checkpoint")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_damage_of_queues_index_or_checkpoint_is_mended(name: str, tmp_path: Path) -> None:
+    given = sizes_of(golden.options(golden.base_of(name)))
+    queues = tree(golden.store(golden.base_of(name)), "consumequeue")
+    chosen = [
+        case
+        for case in golden.cases(name)
+        if {edit[1].split("/")[0] for edit in case["edits"]} <= DERIVED and case["id"].endswith("clean")
+    ]
+    assert len(chosen) > 3
+    for number, case in enumerate(chosen):
+        root = golden.damaged(golden.base_of(name), case["edits"], tmp_path / str(number))
+        into = tmp_path / f"{number}-new"
+        result = rebuild(root, into, given=given)
+        assert result.exit_code == 0, case["id"]
+        assert tree(into, "consumequeue") == queues, case["id"]
+        swap(root, into)
+        found = audit.check(root, given=given)
+        assert [(f.code, f.path, f.detail) for f in found.findings if f.severity != "info"] == [], case["id"]
+        shutil.rmtree(root)
+
+
+def test_the_upgraded_store_has_tags_in_its_index_only_from_the_newer_broker_on(tmp_path: Path) -> None:
+    root = golden.store("upgraded")
+    result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options("upgraded")))
+    (note,) = (note for note in result.notes if "tags" in note)
+    assert 0 < int(note.split()[-2]) < result.max_physical_offset

@@ -1,0 +1,162 @@
+"""Rebuilds of random logs: as the obvious derivation has them, and with wild numbers as the rules have it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rebuilds import (
+    QUEUES,
+    Obvious,
+    built,
+    contents,
+    no_waiting_for_disks,
+    obvious_files,
+    obviously_placed,
+    random_log,
+    settings_of,
+    tree,
+)
+from storebuilder import PREPARED, StoreBuilder, derive
+
+from storeio.rebuild.node import rebuild
+
+__all__ = ["no_waiting_for_disks"]
+SIZES: tuple[dict[str, Any], ...] = (
+    {},
+    {"ext": True, "units_per_file": 7},
+    {"multi_dispatch": True, "index_units": 31, "index_slots": 5},
+    {"batch_topics": frozenset({"bcq"}), "units_per_file": 13},
+)
+WILD = (2**31 - 1, 2**41, 2**56, 2**62, -1, -(2**40))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path) -> None:
+    builder = random_log(tmp_path / "store", seed, **SIZES[seed % len(SIZES)])
+    for topic in builder.settings.batch_topics:  # which topics these are, no log tells
+        (tmp_path / "store" / "batchconsumequeue" / topic / "0").mkdir(parents=True)
+        (tmp_path / "store" / "batchconsumequeue" / topic / "0" / f"{0:020d}").touch()
+    expected = derive(builder.records(), builder.settings)
+    for number, (split_bytes, jobs) in enumerate(((None, 2), (4096, 3), (8192, 1))):
+        into = tmp_path / f"new-{number}"
+        result = built(builder, into, split_bytes=split_bytes, jobs=jobs)
+        assert tree(into, *QUEUES) == {path: bytes(data) for path, data in expected.files.items()}
+        assert contents(tree(into, "index"), "index") == [bytes(data) for data in expected.index]
+        assert result.exit_code == 0
+        assert result.records == builder.messages
+
+
+def test_checkpoint_says_what_is_true_of_log_and_index(tmp_path: Path) -> None:
+    builder = random_log(tmp_path / "store", 4)
+    root = builder.close()
+    rebuild(root, tmp_path / "new", given=settings_of(builder.settings))
+    data = (tmp_path / "new" / "checkpoint").read_bytes()
+    assert len(data) == 4096
+    assert data[:24] == (root / "checkpoint").read_bytes()[:24]
+
+
+runs = st.tuples(st.one_of(st.integers(0, 40), st.sampled_from(WILD)), st.integers(1, 4))
+relative = st.tuples(st.integers(-6, 6), st.integers(1, 4))
+numbers = st.lists(
+    st.one_of(st.tuples(st.just("at"), runs), st.tuples(st.just("by"), relative)), min_size=1, max_size=9
+)
+
+
+def numbered(parts: list[tuple[str, tuple[int, int]]]) -> list[int]:
+    """Return queue offsets: runs that begin at a number, or some way from where the one before ended."""
+    found: list[int] = []
+    for kind, (number, count) in parts:
+        first = number if kind == "at" else (found[-1] + 1 if found else 0) + number
+        found += range(first, first + count)
+    return [min(max(number, -(2**63)), 2**63 - 1) for number in found]
+
+
+def numbered_log(root: Path, wanted: list[int]) -> StoreBuilder:
+    builder = StoreBuilder(root, units_per_file=8)
+    for i, number in enumerate(wanted):
+        builder.message("t", 0, b"x" * 400, queue_offset=number, tags=f"t{i}")
+        if i % 5 == 0:
+            builder.message("t", 0, b"half", transaction=PREPARED)
+        if i % 7 == 0:
+            builder.message("other", 1, b"between")
+    return builder
+
+
+def expected_of(builder: StoreBuilder) -> Obvious:
+    mine = [head for head in builder.records() if head.topic == b"t" and head.sys_flag & 0xC != PREPARED]
+    return obviously_placed(mine)
+
+
+@settings(max_examples=150, deadline=None)
+@given(numbers, st.sampled_from([None, 4096]))
+def test_numbers_of_any_kind_are_placed_by_the_rules(
+    parts: list[tuple[str, tuple[int, int]]], split_bytes: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        check_numbers(Path(place), numbered(parts), split_bytes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gaps", "replaced", "moved"),
+    [
+        ([5, 6, 7, 0, 1, 2], 0, 3, 0),  # the queue was lost, a new one began
+        ([0, 1, 2, 3, 4, 3, 4, 5], 0, 2, 0),  # a tail was given out again
+        ([0, 1, 2, 2, 3], 0, 1, 0),
+        ([0, 1, 9, 10], 1, 0, 0),
+        ([0, 1, 77, 3, 4], 0, 0, 1),
+        ([0, 1, 2**50, 3, 4], 0, 0, 1),
+        ([0, 1, 2**39, 2**39 + 1, 4, 5], 0, 0, 2),  # a jump that no disk is to be filled for
+        ([2**50, 2**50 + 1], 0, 0, 0),
+        ([-5, -4, 0, 1], 0, 2, 2),
+        ([0, 1, 20, 21, 8, 9], 1, 2, 0),  # back into a gap
+    ],
+)
+def test_known_troubles(wanted: list[int], gaps: int, replaced: int, moved: int, tmp_path: Path) -> None:
+    queue = check_numbers(tmp_path, wanted, None)
+    assert (len(queue.gaps()), queue.replaced, queue.moved) == (gaps, replaced, moved)
+
+
+def check_numbers(place: Path, wanted: list[int], split_bytes: int | None) -> Obvious:
+    """Rebuild a log with these numbers, compare with the obvious placement, and return that."""
+    builder = numbered_log(place / "store", wanted)
+    expected = expected_of(builder)
+    result = built(builder, place / "new", split_bytes=split_bytes, parts=("queues",))
+    found = {path: data for path, data in tree(place / "new").items() if "/t/" in path}
+    assert found == obvious_files("t", 0, expected, 8)
+    (queue,) = (queue for queue in result.queues if queue.topic == "t")
+    assert list(queue.gaps) == expected.gaps()
+    assert (queue.first, queue.stop) == (min(expected.at), expected.stop)
+    assert (queue.units, queue.replaced, queue.moved) == (len(expected.at), expected.replaced, expected.moved)
+    assert queue.filled == sum(stop - first for first, stop in expected.gaps())
+    assert result.exit_code == (0 if queue.usual else 4)
+    return expected
+
+
+def test_a_gap_keeps_the_units_of_the_store_that_point_into_the_hole(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store", units_per_file=8)
+    placed = [builder.message("t", 0, b"x" * 300) for _ in range(20)]
+    root = builder.close()
+    segment = root / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    for one in placed[6:10]:  # four records become nothing
+        data[one.physical_offset : one.physical_offset + len(one.raw)] = bytes(len(one.raw))
+    segment.write_bytes(data)
+    queue = root / "consumequeue" / "t" / "0" / f"{160:020d}"
+    units = bytearray(queue.read_bytes())
+    units[20:40] = bytes(20)  # of number 9, the store has no unit either
+    queue.write_bytes(units)
+    result = rebuild(root, tmp_path / "new", given=settings_of(builder.settings))
+    (built_queue,) = result.queues
+    assert (built_queue.gaps, built_queue.kept, built_queue.filled) == (((6, 10),), 3, 1)
+    assert result.exit_code == 4
+    old = tree(root, "consumequeue")
+    new = tree(tmp_path / "new", "consumequeue")
+    last = f"consumequeue/t/0/{160:020d}"
+    assert {path for path in old if old[path] != new[path]} == {last}
+    assert new[last][20:40] == new[last][:20]  # the one before again
+    assert new[last][40:] == old[last][40:]
