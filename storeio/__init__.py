@@ -1,8 +1,10 @@
-"""Check, explain and rebuild the store directories of Apache RocketMQ brokers.
+"""Check, explain, rebuild and repair the store directories of Apache RocketMQ brokers.
 
 The verbs of the command line are functions here: ``storeio.check(root)`` returns the audit,
 ``storeio.simulate(root, broker="5.3.3")`` what a broker would do at its next start, ``storeio.rebuild(root, into)``
-what it built of the log; ``storeio.inspect`` holds what looks at single records, units and index units.
+what it built of the log, ``storeio.plan(root, out)`` what is to be done; ``storeio.apply(plan, root)`` does it and
+``storeio.undo(root)`` takes it back, the only two that write into a store. ``storeio.inspect`` holds what looks
+at single records, units and index units.
 """
 
 from __future__ import annotations
@@ -14,23 +16,15 @@ if TYPE_CHECKING:
     from storeio.store import Store, open_store
 
 __version__ = "0.1.0"
-__all__ = ["Store", "__version__", "check", "open_store", "rebuild", "simulate"]
+__all__ = ["Store", "__version__", "apply", "check", "open_store", "plan", "rebuild", "simulate", "undo"]
 
 
 def __getattr__(name: str) -> Any:
     """Return a verb, imported when it is first used: the kernels take most of a second."""
-    if name == "check":
-        from storeio.audit import check
+    from storeio.verbs import VERBS, verb
 
-        return check
-    if name == "simulate":  # until the package of this name is imported, which answers a call alike
-        from storeio.prediction import simulate
-
-        return simulate
-    if name == "rebuild":  # likewise
-        from storeio.rebuild.node import rebuild
-
-        return rebuild
+    if name in VERBS:
+        return verb(name)
     if name in ("open_store", "Store"):
         from storeio import store
 

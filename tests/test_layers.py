@@ -18,12 +18,24 @@ FUNCTION_LINES: Final = 60
 FORMAT: Final = {"errors", "paths", "format"}
 KERNELS: Final = {"format", "compiled", "crc"}
 WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
-PURE: Final = WALK | {"dispatch", "codes", "findings", "results", "checks", "safe", "simulate", "plan", "rebuilt"}
+PURE: Final = WALK | {
+    "dispatch",
+    "codes",
+    "findings",
+    "results",
+    "checks",
+    "safe",
+    "simulate",
+    "plan",
+    "rebuilt",
+    "verbs",
+}
 FILES: Final = PURE | {"scan", "file_sizes", "config", "index_files"}
 LAYERS: Final = {
-    "__init__": {"audit", "store", "prediction", "rebuild"},
+    "__init__": {"audit", "store", "verbs"},
     "__main__": {"cli"},
     "errors": set[str](),
+    "verbs": set[str](),  # imports what is called when it is called
     "paths": {"errors"},
     "format": FORMAT,
     "compiled": set[str](),

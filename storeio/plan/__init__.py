@@ -5,5 +5,8 @@ from __future__ import annotations
 from storeio.plan.digest import listing_sha256
 from storeio.plan.model import Action, Plan, from_json, to_json
 from storeio.plan.rules import check_plan
+from storeio.verbs import answer_calls
 
 __all__ = ["Action", "Plan", "check_plan", "from_json", "listing_sha256", "to_json"]
+
+answer_calls(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from typing import Any, Final
 from storeio import __version__, audit
 from storeio.codes import ERROR, WARNING
 from storeio.config import infer_config
+from storeio.errors import UsageError
 from storeio.findings import Finding
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
 from storeio.plan import Plan, model
@@ -30,7 +31,6 @@ from storeio.scan import kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
-from storeio.staging import checked_target
 
 EVERYTHING: Final = "everything"
 BYTES: Final = ".bytes"
@@ -101,11 +101,12 @@ def plan_store(
     started = time.monotonic()
     rules_of(broker)
     place = Path(out)
-    work = checked_target(f"{place}{WORK}", root, "--out")
+    if place.resolve().is_relative_to(Path(root).resolve()):
+        raise UsageError(f"--out {place}: lies inside the store {root}, which is never written")
     first = simulate(root, broker=broker, given=given)
-    try:
-        for withheld in WITHHELD:
-            shutil.rmtree(work, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{place.name}.", suffix=WORK, dir=place.parent) as scratch:
+        for number, withheld in enumerate(WITHHELD):
+            work = Path(scratch) / str(number)
             planner = _Planner(Path(root), work, Path(f"{place}{BYTES}"), dict(given or {}), jobs, withheld)
             before = planner.audited(Path(root))
             after = planner.run(before, select or Selection(), allow_log=allow_log)
@@ -115,8 +116,6 @@ def plan_store(
         plan = planner.finish(os.fspath(root), broker, (before, after), (first, last), allow_log=allow_log)
         place.write_text(model.to_json(plan), encoding="ascii")
         return Planned(plan, before, after, first, last, time.monotonic() - started)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def is_worse(one: Prediction, other: Prediction) -> bool:

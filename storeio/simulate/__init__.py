@@ -6,18 +6,6 @@ so this one answers a call with it.
 
 from __future__ import annotations
 
-import importlib
-import sys
-from types import ModuleType
-from typing import Any
+from storeio.verbs import answer_calls
 
-
-class _Verb(ModuleType):
-    """A package that can be called as the verb of its name."""
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Return ``storeio.prediction.simulate(...)``; it reads files, which nothing in here does."""
-        return importlib.import_module("storeio.prediction").simulate(*arguments, **named)
-
-
-sys.modules[__name__].__class__ = _Verb
+answer_calls(__name__)

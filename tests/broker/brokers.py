@@ -8,13 +8,16 @@ As a program, ``PYTHONPATH=.:tests python -m broker.brokers VERSION STORE [name=
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -114,6 +117,7 @@ def run(
     stop: Literal["clean", "halt"] = "clean",
     timeout: float = 60.0,
     java_options: Sequence[str] = QUICK,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Started:
     """Start a broker's store at ``root``, read it as clients do, and stop it.
 
@@ -128,6 +132,7 @@ def run(
         stop: ``clean`` as an operator stops a broker, which takes it some seconds; ``halt`` as a killed one.
         timeout: Seconds after which it is said to hang, and killed.
         java_options: Heap and compiler.
+        meanwhile: Called while the broker runs, before it is read.
 
     Raises:
         UnavailableError: That broker cannot be started on this machine.
@@ -143,9 +148,36 @@ def run(
             arguments |= {"keys": str(_write(home / "keys", keys)), "found": str(home / "found")}
         if put := list(put):
             arguments["put"] = str(_write(home / "put", put))
+        if meanwhile is not None:
+            arguments["pause"] = str(home)
         command = [str(java_path()), *JAVA_OPTIONS, *java_options, "-cp", place, "BrokerStart", str(root.absolute())]
         command += [f"{name}={value}" for name, value in arguments.items()]
-        return _read(version, home, *_run(command, home, timeout))
+        with _while_up(home, meanwhile, timeout):
+            return _read(version, home, *_run(command, home, timeout))
+
+
+@contextlib.contextmanager
+def _while_up(home: Path, meanwhile: Callable[[], None] | None, timeout: float) -> Iterator[None]:
+    """Call something once the broker in the block is up, and then let it go on; what that raises is raised here."""
+    if meanwhile is None:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(_call_when_up, home, meanwhile, timeout)
+        yield
+        done.result()
+
+
+def _call_when_up(home: Path, meanwhile: Callable[[], None], timeout: float) -> None:
+    end = time.monotonic() + timeout
+    while not (home / "up").exists():
+        if time.monotonic() > end:
+            raise TimeoutError("the broker did not come up")
+        time.sleep(0.02)
+    try:
+        meanwhile()
+    finally:
+        (home / "go").touch()
 
 
 def rebuild(version: str, root: Path, options: Mapping[str, Any], *, timeout: float = 600.0) -> Started:

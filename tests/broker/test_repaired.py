@@ -8,10 +8,14 @@ from typing import Any, Final
 
 import pytest
 
-from broker.whole import broker_accepts, keys_of, messages_of, records_of
-from storeio.apply import apply_plan
+from broker.brokers import run
+from broker.whole import assert_whole, broker_accepts, keys_of, messages_of, records_of
+from storeio.apply import apply_plan, undo
+from storeio.errors import NotAppliedError, UsageError
 from tests import golden_data
 from tests.test_plan_recorded import CASES, planned
+
+pytestmark = pytest.mark.broker
 
 SAMPLE: Final = ("36B-clean", "41A-abort", "46-clean", "52A-clean", "38-clean")
 VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")
@@ -51,3 +55,27 @@ def test_the_broker_accepts_what_was_repaired(version: str, case_id: str, tmp_pa
     found = [(name, case) for name, case in CASES if name == f"rows-{version}" and case["id"] == case_id]
     ((name, case),) = found
     assert_accepted(name, case, repaired(name, case, tmp_path))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_under_a_running_broker_nothing_is_applied(version: str, tmp_path: Path) -> None:
+    """Apply and undo refuse, and the broker delivers and finds everything as if nobody had asked."""
+    base = f"base-{version}"
+    options, records = golden_data.options(base), records_of(golden_data.dump(base), golden_data.options(base))
+    (case,) = (case for name, case in CASES if name == f"rows-{version}" and case["id"] == "46-clean")
+    planned(f"rows-{version}", case, tmp_path)
+    root = golden_data.copy_of(base, tmp_path / "running")
+    refused = []
+
+    def try_it() -> None:
+        for attempt in (lambda: apply_plan(tmp_path / "plan.json", root), lambda: undo(root)):
+            with pytest.raises((NotAppliedError, UsageError)) as caught:
+                attempt()
+            refused.append(str(caught.value))
+
+    keys = keys_of(records, tags=version == "5.5.1")
+    started = run(version, root, options, keys=keys, meanwhile=try_it)
+    assert "broker" in refused[0]
+    assert len(refused) == 2
+    assert not (tmp_path / "running.storeio").exists() or not any((tmp_path / "running.storeio").iterdir())
+    assert_whole(started, messages_of(records), keys)

@@ -98,6 +98,9 @@ public final class BrokerStart {
             return 3;
         }
         start();
+        if (options.containsKey("pause")) {
+            pause(Path.of(options.get("pause")));
+        }
         queues();
         if (options.containsKey("delivered")) {
             deliver(Path.of(options.get("delivered")));
@@ -114,6 +117,15 @@ public final class BrokerStart {
         }
         emit("stopped", "clean", clean, "abort", Files.exists(root.resolve("abort")));
         return 0;
+    }
+
+    /** Says that the store runs by a file "up", and waits for a file "go". */
+    private static void pause(Path place) throws Exception {
+        Files.createFile(place.resolve("up"));
+        long end = System.nanoTime() + 120_000_000_000L;
+        while (!Files.exists(place.resolve("go")) && System.nanoTime() < end) {
+            Thread.sleep(10);
+        }
     }
 
     // ---- load and start -------------------------------------------------------------------------------------------
