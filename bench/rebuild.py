@@ -3,7 +3,8 @@
 Writes a sound store of 2 GiB, or takes one that is there, and times in turns: this rebuild on each number of threads,
 into a new directory that is flushed to the disk, each time in a new process; and a broker's start on a copy of the log
 without queues and index, which is its ``load`` and what it takes from there until dispatch has caught up. The first
-turn, which reads from the disk, is not counted. Figures are seconds within the process, and ratios of medians in one run.
+turn reads from the disk and is not counted. Figures are seconds within the process, and ratios of medians in one
+run.
 
 STOREIO_ORACLE names the directory with the program ``oracle`` that starts a real broker's store:
 ``oracle VERSION recover STORE start=true clFile=... cqEntries=... indexSlots=... indexNum=...`` prints, as JSON,
