@@ -212,7 +212,7 @@ def test_the_job_is_the_same_command(plan: str, root: Path, maker: Maker, capsys
     told = json.loads(capsys.readouterr().out)
     assert told["resumed"]
     assert tree_of(root) == maker.tree
-    rows = apply_repair.rows_of("run", 1, told)
+    rows = apply_repair.action_rows("run", 1, told)
     assert [row[-1] for row in rows] == ["done"] * 17
     with pytest.raises(UsageError, match="lies inside the store"):
         apply_repair.main([plan, "--tables", str(root / "tables")])
