@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,3 +27,9 @@ def spark() -> Iterator[SparkSession]:
     session = build_session("tests", master="local[2]")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Take interrupts, and let child processes take them: a shell starts background jobs with interrupts ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
