@@ -6,42 +6,40 @@ without queues and index, which is its ``load`` and what it takes from there unt
 turn reads from the disk and is not counted. Figures are seconds within the process, and ratios of medians in one
 run.
 
-STOREIO_ORACLE names the directory with the program ``oracle`` that starts a real broker's store:
-``oracle VERSION recover STORE start=true clFile=... cqEntries=... indexSlots=... indexNum=...`` prints, as JSON,
-events ``load`` with ``ok`` and ``loadMs``, and ``started`` with ``ms``. Without it only the rebuild is timed, and that
-is said.
+``bench.oracle`` says what it needs for that; without it only the rebuild is timed, and that is said.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench import pagecache
 from bench.cases import RSS_UNIT
-from bench.generate import generate
-from storeio.format import index
+from bench.oracle import (
+    GIB,
+    ORACLE,
+    UNITS_PER_FILE,
+    Figures,
+    event_named,
+    events_of,
+    medians,
+    options,
+    oracle_given,
+    store_for,
+)  # fmt: skip
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX
 from storeio.rebuild.node import rebuild
 
-Figures = dict[str, Any]
-
-ORACLE: Final = "STOREIO_ORACLE"
-GIB: Final = 1 << 30
 GOAL: Final = 20
-UNITS_PER_FILE: Final = 300_000
-SERVER_COMPILER: Final = {"ORACLE_TIER": "4"}  # what a broker runs with
 
 
 def rebuilt(root: Path, into: Path, jobs: int, segment_bytes: int) -> Figures:
@@ -85,26 +83,10 @@ def rebuilt_by_broker(oracle: Path, root: Path, version: str, segment_bytes: int
         shutil.rmtree(root / name, ignore_errors=True)
     for name in (ABORT, CHECKPOINT):
         (root / name).unlink(missing_ok=True)
-    settings = {
-        "start": "true", "clFile": segment_bytes, "cqEntries": UNITS_PER_FILE, "indexSlots": index.DEFAULT_SLOTS,
-        "indexNum": index.DEFAULT_UNITS,
-    }  # fmt: skip
-    command = [str(oracle / "oracle"), version, "recover", str(root), *(f"{k}={v}" for k, v in settings.items())]
-    done = subprocess.run(
-        command, env=SERVER_COMPILER | os.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    events = {event.get("event"): event for event in map(json.loads, filter(_is_object, done.stdout.splitlines()))}
-    load, started = events.get("load"), events.get("started")
-    if load is None or not load["ok"] or started is None:
-        raise RuntimeError(
-            f"broker {version} did not start on {root}: exit code {done.returncode}, {done.stdout[-300:]}"
-        )
+    events = events_of(oracle, root, version, segment_bytes, start="true")
+    load, started = event_named(events, "load"), event_named(events, "started")
     written = sum(p.stat().st_blocks for name in (CONSUMEQUEUE, INDEX) for p in (root / name).rglob("*")) * 512
     return {"seconds": (load["loadMs"] + started["ms"]) / 1000, "load_ms": load["loadMs"], "written_bytes": written}
-
-
-def _is_object(line: str) -> bool:
-    return line.startswith("{")
 
 
 def turns(root: Path, place: Path, given: argparse.Namespace, oracle: Path | None) -> Figures:
@@ -112,9 +94,8 @@ def turns(root: Path, place: Path, given: argparse.Namespace, oracle: Path | Non
     ours: dict[int, list[Figures]] = {threads: [] for threads in given.threads}
     theirs: list[Figures] = []
     copied = copy_of_log(root, place / "broker") if oracle is not None else None
-    for written in (root, copied):  # to be found as on a disk, not in the small pages in which it was written just now
-        if written is not None:
-            pagecache.drop(written)
+    if copied is not None:
+        pagecache.drop(copied)
     for _ in range(given.rounds + 1):
         for threads in given.threads:
             ours[threads].append(rebuilt_apart(root, place / "new", threads, given.segment_bytes))
@@ -129,16 +110,6 @@ def turns(root: Path, place: Path, given: argparse.Namespace, oracle: Path | Non
     if theirs:
         for figures in found["rebuilt"].values():
             figures["ratio"] = found["by_broker"]["seconds"] / figures["seconds"]
-    return found
-
-
-def medians(rounds: Sequence[Figures]) -> Figures:
-    """Return the median of the seconds, the highest peak, and the rest of the last round."""
-    found = dict(rounds[-1])
-    found["seconds"] = statistics.median(figures["seconds"] for figures in rounds)
-    found["all_seconds"] = [round(figures["seconds"], 3) for figures in rounds]
-    if "peak_bytes" in found:
-        found["peak_bytes"] = max(figures["peak_bytes"] for figures in rounds)
     return found
 
 
@@ -163,17 +134,9 @@ def told(found: Figures) -> str:
 
 def asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return what the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rebuild", description=(__doc__ or "").splitlines()[0])
+    parser = options("bench.rebuild", __doc__, 2 * GIB)
     parser.add_argument("--broker", default="5.3.3", help="version")
-    parser.add_argument("--total-bytes", type=int, default=2 * GIB, help="of the log (default: 2 GiB)")
-    parser.add_argument("--segment-bytes", type=int, default=GIB)
-    parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--directory", type=Path, help="where everything is written and removed again")
-    parser.add_argument("--store", type=Path, help="a store of such segments that is there; it is kept")
-    parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
@@ -183,15 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.one is not None:
         print(json.dumps(rebuilt(given.one, given.directory, given.threads[0], given.segment_bytes)))
         return
-    oracle = Path(os.environ[ORACLE]) if os.environ.get(ORACLE) else None
-    if oracle is None:
-        print(f"{ORACLE} is not set: no broker is timed", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="storeio-bench-", dir=given.directory) as directory:
-        root = given.store
-        if root is None:
-            sizes = {"total_bytes": given.total_bytes, "segment_bytes": given.segment_bytes}
-            root = generate(Path(directory) / "store", body_bytes=given.body_bytes, **sizes).root
-        found = turns(root, Path(directory), given, oracle)
+    oracle = oracle_given()
+    with store_for(given) as (root, place):
+        found = turns(root, place, given, oracle)
     print(told(found), flush=True)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

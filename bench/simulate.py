@@ -5,29 +5,35 @@ time in a new process. The first turn reads from the disk and is not counted. Th
 of ``load``; ours is that of listing the store and simulating the start. What starting the process takes comes
 on top of either and is told apart.
 
-STOREIO_ORACLE names the directory with the program ``oracle`` that loads a store with a real broker:
-``oracle VERSION recover STORE clFile=... cqEntries=... indexSlots=... indexNum=...`` prints, as JSON, an event
-``load`` with ``ok`` and ``loadMs``. Without it only the simulation is timed, and that is said.
+``bench.oracle`` says what it needs for that; without it only the simulation is timed, and that is said.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench import pagecache
 from bench.cases import RSS_UNIT
-from bench.generate import generate
+from bench.oracle import (
+    GIB,
+    ORACLE,
+    UNITS_PER_FILE,
+    Figures,
+    event_named,
+    events_of,
+    medians,
+    options,
+    oracle_given,
+    store_for,
+)  # fmt: skip
 from storeio.format import index
 from storeio.paths import COMMITLOG
 from storeio.scan import kept_open, list_store, read_range
@@ -37,13 +43,8 @@ from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import rules_of
 from storeio.walk import DEFAULT_DELAYS_MS
 
-Figures = dict[str, Any]
-
-ORACLE: Final = "STOREIO_ORACLE"
-GIB: Final = 1 << 30
 GOAL: Final = 10
-UNITS_PER_FILE: Final = 300_000
-SERVER_COMPILER: Final = {"ORACLE_TIER": "4"}  # what a broker runs with
+TIMES: Final = ("seconds", "process_seconds")
 
 
 @kept_open()
@@ -83,19 +84,9 @@ def loaded(oracle: Path, root: Path, version: str, segment_bytes: int) -> Figure
     Raises:
         RuntimeError: It did not load the store.
     """
-    settings = {
-        "clFile": segment_bytes, "cqEntries": UNITS_PER_FILE, "indexSlots": index.DEFAULT_SLOTS,
-        "indexNum": index.DEFAULT_UNITS,
-    }  # fmt: skip
-    command = [str(oracle / "oracle"), version, "recover", str(root), *(f"{k}={v}" for k, v in settings.items())]
     started = time.perf_counter()
-    done = subprocess.run(
-        command, env=SERVER_COMPILER | os.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    load = next((event for event in events if event.get("event") == "load"), None)
-    if load is None or not load["ok"]:
-        raise RuntimeError(f"broker {version} did not load {root}: exit code {done.returncode}, {done.stdout[-300:]}")
+    events = events_of(oracle, root, version, segment_bytes)
+    load = event_named(events, "load")
     ends = [event["maxPhyOffset"] for event in events if event.get("event") == "state"]
     seconds = time.perf_counter() - started
     return {"seconds": load["loadMs"] / 1000, "process_seconds": seconds, "log_end": ends[0] if ends else None}
@@ -115,21 +106,10 @@ def turns(root: Path, version: str, given: argparse.Namespace, oracle: Path | No
             theirs.append(loaded(oracle, root, version, given.segment_bytes))
             if theirs[-1]["log_end"] != ours[-1]["log_end"]:
                 raise RuntimeError(f"broker {version} and simulation differ: {theirs[-1]}, {ours[-1]}")
-    found: Figures = {"version": version, "simulated": medians(ours[1:]), "load": None, "ratio": None}
+    found: Figures = {"version": version, "simulated": medians(ours[1:], TIMES), "load": None, "ratio": None}
     if theirs:
-        found["load"] = medians(theirs[1:])
+        found["load"] = medians(theirs[1:], TIMES)
         found["ratio"] = found["load"]["seconds"] / found["simulated"]["seconds"]
-    return found
-
-
-def medians(rounds: Sequence[Figures]) -> Figures:
-    """Return the median of the seconds, the highest peak, and the rest of the last round."""
-    found = dict(rounds[-1])
-    for name in ("seconds", "process_seconds"):
-        found[name] = statistics.median(figures[name] for figures in rounds)
-        found[f"all_{name}"] = [round(figures[name], 3) for figures in rounds]
-    if "peak_bytes" in found:
-        found["peak_bytes"] = max(figures["peak_bytes"] for figures in rounds)
     return found
 
 
@@ -154,17 +134,9 @@ def told(found: Figures) -> str:
 
 def asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return what the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.simulate", description=(__doc__ or "").splitlines()[0])
+    parser = options("bench.simulate", __doc__, 4 * GIB)
     parser.add_argument("--brokers", nargs="+", default=["5.5.1", "5.3.3", "4.9.8"], help="versions")
-    parser.add_argument("--total-bytes", type=int, default=4 * GIB, help="of the log (default: 4 GiB)")
-    parser.add_argument("--segment-bytes", type=int, default=GIB)
-    parser.add_argument("--body-bytes", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="have the store forgotten by the page cache every time")
-    parser.add_argument("--directory", type=Path, help="where the store is written and removed again")
-    parser.add_argument("--store", type=Path, help="a store of such segments that is there; it is kept")
-    parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
@@ -174,15 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.one is not None:
         print(json.dumps(simulation(given.one, given.brokers[0], given.segment_bytes)))
         return
-    oracle = Path(os.environ[ORACLE]) if os.environ.get(ORACLE) else None
-    if oracle is None:
-        print(f"{ORACLE} is not set: no broker is timed", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="storeio-bench-", dir=given.directory) as directory:
-        root = given.store
-        if root is None:
-            sizes = {"total_bytes": given.total_bytes, "segment_bytes": given.segment_bytes}
-            root = generate(Path(directory) / "store", body_bytes=given.body_bytes, **sizes).root
-            pagecache.drop(root)
+    oracle = oracle_given()
+    with store_for(given) as (root, _):
         found = []
         for version in given.brokers:
             found.append(turns(root, version, given, oracle))

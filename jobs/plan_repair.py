@@ -142,7 +142,7 @@ def _plan(args: argparse.Namespace) -> int:
     if args.into is None:
         raise UsageError("--into is needed: the directory for the plans, or --simulate")
     stores = stores_of(args)
-    select = selection(args.queue or (), args.path or (), args.code or (), args.risk or ())
+    select = selection(args.topic or (), args.queue or (), args.path or (), args.code or (), args.risk or ())
     wishes = [
         Wish(store, out, rules_of(args.broker).version, given_of(args), select, args.allow_log)
         for store, out in zip(stores, plan_files(stores, local_path(args.into)), strict=True)
@@ -225,7 +225,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the job's options."""
     made = store_parser("plan_repair", DESCRIPTION)
     made.add_argument("--into", metavar="DIR", help="where plans go, as NAME.plan.json and NAME.plan.json.bytes")
-    made.add_argument("--queue", metavar="TOPIC[/ID]", action="append", help="plan for this queue only")
+    made.add_argument("--topic", metavar="NAME", action="append", help="plan for queues of this topic only")
+    made.add_argument("--queue", metavar="TOPIC/ID", action="append", help="plan for this queue only")
     made.add_argument("--path", metavar="PATTERN", action="append", help="plan for findings of such paths only")
     made.add_argument("--code", metavar="CODE", action="append", help="plan for findings of this code only")
     made.add_argument("--risk", choices=RISKS, action="append", help="plan actions of this risk only")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError
+from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
@@ -80,6 +81,19 @@ def read_conf(path: str | None) -> str | None:
         return Path(path).read_text(encoding="latin-1")
     except OSError as error:
         raise UsageError(f"--conf {path}: {error.strerror or error}") from error
+
+
+def queue_named(text: str) -> tuple[str, int]:
+    """Return topic and queue id written as ``TOPIC/ID``.
+
+    Raises:
+        UsageError: Another form.
+    """
+    topic, _, number = text.rpartition("/")
+    queue_id = parse_number(number)
+    if not topic or queue_id is None or queue_id < 0:
+        raise UsageError(f"--queue {text}: TOPIC/ID is needed, as in orders/3")
+    return topic, queue_id
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from storeio.config import given_settings
-from storeio.console import coloured, explain, is_inside, json_sink, put, read_conf, terminal_width
+from storeio.console import coloured, explain, is_inside, json_sink, put, queue_named, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
@@ -21,37 +21,27 @@ from storeio.report.planning import plan_object, plan_sentence, render_plan
 from storeio.simulate.rules import rules_of
 
 
-def queue_of(text: str) -> tuple[str, int | None]:
-    """Return topic and queue id written as ``TOPIC/ID``; a topic alone means all its queues.
-
-    Raises:
-        UsageError: The id is no number.
-    """
-    topic, slash, number = text.rpartition("/")
-    if not slash:
-        return text, None
-    if not number.isascii() or not number.isdigit():
-        raise UsageError(f"--queue {text}: TOPIC/ID is needed")
-    return topic, int(number)
-
-
-def selection(queues: Sequence[str], paths: Sequence[str], codes: Sequence[str], risks: Sequence[str]) -> Selection:
+def selection(
+    topics: Sequence[str], queues: Sequence[str], paths: Sequence[str], codes: Sequence[str], risks: Sequence[str]
+) -> Selection:
     """Return which actions are wanted.
 
     Raises:
-        UsageError: A code that does not exist.
+        UsageError: A code that does not exist, or a queue that is not written as TOPIC/ID.
     """
     for code in codes:
         if code not in CODES:
             raise UsageError(f"--code {code}: no such finding; docs/findings.md lists them")
-    return Selection(tuple(map(queue_of, queues)), tuple(paths), tuple(codes), tuple(risks))
+    named = (*((topic, None) for topic in topics), *map(queue_named, queues))
+    return Selection(named, tuple(paths), tuple(codes), tuple(risks))
 
 
 @click.command(name="plan")
 @click.argument("store", metavar="STORE")
 @click.option("--out", metavar="FILE", help="Keep the plan here, and the bytes that it writes in FILE.bytes.")
 @click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION", help="Version that is to start.")
-@click.option("--queue", "queues", metavar="TOPIC[/ID]", multiple=True, help="Only this queue; may be repeated.")
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only queues of this topic; may be repeated.")
+@click.option("--queue", "queues", metavar="TOPIC/ID", multiple=True, help="Only this queue; may be repeated.")
 @click.option("--path", "paths", metavar="PATTERN", multiple=True, help="Only findings of such paths; may be repeated.")
 @click.option("--code", "codes", metavar="CODE", multiple=True, help="Only findings of this code; may be repeated.")
 @click.option("--risk", "risks", type=click.Choice(model.RISKS), multiple=True, help="Only actions of this risk.")
@@ -62,13 +52,13 @@ def selection(queues: Sequence[str], paths: Sequence[str], codes: Sequence[str],
 @click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
 @click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
 def plan(
-    store: str, out: str | None, broker: str, queues: Sequence[str], paths: Sequence[str], codes: Sequence[str],
-    risks: Sequence[str], allow_log: bool, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None,
-    sets: Sequence[str],
+    store: str, out: str | None, broker: str, topics: Sequence[str], queues: Sequence[str], paths: Sequence[str],
+    codes: Sequence[str], risks: Sequence[str], allow_log: bool, json_to: str | None, jobs: int | None, quiet: bool,
+    conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
-    select = selection(queues, paths, codes, risks)
+    select = selection(topics, queues, paths, codes, risks)
     rules_of(broker)
     if out is not None and is_inside(out, store):
         raise UsageError(f"--out {out}: lies inside the store {store}, which is never written")

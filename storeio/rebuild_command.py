@@ -8,9 +8,19 @@ from collections.abc import Iterable, Sequence
 import click
 
 from storeio.config import given_settings
-from storeio.console import Meter, coloured, complain, explain, is_inside, json_sink, put, read_conf, terminal_width
+from storeio.console import (
+    Meter,
+    coloured,
+    complain,
+    explain,
+    is_inside,
+    json_sink,
+    put,
+    queue_named,
+    read_conf,
+    terminal_width,
+)  # fmt: skip
 from storeio.errors import UsageError
-from storeio.paths import parse_number
 from storeio.rebuild.node import rebuild as build
 from storeio.rebuild.tally import PARTS, QUEUES, Names
 from storeio.rebuilt import Rebuilt
@@ -26,12 +36,7 @@ def names_of(topics: Iterable[str], queues: Iterable[str]) -> Names | None:
         UsageError: A queue is not written as TOPIC/ID.
     """
     names: set[tuple[str, int | None]] = {(topic, None) for topic in topics}
-    for text in queues:
-        topic, _, number = text.rpartition("/")
-        queue_id = parse_number(number)
-        if not topic or queue_id is None or queue_id < 0:
-            raise UsageError(f"--queue {text}: TOPIC/ID is needed, as in orders/3")
-        names.add((topic, queue_id))
+    names.update(queue_named(text) for text in queues)
     return frozenset(names) or None
 
 

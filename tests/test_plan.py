@@ -40,12 +40,20 @@ def kinds(found: Planned) -> list[tuple[str, str]]:
     return [(action.kind, action.path) for action in found.plan.actions]
 
 
+BLANK_AT = (
+    max(  # where the blank record of the fourth segment begins
+        int(row["phy_offset"]) + int(row["size"])
+        for row in golden_data.dump(BASE)
+        if int(row["phy_offset"]) < 4 * SEGMENT
+    )
+    - 3 * SEGMENT
+)
 LOG_CASES = {
     "short": ([["truncate", LAST, 30000]], [("resize", LAST)]),
     "empty": ([["truncate", LAST, 0]], None),
     "renamed": ([["rename", segment(2), segment(20)]], [("rename", segment(20))]),
     "dirty tail": ([["write", LAST, 32000, "01020304"]], [("write", LAST)]),
-    "blank size": ([["write", segment(3), SEGMENT - 1000, ""]], []),
+    "blank size": ([["write", segment(3), BLANK_AT, "00000008"]], [("write", segment(3))]),
     "torn tail": ([["zero", LAST, 20000, 12768]], None),
 }
 
@@ -57,6 +65,8 @@ def test_the_log_is_only_touched_when_allowed(name: str, tmp_path: Path) -> None
     (tmp_path / "bold").mkdir()
     tame = planned(edits, tmp_path / "tame")
     assert not any(action.risk == model.LOG or action.path.startswith("commitlog") for action in tame.plan.actions)
+    assert tame.before.exit_code == 4
+    assert not tame.cures
     bold = planned(edits, tmp_path / "bold", allow_log=True)
     assert bold.cures, bold.plan.left
     if expected is not None:

@@ -54,7 +54,7 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         log_min: Physical offset at which the log begins; units below it point at nothing.
     """
     wanted = _numbered(rebuilt / target.directory)
-    have = _numbered(draft.overlay.root / target.directory)
+    have = _numbered(draft.store.root / target.directory)
     dead = _dead_bytes(draft, target, have, log_min)
     for base in sorted(have):
         path = f"{target.directory}/{have[base]}"
@@ -62,7 +62,7 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         if not keeps or base % target.file_bytes or base < 0:
             draft.move(path, target.why)
             del have[base]
-        elif draft.overlay.length(path) != target.file_bytes:
+        elif draft.store.length(path) != target.file_bytes:
             draft.resize(path, target.file_bytes, target.why)
     for base in sorted(wanted):
         path = f"{target.directory}/{wanted[base]}"
@@ -91,9 +91,9 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
     kept = 0
     for base in sorted(base for base in have if 0 <= base < stop and base % target.file_bytes == 0):
         path = f"{target.directory}/{have[base]}"
-        length = min(draft.overlay.length(path), target.file_bytes, stop - base)
+        length = min(draft.store.length(path), target.file_bytes, stop - base)
         length -= length % consumequeue.UNIT_BYTES
-        data = b"".join(draft.overlay.pieces(path, 0, length))
+        data = b"".join(draft.store.pieces(path, 0, length))
         units = consumequeue.decode(data)
         sound = consumequeue.is_written(units) & (units["physical_offset"] < log_min)
         count = int(np.argmin(sound)) if not sound.all() else len(units)
@@ -114,7 +114,7 @@ def _replace(draft: Draft, path: str, source: Path, start: int, target: Target) 
 def _differences(draft: Draft, path: str, source: Path, start: int) -> Iterator[tuple[int, bytes]]:
     """Yield ranges of a file that differ from another of the same length, with the other's bytes."""
     new = np.memmap(source, np.uint8, mode="r")
-    old = np.memmap(draft.overlay.root / path, np.uint8, mode="r")
+    old = np.memmap(draft.store.root / path, np.uint8, mode="r")
     found = [
         (at + low, at + high)
         for at in range(start, len(new), CHUNK)
@@ -137,7 +137,7 @@ def _ranges(old: Bytes, new: Bytes) -> list[tuple[int, int]]:
 
 def _clear(draft: Draft, path: str, start: int, why: Why) -> None:
     """Write zeros over what is not zero from ``start`` on."""
-    for low, high in _used(draft.overlay.root / path, max(start, 0)):
+    for low, high in _used(draft.store.root / path, max(start, 0)):
         draft.write(path, low, bytes(high - low), why)
 
 
@@ -154,7 +154,7 @@ def _used(source: Path, start: int = 0) -> list[tuple[int, int]]:
 def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
     """Add the actions that make the index files those below ``rebuilt``; names of files that stay are kept."""
     wanted = sorted((rebuilt / INDEX).iterdir()) if (rebuilt / INDEX).is_dir() else []
-    names = _numbered(draft.overlay.root / INDEX)
+    names = _numbered(draft.store.root / INDEX)
     have = [f"{INDEX}/{names[number]}" for number in sorted(names)]
     pairs = [_fits(draft, old, new) for old, new in zip(have, wanted, strict=False)]
     kept = pairs.index(False) if False in pairs else len(pairs)
@@ -175,7 +175,7 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
 
 def _fits(draft: Draft, path: str, source: Path) -> bool:
     """Tell whether an index file is the same as a rebuilt one but for some bytes."""
-    if draft.overlay.length(path) != source.stat().st_size:
+    if draft.store.length(path) != source.stat().st_size:
         return False
     changed = sum(len(data) for _, data in _differences(draft, path, source, 0))
     return changed * FEW <= sum(high - low for low, high in _used(source))
@@ -184,10 +184,10 @@ def _fits(draft: Draft, path: str, source: Path) -> bool:
 def plan_checkpoint(draft: Draft, rebuilt: Path, why: Why) -> None:
     """Add the actions that make the checkpoint the rebuilt one."""
     wanted = (rebuilt / CHECKPOINT).read_bytes()
-    if not draft.overlay.exists(CHECKPOINT):
+    if not draft.store.exists(CHECKPOINT):
         draft.create(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
-    elif draft.overlay.length(CHECKPOINT) != checkpoint_layout.FILE_BYTES:
+    elif draft.store.length(CHECKPOINT) != checkpoint_layout.FILE_BYTES:
         draft.resize(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
     fields = wanted[: checkpoint_layout.CHECKPOINT_BYTES]
-    if b"".join(draft.overlay.pieces(CHECKPOINT, 0, len(fields))) != fields:
+    if b"".join(draft.store.pieces(CHECKPOINT, 0, len(fields))) != fields:
         draft.write(CHECKPOINT, 0, fields, why)

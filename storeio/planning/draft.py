@@ -11,7 +11,7 @@ from typing import IO
 from storeio.plan import model
 from storeio.plan.digest import FILE, listing_sha256, zeros_sha256
 from storeio.plan.model import Action
-from storeio.planning.overlay import Overlay
+from storeio.planning.linked import LinkedStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Why:
 class Draft:
     """Actions so far, and the file with their new bytes."""
 
-    def __init__(self, overlay: Overlay, bytes_path: Path) -> None:
-        self.overlay, self.bytes_path = overlay, bytes_path
+    def __init__(self, store: LinkedStore, bytes_path: Path) -> None:
+        self.store, self.bytes_path = store, bytes_path
         self.actions: list[Action] = []
         self.bytes_length = 0
         self._bytes: IO[bytes] = bytes_path.open("wb")
@@ -48,10 +48,10 @@ class Draft:
             self._bytes.write(data)
             self._digest.update(data)
             self.bytes_length += len(data)
-        length = self.overlay.length(path)
+        length = self.store.length(path)
         old, new = self._sha256(path, position, position + len(data)), hashlib.sha256(data).hexdigest()
         self._add(Action(model.WRITE, path, position, len(data), length, old, new, source, why.risk, why.reason), why)
-        self.overlay.write(path, position, data)
+        self.store.write(path, position, data)
 
     def create(self, path: str, length: int, why: Why) -> None:
         """Make a file of zeros where nothing is."""
@@ -59,46 +59,46 @@ class Draft:
         self._add(
             Action(model.CREATE, path, 0, length, model.ABSENT, "", zeros, model.ZEROS, why.risk, why.reason), why
         )
-        self.overlay.resize(path, length)
+        self.store.resize(path, length)
 
     def resize(self, path: str, length: int, why: Why) -> None:
         """Cut a file, or append zeros."""
-        before = self.overlay.length(path)
+        before = self.store.length(path)
         old = self._sha256(path, length, before) if length < before else ""
         new = zeros_sha256(length - before) if length > before else ""
         self._add(Action(model.RESIZE, path, 0, length, before, old, new, model.ZEROS, why.risk, why.reason), why)
-        self.overlay.resize(path, length)
+        self.store.resize(path, length)
 
     def move(self, path: str, why: Why) -> None:
         """Take a file or directory out of the store."""
-        if self.overlay.is_directory(path):
+        if self.store.is_directory(path):
             length, digest = 0, self._listing_sha256(path)
         else:
-            length = self.overlay.length(path)
+            length = self.store.length(path)
             digest = self._sha256(path, 0, length)
         self._add(Action(model.MOVE, path, 0, length, length, digest, "", model.ZEROS, why.risk, why.reason), why)
-        self.overlay.remove(path)
+        self.store.remove(path)
 
     def rename(self, path: str, target: str, why: Why) -> None:
         """Give a file a name that is free."""
-        length = self.overlay.length(path)
+        length = self.store.length(path)
         digest = self._sha256(path, 0, length)
         self._add(
             Action(model.RENAME, path, 0, length, length, digest, digest, model.ZEROS, why.risk, why.reason, target),
             why,
         )
-        self.overlay.rename(path, target)
+        self.store.rename(path, target)
 
     def _add(self, action: Action, why: Why) -> None:
         self.actions.append(replace(action, codes=why.codes, topic=why.topic, queue_id=why.queue_id))
 
     def _sha256(self, path: str, start: int, stop: int) -> str:
-        return digest_of(self.overlay.pieces(path, start, stop))
+        return digest_of(self.store.pieces(path, start, stop))
 
     def _listing_sha256(self, path: str) -> str:
         return listing_sha256(
             replace(entry, sha256=self._sha256(place, 0, entry.length)) if entry.kind == FILE else entry
-            for place, entry in self.overlay.entries(path)
+            for place, entry in self.store.entries(path)
         )
 
 

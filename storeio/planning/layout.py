@@ -24,7 +24,7 @@ def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segm
     """Add the actions for findings of layout and log that have one."""
     for finding in findings:
         planner = PLANNERS.get(finding.code)
-        if planner is not None and draft.overlay.exists(finding.path):
+        if planner is not None and draft.store.exists(finding.path):
             planner(draft, finding, audit, segment_bytes)
 
 
@@ -34,19 +34,19 @@ def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> 
 
 
 def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    length = draft.overlay.length(finding.path)
+    length = draft.store.length(finding.path)
     what = "pad it with zeros to" if length < segment_bytes else "cut it to"
     reason = f"{length} bytes; {what} the length of a segment, without which brokers refuse to start"
     draft.resize(finding.path, segment_bytes, Why(model.LOG, reason, (finding.code,)))
 
 
 def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    head = b"".join(draft.overlay.pieces(finding.path, 0, log.PHYSICAL_OFFSET_AT + 8))
+    head = b"".join(draft.store.pieces(finding.path, 0, log.PHYSICAL_OFFSET_AT + 8))
     (base,) = struct.unpack_from(">q", head, log.PHYSICAL_OFFSET_AT)
     if base < 0 or base % segment_bytes:
         return
     target = f"{COMMITLOG}/{file_name(base)}"
-    if not draft.overlay.exists(target):
+    if not draft.store.exists(target):
         reason = f"all its records say that they lie from {base} on"
         draft.rename(finding.path, target, Why(model.LOG, reason, (finding.code,)))
 
@@ -61,7 +61,7 @@ def _dirty_tail(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
 
 
 def _blank_size(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    rest = draft.overlay.length(finding.path) - finding.position
+    rest = draft.store.length(finding.path) - finding.position
     reason = "the size of a blank record is the rest of its segment"
     draft.write(finding.path, finding.position, struct.pack(">i", rest), Why(model.LOG, reason, (finding.code,)))
 

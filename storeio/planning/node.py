@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from storeio import __version__, audit
 from storeio.codes import ERROR, WARNING
-from storeio.config import infer_config
+from storeio.config import SIZES, infer_config
 from storeio.errors import UsageError
 from storeio.findings import Finding
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
@@ -22,7 +22,7 @@ from storeio.plan.results import Planned
 from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
-from storeio.planning.overlay import Overlay
+from storeio.planning.linked import LinkedStore
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
@@ -39,6 +39,7 @@ WORK: Final = ".work"
 # recovery then begins earlier, comes to damage in the log that it would have passed over, and cuts there.
 WITHHELD: Final = (frozenset[str](), frozenset((CHECKPOINT,)), frozenset((CHECKPOINT, INDEX)), frozenset((EVERYTHING,)))
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
+INDEX_SHAPE: Final = ("maxHashSlotNum", "maxIndexNum")
 QUEUE_PREFIXES: Final = {"CQ": CONSUMEQUEUE, "BCQ": BATCHQUEUE, "EXT": CONSUMEQUEUE}
 Queue = tuple[str, str, int]
 
@@ -103,19 +104,26 @@ def plan_store(
     place = Path(out)
     if place.resolve().is_relative_to(Path(root).resolve()):
         raise UsageError(f"--out {place}: lies inside the store {root}, which is never written")
-    first = simulate(root, broker=broker, given=given)
+    before = audit.check(root, given=given, jobs=jobs)
+    settings = told_by(before) | dict(given or {})
+    first = simulate(root, broker=broker, given=settings)
     with tempfile.TemporaryDirectory(prefix=f"{place.name}.", suffix=WORK, dir=place.parent) as scratch:
         for number, withheld in enumerate(WITHHELD):
-            work = Path(scratch) / str(number)
-            planner = _Planner(Path(root), work, Path(f"{place}{BYTES}"), dict(given or {}), jobs, withheld)
-            before = planner.audited(Path(root))
+            planner = _Planner(
+                Path(root), Path(scratch) / str(number), Path(f"{place}{BYTES}"), settings, jobs, withheld
+            )
             after = planner.run(before, select or Selection(), allow_log=allow_log)
-            last = simulate(planner.overlay.root, broker=broker, given=given) if planner.draft.actions else first
+            last = simulate(planner.store.root, broker=broker, given=settings) if planner.draft.actions else first
             if not is_worse(last, first):
                 break
         plan = planner.finish(os.fspath(root), broker, (before, after), (first, last), allow_log=allow_log)
         place.write_text(model.to_json(plan), encoding="ascii")
         return Planned(plan, before, after, first, last, time.monotonic() - started)
+
+
+def told_by(found: Audit) -> dict[str, str]:
+    """Return the sizes that a store's files tell: a plan changes the files, and must not change what they tell."""
+    return {s.name: s.value for s in found.settings if s.name in (*SIZES, *INDEX_SHAPE)}
 
 
 def is_worse(one: Prediction, other: Prediction) -> bool:
@@ -131,51 +139,38 @@ class _Planner:
     """One plan while it is made."""
 
     def __init__(
-        self, root: Path, work: Path, bytes_path: Path, given: dict[str, str], jobs: int | None,
+        self, root: Path, work: Path, bytes_path: Path, settings: dict[str, str], jobs: int | None,
         withheld: frozenset[str],
     ) -> None:  # fmt: skip
-        self.given, self.work, self.jobs, self.withheld = given, work, jobs, withheld
+        self.settings, self.work, self.jobs, self.withheld = settings, work, jobs, withheld
         listing = list_store(root)
-        self.config = infer_config(listing, given)
-        self.shape: tuple[tuple[str, str], ...] = ()
-        self.overlay = Overlay(listing, work / "store")
-        self.draft = Draft(self.overlay, bytes_path)
+        self.config = infer_config(listing, settings)
+        self.store = LinkedStore(listing, work / "store")
+        self.draft = Draft(self.store, bytes_path)
         self._rebuilds = 0
 
-    def audited(self, root: Path) -> Audit:
-        """Return the audit of the store or of its overlay, with the same settings."""
-        return audit.check(root, given=self.settings, jobs=self.jobs)
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Settings that were given, and sizes that the store's files told at first: a plan changes what they tell."""
-        sizes = {s.name: s.value for s in self.config.settings if "FileSize" in s.name}
-        return {**sizes, **self.given}
+    def audited(self) -> Audit:
+        """Return the audit of the store as the plan would leave it, with the settings of the first one."""
+        return audit.check(self.store.root, given=self.settings, jobs=self.jobs)
 
     def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""
-        self._remember_shape(found)
         for _ in range(ROUNDS if EVERYTHING not in self.withheld else 0):
             count = len(self.draft.actions)
             wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             self._layout(found, wanted, select, allow_log=allow_log)
             if len(self.draft.actions) > count:
-                found = self.audited(self.overlay.root)
+                found = self.audited()
                 wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             middle = len(self.draft.actions)
             if any(f.code == "LOG_MISSING" for f in found.findings):
                 break  # nothing can be derived from a log that is not there
             self._derived(found, wanted, select)
             if len(self.draft.actions) > middle:
-                found = self.audited(self.overlay.root)
+                found = self.audited()
             if len(self.draft.actions) == count:
                 break
         return found
-
-    def _remember_shape(self, found: Audit) -> None:
-        for setting in found.settings:
-            if setting.name in ("maxHashSlotNum", "maxIndexNum"):
-                self.given.setdefault(setting.name, setting.value)
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG)
@@ -193,7 +188,7 @@ class _Planner:
             return
         place = self.work / f"rebuilt-{self._rebuilds}"
         self._rebuilds += 1
-        built = rebuild(self.overlay.root, place, given=self.settings, jobs=self.jobs)
+        built = rebuild(self.store.root, place, given=self.settings, jobs=self.jobs)
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
         for key, codes in sorted(queues.items()):
             self._queue(place, key, codes, by_queue.get(key), built.min_physical_offset)

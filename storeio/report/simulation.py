@@ -187,7 +187,8 @@ def _commands(found: Prediction) -> list[str]:
     store = shell_quoted(f"./{found.store}" if found.store.startswith("-") else found.store)
     if not found.harms:
         return [f"storeio check {store}"]
-    return [f"storeio check {store}", f"storeio simulate {store} --broker all"]
+    plan = f"storeio plan {store} --broker {found.outcome.broker} --out plan.json"
+    return [f"storeio check {store}", plan, f"storeio simulate {store} --broker all"]
 
 
 def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:

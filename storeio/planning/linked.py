@@ -19,7 +19,7 @@ from storeio.scan import Listing
 PIECE_BYTES: Final = 1 << 20
 
 
-class Overlay:
+class LinkedStore:
     """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes."""
 
     def __init__(self, listing: Listing, root: Path) -> None:
