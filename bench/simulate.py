@@ -4,8 +4,6 @@ Writes a sound store of 4 GiB in segments of 1 GiB, or takes one that is there, 
 time in a new process. The first turn reads from the disk and is not counted. The broker's figure is its own
 of ``load``; ours is that of listing the store and simulating the start. What starting the process takes comes
 on top of either and is told apart.
-
-``bench.oracle`` says what it needs for that; without it only the simulation is timed, and that is said.
 """
 
 from __future__ import annotations
@@ -13,27 +11,25 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import pagecache
-from bench.cases import RSS_UNIT
-from bench.oracle import (
+from bench import brokers, pagecache
+from bench.brokers import (
     GIB,
-    ORACLE,
     UNITS_PER_FILE,
     Figures,
-    event_named,
-    events_of,
+    came_up,
     medians,
+    one_apart,
     options,
-    oracle_given,
+    sizes,
     store_for,
+    write_json,
 )  # fmt: skip
+from bench.cases import RSS_UNIT
 from storeio.format import index
 from storeio.paths import COMMITLOG
 from storeio.scan import kept_open, list_store, read_range
@@ -69,30 +65,28 @@ def simulation(root: Path, version: str, segment_bytes: int) -> Figures:
 
 def simulated_apart(root: Path, version: str, segment_bytes: int) -> Figures:
     """Return the figures of one simulated start in a new process, and how long all of that took."""
-    command = [sys.executable, "-m", "bench.simulate", "--one", str(root), "--brokers", version]
     started = time.perf_counter()
-    done = subprocess.run(
-        [*command, "--segment-bytes", str(segment_bytes)], check=True, stdout=subprocess.PIPE, text=True
-    )
-    figures: Figures = json.loads(done.stdout)
+    figures = one_apart("bench.simulate", root, brokers=version, segment_bytes=segment_bytes)
     return {**figures, "process_seconds": time.perf_counter() - started}
 
 
-def loaded(oracle: Path, root: Path, version: str, segment_bytes: int) -> Figures:
-    """Return how long a real broker's ``load`` of the store took.
+def loaded(root: Path, version: str, segment_bytes: int) -> Figures:
+    """Return how long a real broker's ``load`` of the store took; a sound store stays as it is.
 
     Raises:
         RuntimeError: It did not load the store.
     """
-    started = time.perf_counter()
-    events = events_of(oracle, root, version, segment_bytes)
-    load = event_named(events, "load")
-    ends = [event["maxPhyOffset"] for event in events if event.get("event") == "state"]
-    seconds = time.perf_counter() - started
-    return {"seconds": load["loadMs"] / 1000, "process_seconds": seconds, "log_end": ends[0] if ends else None}
+    from broker.brokers import SERVER, run
+
+    began = time.perf_counter()
+    given = {"consume": False, "stop": "loaded", "timeout": 600.0, "java_options": SERVER}
+    started = came_up(run(version, root, sizes(segment_bytes), **given))
+    assert started.loaded_range is not None  # it came up
+    seconds = time.perf_counter() - began
+    return {"seconds": (started.load_ms or 0) / 1000, "process_seconds": seconds, "log_end": started.loaded_range[1]}
 
 
-def turns(root: Path, version: str, given: argparse.Namespace, oracle: Path | None) -> Figures:
+def turns(root: Path, version: str, given: argparse.Namespace, *, broker: bool) -> Figures:
     """Return medians of both, timed in turns."""
     ours: list[Figures] = []
     theirs: list[Figures] = []
@@ -100,10 +94,10 @@ def turns(root: Path, version: str, given: argparse.Namespace, oracle: Path | No
         if given.cold:
             pagecache.drop(root)
         ours.append(simulated_apart(root, version, given.segment_bytes))
-        if oracle is not None:
+        if broker:
             if given.cold:
                 pagecache.drop(root)
-            theirs.append(loaded(oracle, root, version, given.segment_bytes))
+            theirs.append(loaded(root, version, given.segment_bytes))
             if theirs[-1]["log_end"] != ours[-1]["log_end"]:
                 raise RuntimeError(f"broker {version} and simulation differ: {theirs[-1]}, {ours[-1]}")
     found: Figures = {"version": version, "simulated": medians(ours[1:], TIMES), "load": None, "ratio": None}
@@ -123,7 +117,7 @@ def told(found: Figures) -> str:
         f"  walked {', '.join(ours['segments_walked'])}",
     ]
     if theirs is None:
-        lines.append(f"  no broker: {ORACLE} is not set, so there is no ratio")
+        lines.append("  no broker, so there is no ratio")
     else:
         lines.append(
             f"  broker's load {theirs['seconds']:.3f} s ({theirs['process_seconds']:.2f} s with its process), rounds "
@@ -135,7 +129,6 @@ def told(found: Figures) -> str:
 def asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = options("bench.simulate", __doc__, 4 * GIB)
-    parser.add_argument("--brokers", nargs="+", default=["5.5.1", "5.3.3", "4.9.8"], help="versions")
     parser.add_argument("--cold", action="store_true", help="have the store forgotten by the page cache every time")
     return parser.parse_args(arguments)
 
@@ -146,14 +139,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.one is not None:
         print(json.dumps(simulation(given.one, given.brokers[0], given.segment_bytes)))
         return
-    oracle = oracle_given()
     with store_for(given) as (root, _):
         found = []
         for version in given.brokers:
-            found.append(turns(root, version, given, oracle))
+            found.append(turns(root, version, given, broker=brokers.is_there(version)))
             print(told(found[-1]), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_json(given.json, found)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def run(
     consume: bool = True,
     keys: Iterable[Key] = (),
     put: Iterable[Queue] = (),
-    stop: Literal["clean", "halt"] = "clean",
+    stop: Literal["clean", "halt", "loaded"] = "clean",
     timeout: float = 60.0,
     java_options: Sequence[str] = QUICK,
     meanwhile: Callable[[], None] | None = None,
@@ -129,7 +129,8 @@ def run(
         consume: Pull every queue from its minimum to its maximum.
         keys: To be queried, once each.
         put: Queues that get one new message each, in this order, after everything else.
-        stop: ``clean`` as an operator stops a broker, which takes it some seconds; ``halt`` as a killed one.
+        stop: ``clean`` as an operator stops a broker, which takes it some seconds; ``halt`` as a killed one;
+            ``loaded`` as one killed between load and start, which is asked for nothing.
         timeout: Seconds after which it is said to hang, and killed.
         java_options: Heap and compiler.
         meanwhile: Called while the broker runs, before it is read.
@@ -183,11 +184,24 @@ def _call_when_up(home: Path, meanwhile: Callable[[], None], timeout: float) -> 
 def rebuild(version: str, root: Path, options: Mapping[str, Any], *, timeout: float = 600.0) -> Started:
     """Take a store's queues and index away and let the broker build them again; ``load_ms + caught_up_ms`` is the time.
 
-    Which of the two does the work depends on the version: 5.x dispatches in part while it loads.
+    Which of the two does the work depends on the version: 5.x dispatches in part while it loads. The start is that
+    after a clean stop, without a checkpoint.
     """
     for folder in ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index"):
         shutil.rmtree(root / folder, ignore_errors=True)
+    for name in ("abort", "checkpoint"):
+        (root / name).unlink(missing_ok=True)
     return run(version, root, options, consume=False, stop="halt", timeout=timeout, java_options=SERVER)
+
+
+def recover(version: str, root: Path, options: Mapping[str, Any], *, timeout: float = 600.0) -> Started:
+    """Let a broker load a store as after a crash that left no checkpoint; ``load_ms`` is the time.
+
+    It then trusts nothing: it begins with the first segment, and dispatches every record again.
+    """
+    (root / "abort").touch()
+    (root / "checkpoint").unlink(missing_ok=True)
+    return run(version, root, options, consume=False, stop="loaded", timeout=timeout, java_options=SERVER)
 
 
 def _write(path: Path, rows: Iterable[tuple[str, str | int]]) -> Path:

@@ -43,6 +43,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *                    T#TAG is the key that the index has for a tag
  *   put=FILE         then put one message for each line, topic TAB queue id; pull it and query its key
  *   stop=clean|halt  shut down as an operator does (default), or stop at once as a killed broker
+ *   stop=loaded      the same as halt, but after load: nothing is started or asked
  * </pre>
  *
  * Each event is one JSON object a line on stdout. Exit codes: 0 done, 3 load refused, 9 something was thrown.
@@ -97,6 +98,9 @@ public final class BrokerStart {
         if (!load()) {
             return 3;
         }
+        if ("loaded".equals(options.get("stop"))) {
+            return stopped(false);
+        }
         start();
         if (options.containsKey("pause")) {
             pause(Path.of(options.get("pause")));
@@ -115,6 +119,10 @@ public final class BrokerStart {
         if (clean) {
             store.shutdown();
         }
+        return stopped(clean);
+    }
+
+    private int stopped(boolean clean) {
         emit("stopped", "clean", clean, "abort", Files.exists(root.resolve("abort")));
         return 0;
     }
