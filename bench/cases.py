@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import statistics
 import sys
 import time
@@ -17,12 +18,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bench import pagecache
+from bench.cores import on_cores
 from storeio import crc
 from storeio.paths import COMMITLOG
 from storeio.results import Audit
@@ -31,6 +33,7 @@ from storeio.splits import Split, cut
 from storeio.walk import walk_split
 
 Bytes = npt.NDArray[np.uint8]
+T = TypeVar("T")
 ReadSplit = Callable[[Split, int, int], Bytes]
 
 RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
@@ -176,29 +179,73 @@ def audit_on_spark(root: Path, jobs: int) -> Pair:
     return Pair(mapped_afresh(root).size(), run, lambda: audit_of(root, jobs), "check")
 
 
+def rebuild(root: Path, jobs: int) -> Pair:
+    """Queues and index from the log, flushed to the disk beside the store."""
+    from storeio.rebuild.node import rebuild as rebuilt
+
+    place = root.with_name(f"{root.name}-rebuilt")
+    log = mapped_afresh(root)
+    return against_sum(log, jobs, lambda: rebuilt(root, place, jobs=jobs).records, lambda: forget(place))
+
+
+def rebuild_on_spark(root: Path, jobs: int) -> Pair:
+    """The same in a session of Spark with so many cores that has run one before."""
+    from jobs.common import build_session
+    from jobs.rebuild_queues import PARTS, wanted_of
+    from storeio.audit import prepare
+    from storeio.rebuild.node import rebuild as rebuilt
+    from storeio.rebuild.tally import Tally
+    from storeio.staging import Staging
+    from udfs.rebuild import Building, finish, rebuild_stores
+
+    spark = build_session("storeio bench", master=f"local[{jobs}]")
+    place = root.with_name(f"{root.name}-rebuilt")
+
+    def run() -> int:
+        plan = prepare(str(root))
+        wanted = wanted_of(plan, None, PARTS)
+        building = Building(plan, wanted, Tally(plan, wanted, frozenset(PARTS)), Staging(place))
+        rebuild_stores(spark.sparkContext, [building])
+        if building.error is not None:
+            raise building.error
+        return finish(building, jobs).records
+
+    size = mapped_afresh(root).size()
+    return Pair(size, run, lambda: rebuilt(root, place, jobs=jobs).records, "rebuild", lambda: forget(place))
+
+
+def forget(place: Path) -> None:
+    """Remove what the run before wrote."""
+    shutil.rmtree(place, ignore_errors=True)
+
+
 CASES: Final[dict[str, Callable[[Path, int], Pair]]] = {
     "walk": walk,
     "walk touched": walk_touched,
     "audit": audit,
     "audit from disk": audit_from_disk,
     "audit on Spark": audit_on_spark,
+    "rebuild": rebuild,
+    "rebuild on Spark": rebuild_on_spark,
 }
 
 
-def seconds_of(pair: Pair, run: Callable[[], object]) -> tuple[float, float]:
-    """Return how long a run takes, and how much of a CPU."""
+def timed(pair: Pair, run: Callable[[], T]) -> tuple[tuple[float, float], T]:
+    """Return how long a run takes and how much of a CPU, and what it returns."""
     pair.before()
     start, cpu = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - start, time.process_time() - cpu
+    found = run()
+    return (time.perf_counter() - start, time.process_time() - cpu), found
 
 
 def measure(case: str, root: Path, jobs: int, rounds: int) -> Figures:
     """Return the figures of one case, after a first round that warms caches and compiles."""
+    on_cores(jobs)  # before threads and Spark's processes start: they have the same cores
     pair = CASES[case](root, jobs)
-    records = pair.run()
-    pair.baseline()
-    times = [(seconds_of(pair, pair.baseline), seconds_of(pair, pair.run)) for _ in range(rounds)]
+    _, records = timed(pair, pair.run)
+    timed(pair, pair.baseline)
+    times = [(timed(pair, pair.baseline)[0], timed(pair, pair.run)[0]) for _ in range(rounds)]
+    pair.before()
     return Figures(
         case,
         jobs,
