@@ -29,7 +29,8 @@ class Implied:
 
     ``record`` numbers the split's records, ``queue_offset`` is where the unit belongs (in a batch
     queue: its first message). ``single`` says that each record is one message. ``placed`` is False
-    for light queues, whose units stand in log order and not at their number.
+    for light queues, whose units stand in log order and not at their number. ``packed`` and ``run_table``
+    are there where those of all queues were made at once.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class Implied:
     single: bool = True
     placed: bool = True
     packed: consumequeue.Units | None = None
+    run_table: Numbers | None = None
 
     def column(self, row: int, which: Numbers | slice = ALL) -> Numbers:
         """Return a row of the record table for the units, or for some of them."""
@@ -56,6 +58,21 @@ class Implied:
     def messages(self, which: Numbers | slice = ALL) -> Numbers:
         """Return how many messages the records are."""
         return np.ones(len(self.record[which]), np.int64) if self.single else self.column(w.R_BATCH_SIZE, which)
+
+    def runs(self) -> Numbers:
+        """Return the runs of consecutive queue offsets, a table of ``kernels.group``, shape ``(5, n)``."""
+        if self.run_table is not None:
+            return self.run_table
+        edges = np.flatnonzero(np.diff(self.queue_offset) != (1 if self.single else self.messages()[:-1])) + 1
+        bounds = np.array([0, *edges.tolist(), len(self.record)], np.int64)
+        first, last = bounds[:-1], bounds[1:] - 1
+        runs = np.empty((g.RUN_ROWS, len(first)), np.int64)
+        runs[g.RUN_FIRST] = self.queue_offset[first]
+        runs[g.RUN_STOP] = self.queue_offset[last] + self.messages(last)
+        runs[g.RUN_START_AT] = self.physical(first)
+        runs[g.RUN_STOP_AT] = self.physical(last) + self.column(w.R_SIZE, last)
+        runs[g.RUN_RECORDS] = bounds[1:] - first
+        return runs
 
     def units(self) -> consumequeue.Units:
         """Return the consume queue units."""
@@ -85,14 +102,16 @@ def enters_queue(sys_flag: Numbers) -> npt.NDArray[np.bool_]:
 _spare = threading.local()
 
 
-def _spare_tables(count: int) -> tuple[Numbers, npt.NDArray[np.uint8]]:
-    """Return this thread's tables for so many grouped records and their units; one pair for all calls."""
-    tables: tuple[Numbers, npt.NDArray[np.uint8]] | None = getattr(_spare, "tables", None)
+def _spare_tables(count: int) -> tuple[Numbers, npt.NDArray[np.uint8], Numbers]:
+    """Return this thread's tables for so many grouped records, their units and runs; the same for all calls."""
+    tables: tuple[Numbers, npt.NDArray[np.uint8], Numbers] | None = getattr(_spare, "tables", None)
     if tables is None or len(tables[0]) < count:
         rows = count + count // 4
-        tables = np.empty((rows, g.GROUP_COLUMNS), np.int64), np.empty(rows * consumequeue.UNIT_BYTES, np.uint8)
+        units = np.empty(rows * consumequeue.UNIT_BYTES, np.uint8)
+        # Pages that no run reaches are never touched.
+        tables = np.empty((rows, g.GROUP_COLUMNS), np.int64), units, np.empty((g.RUN_ROWS, rows), np.int64)
         _spare.tables = tables
-    return tables[0][:count], tables[1][: count * consumequeue.UNIT_BYTES]
+    return tables[0][:count], tables[1][: count * consumequeue.UNIT_BYTES], tables[2]
 
 
 def implied_units(walked: Walked) -> Iterator[Implied]:
@@ -101,10 +120,12 @@ def implied_units(walked: Walked) -> Iterator[Implied]:
     Their arrays last until this thread's next call: fresh memory would cost as much as filling it.
     """
     starts = np.zeros(len(walked.queues) + 1, np.int64)
-    grouped, units = _spare_tables(walked.count)
+    grouped, units, runs = _spare_tables(walked.count)
     single = g.group_by_queue(walked.records, walked.split.base_offset, starts, grouped, units)
+    ends = np.zeros(len(starts), np.int64)
+    g.runs_by_queue(walked.records, walked.split.base_offset, starts, grouped, ends, runs)
     packed = units.view(consumequeue.UNIT)
-    bounds = starts.tolist()
+    bounds, ends_of = starts.tolist(), ends.tolist()
     for number, (topic, queue_id) in enumerate(walked.queues):
         start, stop = bounds[number], bounds[number + 1]
         if stop == start:
@@ -120,6 +141,7 @@ def implied_units(walked: Walked) -> Iterator[Implied]:
             single=bool(single),
             placed=not name.startswith(log.LMQ_PREFIX),
             packed=packed[start:stop],
+            run_table=runs[:, ends_of[number] : ends_of[number + 1]].copy(),
         )
 
 

@@ -11,7 +11,6 @@ from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
-from storeio.checks.numbering import runs_of
 from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
 from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import all_units
@@ -29,7 +28,7 @@ Numbers = npt.NDArray[np.int64]
 class SplitReport:
     """What one split says; small, and free of the split's bytes.
 
-    ``runs`` are tables of ``check.numbering``; ``covered`` and ``classed`` as in ``queue_units.Checked``.
+    ``runs`` are tables of ``kernels.group``; ``covered`` and ``classed`` as in ``queue_units.Checked``.
     """
 
     split: Split
@@ -107,7 +106,7 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
         else:
             checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
         if units.placed:
-            report.runs[key] = runs_of(units)
+            report.runs[key] = units.runs()
             last = (units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
             report.last_queued = max(last, report.last_queued or last)
         else:

@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.segments import LogView
-from storeio.dispatch import Implied
 from storeio.findings import Finding
 from storeio.format import commitlog as log
-from storeio.kernels import tables as w
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
 
 Numbers = npt.NDArray[np.int64]
 
-# Rows of a run table: consecutive queue offsets, in log order.
-(RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT, RUN_RECORDS) = range(5)
-RUN_ROWS: Final = 5
 LONG_JUMP: Final = 2**40  # no queue loses so many messages; such a number is damaged
 
 
@@ -36,20 +32,6 @@ class Numbering:
     lost: list[LostRange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     records: int = 0
-
-
-def runs_of(implied: Implied) -> Numbers:
-    """Return the runs of consecutive queue offsets of a split's records in one queue, shape ``(5, n)``."""
-    edges = np.flatnonzero(np.diff(implied.queue_offset) != (1 if implied.single else implied.messages()[:-1])) + 1
-    bounds = np.array([0, *edges.tolist(), len(implied.record)], np.int64)
-    first, last = bounds[:-1], bounds[1:] - 1
-    runs = np.empty((RUN_ROWS, len(first)), np.int64)
-    runs[RUN_FIRST] = implied.queue_offset[first]
-    runs[RUN_STOP] = implied.queue_offset[last] + implied.messages(last)
-    runs[RUN_START_AT] = implied.physical(first)
-    runs[RUN_STOP_AT] = implied.physical(last) + implied.column(w.R_SIZE, last)
-    runs[RUN_RECORDS] = bounds[1:] - first
-    return runs
 
 
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:

@@ -16,6 +16,7 @@ from storeio.dispatch import Implied
 from storeio.findings import Finding
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
+from storeio.kernels.group import RUN_RECORDS
 from storeio.paths import BATCHQUEUE
 from storeio.walk import Walked
 
@@ -51,14 +52,17 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
     checked = Checked(compared=len(implied.record))
     units = implied.units()
     numbers = implied.queue_offset
-    bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    if implied.single:  # then these are its runs, which are at hand
+        bounds = [0, *itertools.accumulate(implied.runs()[RUN_RECORDS].tolist())]
+    else:
+        bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
     for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
         if first < 0 or first > MAX_QUEUE_OFFSET:
             continue  # the record's mark or the queue's numbering says so
         size = queue.unit_bytes
         data, absent = queue.read(read, first * size, (first + b - a) * size)
-        if not absent and np.array_equal(data, units[a:b].view(np.uint8)):
+        if not absent and data.tobytes() == units[a:b].tobytes():  # of a few units five times as fast as by numpy
             checked.covered.append((first, first + b - a))
             continue
         run = _Run(queue, ext, implied, walked, read, slice(a, b), first, decode(queue, data), units[a:b])

@@ -21,6 +21,10 @@ Numbers = npt.NDArray[np.int64]
 GROUP_COLUMNS = 2
 UNIT_BYTES = consumequeue.UNIT_BYTES
 
+# Rows of a run table: consecutive queue offsets of one queue, in log order.
+(RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT, RUN_RECORDS) = range(5)
+RUN_ROWS = 5
+
 
 @compiled("void(uint8[::1], int64, int64, int64, int64)", forceinline=True)
 def put_unit(data: Bytes, at: int, physical: int, size: int, tags_code: int) -> None:
@@ -70,3 +74,34 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
         several |= records[w.R_BATCH_SIZE, i] ^ 1
         put_unit(units, k * UNIT_BYTES, physical, records[w.R_SIZE, i], records[w.R_TAGS_CODE, i])
     return several == 0
+
+
+@compiled(
+    "void(readonly(int64[:, :]), int64, readonly(int64[::1]), readonly(int64[:, ::1]), int64[::1], int64[:, ::1])"
+)
+def runs_by_queue(
+    records: Numbers, base: int, starts: Numbers, grouped: Numbers, bounds: Numbers, runs: Numbers
+) -> None:
+    """Fill ``runs`` with each queue's runs of consecutive queue offsets, one queue behind the other.
+
+    Args:
+        records: The record table.
+        base: Physical offset of the segment.
+        starts: As ``group_by_queue`` left it.
+        grouped: The same.
+        bounds: Zeros, as many as ``starts``; afterwards queue q has the runs ``[bounds[q], bounds[q + 1])``.
+        runs: Shape ``(RUN_ROWS, n)`` with room for a run a record.
+    """
+    n = np.int64(0)
+    for q in range(len(starts) - 1):
+        for k in range(starts[q], starts[q + 1]):
+            i = grouped[k, G_RECORD]
+            number = grouped[k, G_QUEUE_OFFSET]
+            at = base + records[w.R_POSITION, i]
+            if k == starts[q] or number != runs[RUN_STOP, n - 1]:
+                runs[RUN_FIRST, n], runs[RUN_START_AT, n], runs[RUN_RECORDS, n] = number, at, 0
+                n += 1
+            runs[RUN_STOP, n - 1] = number + records[w.R_BATCH_SIZE, i]
+            runs[RUN_STOP_AT, n - 1] = at + records[w.R_SIZE, i]
+            runs[RUN_RECORDS, n - 1] += 1
+        bounds[q + 1] = n

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import runs_of
 from storeio.dispatch import Implied, all_units
 from storeio.format import queueext
 from storeio.kernels import tables as w
@@ -55,7 +54,7 @@ class Stretch:
     """The units of one queue from one split, in log order.
 
     ``units`` are packed; ``heads`` the ext units that belong to them, without bitmap, if there are any.
-    ``runs`` is a table of ``checks.numbering``, None where units stand in log order and not at a number.
+    ``runs`` is a table of ``kernels.group``, None where units stand in log order and not at a number.
     """
 
     key: QueueKey
@@ -130,7 +129,7 @@ def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
     key = kind, implied.topic, implied.queue_id
     units = implied.batch_units() if kind == BATCHQUEUE else implied.units()
     heads = _heads(implied) if wanted.ext and kind == CONSUMEQUEUE and implied.placed else b""
-    runs = runs_of(implied) if implied.placed and kind == CONSUMEQUEUE else None
+    runs = implied.runs() if implied.placed and kind == CONSUMEQUEUE else None
     number = int(implied.queue_offset[0])
     found.stretches.append(Stretch(key, len(units), number, units.tobytes(), runs, heads))
 

@@ -18,14 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from storeio.checks.numbering import (
-    RUN_FIRST,
-    RUN_RECORDS,
-    RUN_START_AT,
-    RUN_STOP,
-    RUN_STOP_AT,
-    fits_nowhere,
-)
+from storeio.checks.numbering import fits_nowhere
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
 MOST_FILLED: Final = 2**24  # numbers of one gap for which the log between has no room: a third of a gigabyte of units
