@@ -114,32 +114,35 @@ def put_keys(
         head: The file's header and slots; the slots are updated.
         units: Room for the units that are added, the first one at 0.
     """
-    i = first
-    slots = file[I_SLOTS]
-    while i < len(hashes) and file[I_COUNT] < file[I_UNITS]:
-        if i + KEYS_AHEAD < len(hashes):
+    stop = min(first + max(file[I_UNITS] - file[I_COUNT], np.int64(0)), len(hashes))
+    if first >= stop:
+        return first
+    # What changes with every key is kept out of arrays: the compiler would write it to memory every time.
+    slots, count, used = file[I_SLOTS], file[I_COUNT], file[I_USED_SLOTS]
+    begin_ms, begin_offset = file[I_BEGIN_MS], file[I_BEGIN_OFFSET]
+    for i in range(first, stop):
+        if i + KEYS_AHEAD < stop:
             fetch_bytes(head, slot_of(hashes[i + KEYS_AHEAD], slots))
         slot_at = slot_of(hashes[i], slots)
         previous = int32_at(head, slot_at)
-        if previous <= 0 or previous > file[I_COUNT]:
+        if previous <= 0 or previous > count:
             previous = np.int64(0)
-        passed = store_ms[i] - file[I_BEGIN_MS]
-        seconds = min(passed // 1000, MAX_INT) if file[I_BEGIN_MS] > 0 and passed > 0 else np.int64(0)
+        passed = store_ms[i] - begin_ms
+        seconds = min(passed // 1000, MAX_INT) if begin_ms > 0 and passed > 0 else np.int64(0)
         at = UNIT * (i - first)
         put_int32(units, at, hashes[i])
         put_int64(units, at + 4, offsets[i])
         put_int32(units, at + 12, seconds)
         put_int32(units, at + 16, previous)
-        put_int32(head, slot_at, file[I_COUNT])
-        if file[I_COUNT] <= 1:
-            file[I_BEGIN_OFFSET] = offsets[i]
-            file[I_BEGIN_MS] = store_ms[i]
-        file[I_USED_SLOTS] += previous == 0
-        file[I_COUNT] += 1
-        file[I_END_OFFSET] = offsets[i]
-        file[I_END_MS] = store_ms[i]
-        i += 1
-    return i
+        put_int32(head, slot_at, count)
+        if count <= 1:
+            begin_ms, begin_offset = store_ms[i], offsets[i]
+        used += previous == 0
+        count += 1
+    file[I_COUNT], file[I_USED_SLOTS] = count, used
+    file[I_BEGIN_MS], file[I_BEGIN_OFFSET] = begin_ms, begin_offset
+    file[I_END_OFFSET], file[I_END_MS] = offsets[stop - 1], store_ms[stop - 1]
+    return stop
 
 
 @compiled("int64(readonly(int64[:, :]), readonly(int64[:, :]), int64, int64, int64[::1], int64[::1], int64[::1])")
