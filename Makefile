@@ -46,8 +46,8 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
 
-bench: setup  ## measure the audit's speed and memory on this machine
-	$(BIN)/python -m bench --full
+bench: setup  ## measure speed and memory on this machine, against real brokers, too; into bench/RESULTS.md
+	$(BIN)/python -m bench.suite
 
 wheel: setup  ## dist/*.whl, for spark-submit --py-files
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
