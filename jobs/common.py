@@ -42,6 +42,10 @@ LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress":
 BANNERS = ("WARNING: Using incubator modules",)
 
 
+# What --py-files brings is shipped to the workers, but Spark has them look only into files with names that it knows.
+WHEEL = ".whl"
+
+
 class NoJavaError(StoreError, OSError):
     """There is no Java on this machine that Spark runs on."""
 
@@ -97,6 +101,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     if not own_delta:
         wanted["spark.jars"] = ",".join(filter(None, [wanted.get("spark.jars"), *(jar.as_uri() for jar in jars)]))
     wanted = {**_scratch_settings(), **wanted}
+    SparkContext.PACKAGE_EXTENSIONS = (".zip", ".egg", ".jar", WHEEL)
     if not _is_submitted():
         _launch(wanted)
     elif not own_delta:
@@ -121,6 +126,8 @@ def _submitted_settings() -> Settings:
     jvm = SparkContext._jvm
     if jvm is not None and "spark.log.level" not in settings:
         # Before the context starts, which is what writes a hundred lines; our log4j2.properties came too late here.
+        # Spark sets its levels when it first logs, which would undo ours: have it do so now.
+        getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$").initializeLogIfNecessary(False)
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setRootLevel(log4j.Level.ERROR)
     return settings
