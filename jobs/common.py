@@ -20,13 +20,17 @@ from importlib import resources
 from pathlib import Path
 from typing import NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from jobs.executors import ClusterError, wait_for_executors
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
 from storeio.errors import NotAStoreError, StoreError, UsageError
+from udfs.checks import reason
 
 # fsck's bits, as for the command line
 COULD_NOT = 8
@@ -89,6 +93,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     Raises:
         MissingJarsError: Set-up has not resolved the Delta jars.
         NoJavaError: Java is missing or too old; holds the line that names the package.
+        ClusterError: The master is not reached.
     """
     jars = delta_jars()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -109,7 +114,14 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     builder = SparkSession.builder.appName(app_name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if wanted["spark.master"].startswith("local"):
+        return builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise ClusterError(f"{wanted['spark.master']}: no session: {reason(error)}") from error
+    wait_for_executors(session.sparkContext)
+    return session
 
 
 def _is_submitted() -> bool:

@@ -49,5 +49,5 @@ def test_a_broker_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     oracle.write_text("#!/bin/sh\nexit 3\n")
     oracle.chmod(0o755)
     (tmp_path / "store").mkdir()
-    with pytest.raises(RuntimeError, match="did not load .* exit code 3"):
+    with pytest.raises(RuntimeError, match=r"did not load .* exit code 3"):
         bench.rebuilt_by_broker(tmp_path, tmp_path / "store", "5.3.3", 1 << 30)

@@ -1,8 +1,9 @@
 """Troubles that the tests of a cluster make: processes end, or wait, at a place that a test has chosen.
 
-The interpreter of the cluster's drivers and workers imports this at its start; the product knows nothing of it. A test
-asks by making a file in the directory that ``STOREIO_FAULTS`` names, and the first process that comes to the place takes
-it by renaming: ``die-<place>`` ends that process with SIGKILL, ``hold-<place>`` has it wait until ``go-<place>`` is there.
+The interpreter of the cluster's drivers and workers imports this at its start; the product knows nothing of it. A
+test asks by making a file in the directory that ``STOREIO_FAULTS`` names, and the first process that comes to the place
+takes it by renaming: ``die-<place>`` ends that process with SIGKILL, ``hold-<place>`` has it wait until
+``go-<place>`` is there.
 """
 
 from __future__ import annotations

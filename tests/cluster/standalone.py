@@ -102,7 +102,8 @@ def bare_python(place: Path) -> Path:
     asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     shutil.copy(Path(__file__).with_name("faults.py"), packages / "storeio_faults.py")
-    # Packages are found in a directory that a .pth file names; its own .pth files, one of which leads to us, are not read.
+    # Packages are found in a directory that a .pth file names; its own .pth files, one of which leads to the checkout,
+    # are not read.
     theirs = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (packages / "tests.pth").write_text("".join(f"{path}\n" for path in sorted(theirs)) + "import storeio_faults\n")
     tried = subprocess.run(

@@ -72,7 +72,7 @@ def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path
         shutil.copy(reports[0], tmp_path / f"{host}.json")
     words = ["--report", str(tmp_path / "host-1.json"), (tmp_path / "host-2.json").as_uri()]
     words += ["--tables", str(tmp_path / "tables"), "--quiet"]
-    with pytest.raises(UsageError, match="2 reports are of .*--name-by-file"):
+    with pytest.raises(UsageError, match=r"2 reports are of .*--name-by-file"):
         collect_reports.main(words)
     assert collect_reports.main([*words, "--name-by-file"]) == 0
     root = json.loads(reports[0].read_text())["store"]
@@ -97,13 +97,13 @@ def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path
 def test_what_is_no_report_writes_nothing(change: Any, says: str, reports: list[Path], tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_bytes(change(reports[0].read_bytes()))
     words = ["--report", str(reports[0]), str(tmp_path / "odd.json"), "--tables", str(tmp_path / "tables")]
-    with pytest.raises(UsageError, match=f"odd.json.*{says}"):
+    with pytest.raises(UsageError, match=rf"odd\.json.*{says}"):
         collect_reports.main(words)
     assert [path.name for path in tmp_path.iterdir()] == ["odd.json"]
 
 
 def test_a_report_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="gone.json: No such file"):
+    with pytest.raises(UnreadableError, match=r"gone\.json: No such file"):
         collect_reports.main(["--report", str(tmp_path / "gone.json"), "--tables", str(tmp_path / "tables")])
 
 
