@@ -119,7 +119,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     try:
         session = builder.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise ClusterError(f"{wanted['spark.master']}: no session: {reason(error)}") from error
+        raise ClusterError(f"{wanted['spark.master']}: no session; is a master there? {reason(error)}") from error
     wait_for_executors(session.sparkContext)
     return session
 

@@ -72,40 +72,34 @@ def words_of(stores: list[Path], where: Path, run_id: str) -> list[str]:
     return ["--store", *map(str, stores), "--tables", str(where), "--run-id", run_id, "--json", "-"]
 
 
-def test_audit_goes_on_when_a_worker_is_lost(
+def test_audit_whose_driver_and_then_a_worker_are_killed(
     cluster: Cluster, stores: list[Path], tmp_path: Path, spark: SparkSession
 ) -> None:
-    cluster.ask("hold-audit")
-    job = cluster.submit("audit_store", *words_of(stores, tmp_path / "tables", "lost"))
-    cluster.lose_worker_of(cluster.held("audit", job))
-    assert job.finish() == 4, job.said()
-    assert cluster.state()["aliveworkers"] == 1
-    assert_json_is_the_nodes(job, stores)
-    assert_tables_are_the_nodes(spark, tmp_path / "tables", stores, "lost")
-    shipped = {path.name for path in (cluster.place / "work").rglob("storeio*")}
-    assert shipped == {cluster.wheel.name}  # all of storeio that executors have
-
-
-def test_a_driver_that_is_killed_leaves_nothing_that_counts(
-    cluster: Cluster, stores: list[Path], tmp_path: Path, spark: SparkSession
-) -> None:
-    """Killed at the worst moment: the rows of all tables are there, and the run is not listed yet."""
-    words = words_of(stores, tmp_path / "tables", "first")
+    """The driver at the worst moment: the rows of all tables are there, and the run is not listed yet."""
+    where = tmp_path / "tables"
+    words = words_of(stores, where, "first")
     cluster.ask("hold-runs")
     job = cluster.submit("audit_store", *words)
     kill(cluster.held("runs", job))
     os.killpg(job.process.pid, signal.SIGKILL)
     assert job.finish() == -signal.SIGKILL
-    left = spark.read.format("delta").load(str(tmp_path / "tables" / "lost_messages"))
-    assert left.filter("run_id = 'first'").count() > 0
-    assert not (tmp_path / "tables" / "runs").exists()
-    assert audit_store.main([*words_of(stores, tmp_path / "tables", "other")[:-2], "--quiet"]) == 4
-    listed = tables.finished(spark, str(tmp_path / "tables"), "lost_messages").select("run_id").distinct().collect()
+    assert_json_is_the_nodes(job, stores)  # of a cluster that nothing has happened to; reports come before tables
+    assert not spark.read.format("delta").load(str(where / "lost_messages")).filter("run_id = 'first'").isEmpty()
+    assert not (where / "runs").exists()
+    assert audit_store.main([*words_of(stores, where, "other")[:-2], "--quiet"]) == 4
+    listed = tables.finished(spark, str(where), "lost_messages").select("run_id").distinct().collect()
     assert [row.run_id for row in listed] == ["other"]
+
+    cluster.calm()
+    cluster.ask("hold-audit")
     again = cluster.submit("audit_store", *words)
+    cluster.lose_worker_of(cluster.held("audit", again))
     assert again.finish() == 4, again.said()
+    assert cluster.state()["aliveworkers"] == 1
     assert_json_is_the_nodes(again, stores)
-    assert_tables_are_the_nodes(spark, tmp_path / "tables", stores, "first", "other")
+    assert_tables_are_the_nodes(spark, where, stores, "first", "other")
+    shipped = {path.name for path in (cluster.place / "work").rglob("storeio*")}
+    assert shipped == {cluster.wheel.name}  # all of storeio that executors have
 
 
 def test_rebuild_goes_on_when_processes_are_lost(
