@@ -66,7 +66,7 @@ def read_reports(name: str, *, by_file: bool) -> Iterator[Audit | Failure]:
                     raise UsageError(f"{path} line {number}: cut off, or no report of storeio check")
                 one = from_json(line.decode("ascii", "replace"), f"{path} line {number}")
                 if by_file:
-                    one = replace(one, store=f"{path.name.partition('.')[0]}:{one.store}")
+                    one = replace(one, store=f"{path.stem}:{one.store}")
                 if isinstance(one, Audit):
                     refuse_misfits(table_rows(one, run_id=""), f"{path} line {number}")
                 yield one
