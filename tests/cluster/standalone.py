@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).parents[2]
 SPARK: Final = Path(pyspark.__file__).parent
 PACKAGES: Final = ("storeio", "udfs", "jobs")
 WORKERS: Final = 2
-PATIENCE: Final = 120  # seconds for anything to happen; a test fails then, and does not hang
+PATIENCE: Final = 600  # seconds for anything to happen, on a busy machine; a test fails then, and does not hang
 MARK: Final = "STOREIO_TEST_CLUSTER"
 QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # of JVMs that live for seconds: less compiling
 SETTINGS: Final = {
