@@ -33,7 +33,7 @@ jars: $(STAMP)
 demo: setup  ## the audit job over a damaged store: its report and its Delta tables
 	@$(BIN)/python -m jobs.demo
 
-test: setup lint  ## everything that CI runs
+test: setup lint wheel  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark' $(PYTEST_ARGS)
 	@# One process, so that they share one session: xdist 3.8 does not keep groups together under pytest 9.2.
 	$(BIN)/python -m pytest -m spark $(PYTEST_ARGS)
@@ -50,7 +50,10 @@ bench: setup  ## measure speed and memory on this machine, against real brokers,
 	$(BIN)/python -m bench.suite
 
 wheel: setup  ## dist/*.whl, for spark-submit --py-files
+	@# What an earlier build left would go along, modules that are gone included.
+	@rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@rm -rf build
 	@ls dist/*.whl
 
 clean:  ## remove .venv and everything built

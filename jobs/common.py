@@ -20,13 +20,17 @@ from importlib import resources
 from pathlib import Path
 from typing import NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from jobs.executors import ClusterError, wait_for_executors
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
 from storeio.errors import NotAStoreError, StoreError, UsageError
+from udfs.checks import reason
 
 # fsck's bits, as for the command line
 COULD_NOT = 8
@@ -40,6 +44,10 @@ LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress":
 
 # Spark asks for this JVM module by itself, and the JVM says so before it reads any logging set-up.
 BANNERS = ("WARNING: Using incubator modules",)
+
+
+# What --py-files brings is shipped to the workers, but Spark has them look only into files with names that it knows.
+WHEEL = ".whl"
 
 
 class NoJavaError(StoreError, OSError):
@@ -85,6 +93,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     Raises:
         MissingJarsError: Set-up has not resolved the Delta jars.
         NoJavaError: Java is missing or too old; holds the line that names the package.
+        ClusterError: The master is not reached.
     """
     jars = delta_jars()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -97,6 +106,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     if not own_delta:
         wanted["spark.jars"] = ",".join(filter(None, [wanted.get("spark.jars"), *(jar.as_uri() for jar in jars)]))
     wanted = {**_scratch_settings(), **wanted}
+    SparkContext.PACKAGE_EXTENSIONS = (".zip", ".egg", ".jar", WHEEL)
     if not _is_submitted():
         _launch(wanted)
     elif not own_delta:
@@ -104,7 +114,14 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     builder = SparkSession.builder.appName(app_name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if wanted["spark.master"].startswith("local"):
+        return builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise ClusterError(f"{wanted['spark.master']}: no session; is a master there? {reason(error)}") from error
+    wait_for_executors(session.sparkContext)
+    return session
 
 
 def _is_submitted() -> bool:
@@ -121,6 +138,8 @@ def _submitted_settings() -> Settings:
     jvm = SparkContext._jvm
     if jvm is not None and "spark.log.level" not in settings:
         # Before the context starts, which is what writes a hundred lines; our log4j2.properties came too late here.
+        # Spark sets its levels when it first logs, which would undo ours: have it do so now.
+        getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$").initializeLogIfNecessary(False)
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setRootLevel(log4j.Level.ERROR)
     return settings

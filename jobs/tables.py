@@ -116,20 +116,28 @@ def write_run(
     """
     refuse_finished(spark, tables, run_id, runs)
     names = [name for name in frames if name != runs]
-    discard(spark, tables, run_id, names)  # what a run of this id left that did not end
+    # What a run of this id left that did not end; it may have written tables that this one does not.
+    discard(spark, tables, run_id, listed_in(runs))
     try:
         _each(lambda name: append(frames[name], path_of(tables, name)), names)
         append(frames[runs], path_of(tables, runs))
     except Exception as error:
-        _try_discard(spark, tables, run_id, names)
-        raise TablesError(f"{tables}: run {run_id} was not written: {reason(error)}") from error
+        if _discarded(spark, tables, run_id, runs):
+            raise TablesError(f"{tables}: run {run_id} was not written: {reason(error)}") from error
 
 
-def _try_discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str]) -> None:
+def _discarded(spark: SparkSession, tables: str, run_id: str, runs: str) -> bool:
+    """Delete the rows of a run that failed, if that can be done; return False where it is finished all the same.
+
+    The error may be of a commit that was made, for instance where only its answer was lost: all rows are there then.
+    """
     try:
-        discard(spark, tables, run_id, names)
+        if is_finished(spark, tables, run_id, runs):
+            return False
+        discard(spark, tables, run_id, listed_in(runs))
     except Exception:  # the error that led here is the one to report; the rows stay invisible
-        return
+        return True
+    return True
 
 
 def discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str]) -> None:
@@ -180,6 +188,11 @@ def runs_of(name: str) -> str:
     if name in (REBUILDS, REBUILT_QUEUES):
         return REBUILDS
     return PROFILE_RUNS if name in MORE_TABLES else RUNS
+
+
+def listed_in(runs: str) -> list[str]:
+    """Return the tables whose finished runs another table lists."""
+    return [name for name in (*TABLES, RECORDS, *MORE_TABLES) if runs_of(name) == runs and name != runs]
 
 
 def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:

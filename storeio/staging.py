@@ -108,8 +108,11 @@ class Staging:
             (self.partial / path).mkdir(parents=True, exist_ok=True)
 
     def remove(self, path: str) -> None:
-        """Remove a directory with all that is in it."""
-        shutil.rmtree(self.partial / path, ignore_errors=True)
+        """Remove a directory with all that is in it; it is gone at once for those who still write there."""
+        left = self.partial / f"{path}.removed"
+        with contextlib.suppress(OSError):
+            (self.partial / path).rename(left)
+        shutil.rmtree(left, ignore_errors=True)
 
     def move(self, path: str, target: str) -> None:
         """Give a directory another name, in place of what has it."""

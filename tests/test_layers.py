@@ -25,6 +25,7 @@ PURE: Final = WALK | {
     "results",
     "checks",
     "safe",
+    "shape",
     "simulate",
     "plan",
     "rebuilt",
@@ -48,6 +49,7 @@ LAYERS: Final = {
     "codes": set[str](),
     "findings": FORMAT | {"codes"},
     "safe": set[str](),
+    "shape": {"errors"},
     "store": PURE | {"scan", "config", "audit"},
     "results": WALK | {"findings"},
     "checks": PURE,
@@ -86,6 +88,7 @@ NO_FILES: Final = FORMAT | {
     "checks",
     "report",
     "safe",
+    "shape",
 }
 TOUCHES_FILES: Final = {"os", "io", "mmap", "pathlib", "logging", "shutil", "tempfile", "glob", "subprocess", "socket"}
 SPARK: Final = {"pyspark", "delta", "pyarrow", "pandas", "py4j"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from rebuilds import built, no_waiting_for_disks, random_log, settings_of, tree
 from storebuilder import StoreBuilder, forged
 
 from storeio.audit import AuditPlan, prepare
+from storeio.errors import WriteError
 from storeio.rebuild.cuts import KeyCount, Place, cut, places_to_look_up
 from storeio.rebuild.derive import Derived, Keys
 from storeio.rebuild.index import IndexWriter, Shape
@@ -22,6 +24,7 @@ from storeio.rebuild.lay import WRITING, lay
 from storeio.rebuild.node import rebuild
 from storeio.rebuild.shares import (
     Orders,
+    OutFile,
     Shared,
     derived_again,
     facts_of,
@@ -33,6 +36,7 @@ from storeio.rebuild.shares import (
     truly,
 )
 from storeio.rebuild.tally import PARTS, Tally, old_units, shape_of, wanted_of
+from storeio.staging import Staging, created, write_all
 
 __all__ = ["no_waiting_for_disks"]
 
@@ -220,3 +224,29 @@ def test_a_task_that_fails_half_way_leaves_nothing_and_is_run_again(tmp_path: Pa
         for _ in range(2):  # twice, as a speculative task does
             lay(number, file, pieces, partial, old, shape_of(plan))
             assert (partial / file.path).read_bytes() == whole[file.path]
+
+
+def test_a_worker_that_does_not_see_the_directory(tmp_path: Path) -> None:
+    """Not even an empty one is made: files would lie where nobody looks for them."""
+    builder = irregular_log(tmp_path / "store")
+    built(builder, tmp_path / "node")
+    plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings))
+    file = OutFile("consumequeue/t/0/00000000000000000000", 160, 160)
+    with pytest.raises(WriteError, match="gone: is not there; every worker must share"):
+        lay(0, file, [], tmp_path / "gone", old_units(plan, np.zeros((0, 2), np.int64)), shape_of(plan))
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_late_attempt_cannot_write_into_what_is_removed(tmp_path: Path) -> None:
+    staging = Staging(tmp_path / "new")
+    staging.make_directory(WRITING)
+    handle = created(staging.partial / WRITING / "late", 100)
+    staging.remove(WRITING)
+    write_all(handle, 0, b"x" * 100)  # whose file has no name any more
+    os.close(handle)
+    with pytest.raises(FileNotFoundError):
+        created(staging.partial / WRITING / "later", 100)
+    staging.write("checkpoint", 0, b"c", size=1)
+    assert staging.finish(1) == ["checkpoint"]
+    assert tree(tmp_path / "new") == {"checkpoint": b"c"}
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]

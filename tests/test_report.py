@@ -35,7 +35,8 @@ CONTRACT: dict[str, set[str]] = {
     | {"physical_offset", "count", "detail", "remedy"},
 }
 ADDED: dict[str, set[str]] = {
-    "": {"lost_messages", "failed"},
+    "": {"lost_messages", "failed", "files"},
+    "files": {"path", "kind", "topic", "queue_id", "size", "classes"},
     "log": {"first_store_timestamp_ms", "last_store_timestamp_ms"},
 }
 PYTHON_TYPES = {"string": str, "int": int, "long": int, "double": float}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from storeio.errors import UsageError
+from storeio.shape import check_fields
 
 WRITE: Final = "write"  # replace [position, position + length) of a file, which reaches so far
 CREATE: Final = "create"  # make a file of ``length`` zeros where nothing is; later writes fill it
@@ -106,16 +107,14 @@ def from_json(text: str) -> Plan:
     if not isinstance(actions, list):
         raise UsageError("plan: actions: a list is needed")
     made = tuple(_action(number, row) for number, row in enumerate(actions))
-    _check_fields(Plan, found, "plan", without=("actions",))
+    check_fields(Plan, found, "plan", without=("actions",))
     return Plan(**{**found, "left": tuple(found.get("left", ()))}, actions=made)
 
 
 def _action(number: int, row: object) -> Action:
     where = f"plan: action {number}"
-    if not isinstance(row, dict):
-        raise UsageError(f"{where}: an object is needed")
-    _check_fields(Action, row, where)
-    action = Action(**{**row, "codes": tuple(row.get("codes", ()))})
+    known = check_fields(Action, row, where)
+    action = Action(**{**known, "codes": tuple(known.get("codes", ()))})
     if action.kind not in KINDS or action.risk not in RISKS:
         raise UsageError(f"{where}: kind {action.kind!r} or risk {action.risk!r} is unknown")
     numbers = (action.position, action.length, action.old_length, action.source)
@@ -125,46 +124,3 @@ def _action(number: int, row: object) -> Action:
         if digest and (len(digest) != SHA256_DIGITS or not set(digest) <= set("0123456789abcdef")):
             raise UsageError(f"{where}: {digest!r} is no SHA-256")
     return action
-
-
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "str": (str,),
-    "int": (int,),
-    "str | None": (str, type(None)),
-    "int | None": (int, type(None)),
-    "tuple[str, ...]": (list,),
-    "Mapping[str, str]": (dict,),
-    "Mapping[str, Any]": (dict,),
-}
-
-
-def _check_fields(
-    kind: type[Action] | type[Plan], row: Mapping[str, Any], where: str, without: tuple[str, ...] = ()
-) -> None:
-    """Compare an object's names and types with a dataclass's.
-
-    Raises:
-        UsageError: One is missing, unknown or of another type.
-    """
-    known = {f.name: f for f in fields(kind) if f.name not in without}
-    for name in row:
-        if name not in known:
-            raise UsageError(f"{where}: unknown field {name!r}")
-    for name, f in known.items():
-        if name not in row:
-            if f.name in _REQUIRED[kind]:
-                raise UsageError(f"{where}: {name} is missing")
-            continue
-        value = row[name]
-        if not isinstance(value, _TYPES[str(f.type)]) or isinstance(value, bool):
-            raise UsageError(f"{where}: {name}: {value!r} is not of type {f.type}")
-        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-            raise UsageError(f"{where}: {name}: texts are needed")
-
-
-_REQUIRED: Final[dict[type, frozenset[str]]] = {
-    Action: frozenset(
-        ("kind", "path", "position", "length", "old_length", "old_sha256", "new_sha256", "source", "risk", "reason")
-    ),
-    Plan: frozenset(("store", "version", "created_ms", "broker", "bytes_file", "bytes_length", "bytes_sha256")),
-}

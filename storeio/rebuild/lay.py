@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from storeio.errors import WriteError
 from storeio.rebuild.derive import QueueKey
 from storeio.rebuild.index import IndexFile, Shape
 from storeio.rebuild.layout import Bridge, Write, bridged
@@ -48,6 +49,8 @@ def lay(number: int, file: OutFile, pieces: Iterable[Piece], partial: Path, old:
     Raises:
         WriteError: It could not be written.
     """
+    if not partial.is_dir():
+        raise WriteError(f"{partial}: is not there; every worker must share the directory that is written")
     result = FileLaid(number)
     temporary = partial / WRITING / f"{number}-{secrets.token_hex(8)}"
     try:

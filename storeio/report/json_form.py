@@ -11,7 +11,7 @@ from typing import Any
 
 from storeio import __version__
 from storeio.findings import Finding
-from storeio.results import Audit, LostRange, QueueResult
+from storeio.results import Audit, FileResult, LostRange, QueueResult
 
 Object = dict[str, Any]
 
@@ -51,6 +51,7 @@ def audit_object(audit: Audit) -> Object:
         "findings": [finding_object(f) for f in audit.findings],
         "lost_messages": [_lost(r) for r in audit.lost],
         "failed": list(audit.failed),
+        "files": [_file(f) for f in audit.files],
     }
 
 
@@ -87,6 +88,17 @@ def finding_object(finding: Finding) -> Object:
         "count": finding.count,
         "detail": finding.detail,
         "remedy": finding.remedy,
+    }
+
+
+def _file(file: FileResult) -> Object:
+    return {
+        "path": file.path,
+        "kind": file.kind,
+        "topic": file.topic,
+        "queue_id": file.queue_id,
+        "size": file.size,
+        "classes": {name: count for name, count in file.classes.items() if count},
     }
 
 

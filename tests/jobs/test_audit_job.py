@@ -146,6 +146,43 @@ def test_a_killed_run_is_not_seen_and_can_be_done_again(
     assert counts(spark, target) == {"before": rows, "again": rows}
 
 
+def test_tables_that_only_the_killed_run_wrote(
+    stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked for records and the one after it, of the same id, is not: none of them may count."""
+    target, append = str(tmp_path / "tables"), tables.append
+    words = ["--store", str(stores[0]), "--tables", target, "--run-id", "first", "--quiet"]
+
+    def killed(frame: Any, path: str) -> None:
+        if path.endswith("/runs"):
+            raise KeyboardInterrupt
+        append(frame, path)
+
+    monkeypatch.setattr(tables, "append", killed)
+    with pytest.raises(KeyboardInterrupt):
+        audit_store.main([*words, "--records"])
+    assert not spark.read.format("delta").load(f"{target}/records").isEmpty()
+    monkeypatch.setattr(tables, "append", append)
+    assert audit_store.main(words) == 0
+    assert tables.finished(spark, target, "runs").count() == 1
+    assert tables.finished(spark, target, tables.RECORDS).isEmpty()
+
+
+def test_a_commit_whose_answer_is_lost_is_one(
+    stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, value, append = str(tmp_path / "tables"), audit.check(stores[1]), tables.append
+
+    def unanswered(frame: Any, path: str) -> None:
+        append(frame, path)
+        if path.endswith("/runs"):
+            raise OSError("connection lost")
+
+    monkeypatch.setattr(tables, "append", unanswered)
+    tables.write_run(spark, target, "first", few_frames(spark, value, "first"))
+    assert counts(spark, target) == {"first": len(value.findings)}
+
+
 def test_runs_of_different_ids_at_the_same_time(stores: list[Path], tmp_path: Path, spark: SparkSession) -> None:
     """All of them make the tables: whoever comes second tries again."""
     target, value = str(tmp_path / "tables"), audit.check(stores[1])

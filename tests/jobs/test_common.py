@@ -157,3 +157,4 @@ def test_spark_submit_decides_where_to_run(tmp_path: Path) -> None:
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
     run = run_small_job([*submit, "--conf", "spark.sql.shuffle.partitions=5"], tmp_path)
     assert (run.returncode, run.stdout) == (0, "5 local[2] 5\n"), run.stderr
+    assert " INFO " not in run.stderr

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
-from rebuilds import tree
+from rebuilds import QUEUES, contents, tree
 from test_rebuild_shares import irregular_log, with_hole
 
 from jobs import rebuild_queues, tables
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.usefixtures("spark")
-GOLDEN = ("rich-5.5.1", "ext-5.3.3", "base-long-5.5.1")
 SPLIT_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return stores of brokers, one with every trouble, and one of two that have the same name."""
+    """Return every store of a broker, and one with every trouble."""
     place = tmp_path_factory.mktemp("stores")
     builder = irregular_log(place / "irregular")
     with_hole(builder, place / "irregular")
-    return [*map(golden.store, GOLDEN), place / "irregular"]
+    return [*map(golden.store, golden.STORES), place / "irregular"]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +60,14 @@ def test_files_and_json_are_those_of_the_node(stores: list[Path], run: Path, tmp
     odd = [queue for queue in said[str(stores[-1])]["queues"] if queue["gaps"]]
     assert odd
     assert odd[0]["kept"]
+
+
+@pytest.mark.parametrize("name", golden.STORES)
+def test_files_are_those_of_the_broker(name: str, run: Path) -> None:
+    made, root = run / "new" / name, golden.store(name)
+    assert tree(made, *QUEUES) == tree(root, *QUEUES)
+    assert contents(tree(made, "index"), "index") == contents(tree(root, "index"), "index")
+    assert {path.split("/")[0] for path in tree(made)} <= {*QUEUES, "index", "checkpoint"}
 
 
 def test_tables_hold_the_run(stores: list[Path], run: Path, spark: SparkSession) -> None:

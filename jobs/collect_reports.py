@@ -1,0 +1,118 @@
+"""``spark-submit jobs/collect_reports.py``: reports of ``storeio check --json``, into the tables of ``audit_store``.
+
+For stores that no worker can read, such as those on the disks of brokers: each host checks its own, and the reports
+become the rows that an audit by Spark would have written. All reports are read before anything is written.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from jobs import tables
+from jobs.audit_store import table_frames
+from jobs.common import JobParser, build_session, run_job
+from jobs.stores import local_path, new_run_id, separate_errors
+from storeio.console import complain, is_inside, put
+from storeio.errors import UnreadableError, UsageError
+from storeio.report import table_rows, verdict_sentence
+from storeio.report.parsed import Failure, from_json, refuse_misfits
+from storeio.results import EXIT_SOUND, Audit
+
+DESCRIPTION: Final = "Collect reports of storeio check --json from many hosts into Delta tables."
+MOST_BYTES: Final = 1 << 28  # of a line: a report of a million files, and no more of a file that is none
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of one call."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    args = parser().parse_args(words)
+    found = [one for path in args.reports for one in read_reports(path, by_file=args.name_by_file)]
+    refuse_twice(found)
+    for one in found:
+        if is_inside(local_path(args.tables), one.store):
+            raise UsageError(f"--tables {args.tables}: lies inside the store {one.store}, which is never written")
+    run_id = args.run_id or new_run_id()
+    code = told(found, quiet=args.quiet)
+    audits = [one for one in found if isinstance(one, Audit)]
+    if not audits:
+        return code
+    spark = build_session("storeio collect", master=args.master)
+    tables.write_run(spark, args.tables, run_id, table_frames(spark, audits, run_id, shlex.join(words)))
+    if not args.quiet:
+        put(sys.stderr, f"run {run_id} is in {args.tables}")
+    return code
+
+
+def read_reports(name: str, *, by_file: bool) -> Iterator[Audit | Failure]:
+    """Yield the reports in a file, a line each; stores begin with the file's name where they are told apart by it.
+
+    Raises:
+        UsageError: It holds something else, or ends within a line.
+        UnreadableError: It cannot be read.
+    """
+    path = Path(local_path(name))
+    number = 0
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MOST_BYTES):
+                number += 1
+                if not line.endswith(b"\n"):
+                    raise UsageError(f"{path} line {number}: cut off, or no report of storeio check")
+                one = from_json(line.decode("ascii", "replace"), f"{path} line {number}")
+                if by_file:
+                    one = replace(one, store=f"{path.stem}:{one.store}")
+                if isinstance(one, Audit):
+                    refuse_misfits(table_rows(one, run_id=""), f"{path} line {number}")
+                yield one
+    except OSError as error:
+        raise UnreadableError(f"--report {path}: {error.strerror or error}") from error
+    if not number:
+        raise UsageError(f"{path}: is empty")
+
+
+def refuse_twice(found: Sequence[Audit | Failure]) -> None:
+    """Raise where two reports are of stores of one name: nobody could tell their rows apart.
+
+    Raises:
+        UsageError: There are two.
+    """
+    for store, count in Counter(one.store for one in found).items():
+        if count > 1:
+            raise UsageError(f"{count} reports are of {store}: with --name-by-file the files' names tell hosts apart")
+
+
+def told(found: Sequence[Audit | Failure], *, quiet: bool) -> int:
+    """Return the exit code of all reports, after saying what each comes to."""
+    code = EXIT_SOUND
+    for one in found:
+        code |= one.exit_code
+        if isinstance(one, Failure):
+            complain(f"{one.store}: {one.error}")
+        elif not quiet:
+            put(sys.stdout, verdict_sentence(one))
+    return code
+
+
+def parser() -> JobParser:
+    """Return the job's options."""
+    made = JobParser(prog="collect_reports", description=DESCRIPTION, allow_abbrev=False)
+    add = made.add_argument
+    add("--report", dest="reports", metavar="FILE", nargs="+", action="extend", required=True,
+        help="what storeio check --json wrote")  # fmt: skip
+    add("--tables", metavar="URI", required=True, help="directory of the Delta tables; created if need be")
+    add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
+    add("--name-by-file", action="store_true", help="name stores FILE:PATH, where hosts have them at the same path")
+    add("--quiet", action="store_true", help="say only what went wrong")
+    add("--master", metavar="URL", help="where to run, unless spark-submit says so (default: local[*])")
+    return made
+
+
+if __name__ == "__main__":
+    separate_errors()
+    run_job(main)

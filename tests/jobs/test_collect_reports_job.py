@@ -1,0 +1,119 @@
+"""Reports of hosts become the rows that an audit by Spark writes; nothing of a report that cannot be trusted does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golden_data as golden
+import pytest
+
+from jobs import audit_store, collect_reports, tables
+from storeio.cli import run
+from storeio.errors import UnreadableError, UsageError
+from storeio.report import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FREE = ("run_id", "started_ms", "seconds", "arguments")
+CASE = "22-clean"  # a segment in the middle is deleted
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return a sound store, with index and ext files, and a damaged one."""
+    edits = next(case["edits"] for case in golden.cases("rows-5.5.1") if case["id"] == CASE)
+    place = tmp_path_factory.mktemp("stores")
+    return [golden.store("ext-5.3.3"), golden.damaged("base-5.5.1", edits, place / "damaged")]
+
+
+@pytest.fixture(scope="module")
+def reports(stores: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return what ``storeio check --json`` wrote on each host; the second one names a store that is none, too."""
+    place = tmp_path_factory.mktemp("reports")
+    assert run(["check", str(stores[0]), "--json", str(place / "a.json"), "--quiet"]) == 0
+    both = ["check", str(stores[1]), str(place / "nowhere"), "--json", str(place / "b.json"), "--quiet"]
+    assert run(both) == 4 | 16
+    return [place / "a.json", place / "b.json"]
+
+
+def rows_of(spark: SparkSession, where: Path, name: str, run_id: str) -> list[str]:
+    """Return a run's rows as a list that can be compared."""
+    found = tables.finished(spark, str(where), name).filter(f"run_id = '{run_id}'").collect()
+    return sorted(repr({k: v for k, v in row.asDict().items() if k not in FREE}) for row in found)
+
+
+@pytest.mark.spark
+def test_tables_are_those_of_an_audit_by_spark(
+    stores: list[Path], reports: list[Path], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "tables"
+    words = ["--report", *map(str, reports), "--tables", str(where), "--run-id"]
+    assert collect_reports.main([*words, "collected"]) == 4 | 16
+    out, err = capsys.readouterr()
+    assert [line.split(":")[0] for line in out.splitlines()] == ["SOUND", "DAMAGED"]
+    assert "nowhere: not a directory" in err
+    assert audit_store.main(["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]) == 4
+    for name in TABLES:
+        collected = rows_of(spark, where, name, "collected")
+        assert collected == rows_of(spark, where, name, "spark")
+        assert collected
+    with pytest.raises(UsageError, match="collected is finished"):
+        collect_reports.main([*words, "collected"])
+
+
+@pytest.mark.spark
+def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path, spark: SparkSession) -> None:
+    for host in ("host-1", "host-2"):
+        shutil.copy(reports[0], tmp_path / f"{host}.json")
+    words = ["--report", str(tmp_path / "host-1.json"), (tmp_path / "host-2.json").as_uri()]
+    words += ["--tables", str(tmp_path / "tables"), "--quiet"]
+    with pytest.raises(UsageError, match=r"2 reports are of .*--name-by-file"):
+        collect_reports.main(words)
+    assert collect_reports.main([*words, "--name-by-file"]) == 0
+    root = json.loads(reports[0].read_text())["store"]
+    found = tables.finished(spark, str(tmp_path / "tables"), "runs").collect()
+    assert sorted(row.store for row in found) == [f"host-1:{root}", f"host-2:{root}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: b"", "is empty"),
+        (lambda data: data[:-1], "line 1: cut off"),
+        (lambda data: data[: len(data) // 2], "line 1: cut off"),
+        (lambda data: data + data[:100], "line 2: cut off"),
+        (lambda data: data[:100] + b"\n" + data[100:], "line 1: not JSON"),
+        (lambda data: bytes(4096), "line 1: cut off"),
+        (lambda data: b"\xff\xfe\n", "line 1: not JSON"),
+        (lambda data: b'{"tool":"storeio","actions":[]}\n', "line 1: no report"),
+        (lambda data: data.replace(b'"exit_code":0', b'"exit_code":4'), "line 1: exit_code: contradicts"),
+    ],
+)
+def test_what_is_no_report_writes_nothing(change: Any, says: str, reports: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_bytes(change(reports[0].read_bytes()))
+    words = ["--report", str(reports[0]), str(tmp_path / "odd.json"), "--tables", str(tmp_path / "tables")]
+    with pytest.raises(UsageError, match=rf"odd\.json.*{says}"):
+        collect_reports.main(words)
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.json"]
+
+
+def test_a_report_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match=r"gone\.json: No such file"):
+        collect_reports.main(["--report", str(tmp_path / "gone.json"), "--tables", str(tmp_path / "tables")])
+
+
+def test_a_line_without_end_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect_reports, "MOST_BYTES", 64)
+    (tmp_path / "segment").write_bytes(b" " * 100 + b"\n")
+    with pytest.raises(UsageError, match="line 1: cut off"):
+        list(collect_reports.read_reports(str(tmp_path / "segment"), by_file=False))
+
+
+def test_tables_inside_a_store_are_refused(stores: list[Path], reports: list[Path]) -> None:
+    with pytest.raises(UsageError, match="lies inside the store"):
+        collect_reports.main(["--report", str(reports[0]), "--tables", str(stores[0] / "tables")])
