@@ -52,7 +52,7 @@ bench: setup  ## measure speed and memory on this machine, against real brokers,
 wheel: setup  ## dist/*.whl, for spark-submit --py-files
 	@# What an earlier build left would go along, modules that are gone included.
 	@rm -rf build
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
 	@ls dist/*.whl
 

@@ -88,7 +88,7 @@ def current_wheel(place: Path) -> Path:
         shutil.copy(ROOT / name, copy)
     for name in (*PACKAGES, "conf", "docs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), str(copy)]
+    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(copy)]
     subprocess.run([sys.executable, *words], cwd=place, stdin=subprocess.DEVNULL, check=True)
     (wheel,) = place.glob("storeio-*.whl")
     assert holds(wheel) == sources()
