@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
 from storeio.errors import NotAStoreError, StoreError, UsageError
+from storeio.uris import shown
 
 # fsck's bits, as for the command line
 COULD_NOT = 8
@@ -216,5 +217,5 @@ def run_job(main: Callable[[], int]) -> NoReturn:
 
 
 def _complain(error: Exception, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {shown(str(error))}", file=sys.stderr)
     return code

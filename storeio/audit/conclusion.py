@@ -33,7 +33,9 @@ from storeio.paths import (
     file_name,
 )
 from storeio.results import Audit, IndexResult, LogResult, Setting
+from storeio.scan import changed_since
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before, merge_spans
+from storeio.uris import shown
 
 Again = Callable[[Split, WalkState], SplitReport]
 
@@ -82,7 +84,7 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
         again: Walks a split again from a given state.
         failed: What could not be read while the splits were audited.
     """
-    gathered = _Gathered(failed=list(failed))
+    gathered = _Gathered(failed=[*failed, *changed_since(plan.listing)])
     stitched = stitch(reports, again)
     view = _view(plan, stitched)
     for report in stitched:
@@ -223,7 +225,7 @@ def _audit(
     files = byte_results(plan, view, verdicts)
     gathered.count("bytes", sum(file.size for file in files))
     return Audit(
-        store=plan.root,
+        store=shown(plan.root),
         version=__version__,
         crc_engine=crc.ENGINE,
         started_ms=plan.started_ms,
