@@ -82,6 +82,8 @@ def parsed(root: str) -> Uri:
         raise UsageError(f"{shown(root)}: is no URI; options are written ?name=value&name=value") from None
     credentials, _, host = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
+    if "@" in parts.path and ":" in parts.netloc and not parts.netloc.rpartition(":")[2].isdecimal():
+        raise UsageError(f"{shown(root)}: credentials are given as KEY:SECRET@, with each / in them written %2F")
     if parts.fragment:
         raise UsageError(f"{shown(root)}: a '#' in a path is written %23")
     if len(dict(options)) != len(options):

@@ -120,15 +120,9 @@ def upload(into: str, path: str, source: Path) -> None:
         name = place.path(path)
         if place.has_rename:
             place.fs.create_dir(name.rpartition("/")[0], recursive=True)
-        with source.open("rb") as file:
-            stream = place.patient.open_output_stream(name)
-            try:
-                while data := file.read(WINDOW_BYTES):
-                    stream.write(data)
-            except BaseException:
-                _abort(stream)
-                raise
-            stream.close()
+        with source.open("rb") as file, place.patient.open_output_stream(name) as stream:
+            while data := file.read(WINDOW_BYTES):
+                stream.write(data)
 
     _written(place, path, work, windows=1 + source.stat().st_size // WINDOW_BYTES)
 
@@ -195,13 +189,6 @@ def _below(place: Place) -> Any:
     from pyarrow import fs
 
     return fs.FileSelector(place.base)
-
-
-def _abort(stream: Any) -> None:
-    """Let go of an upload that failed, so that nothing of it appears."""
-    abort = getattr(stream, "abort", None)
-    if abort is not None:
-        abort()
 
 
 def _written(place: Place, path: str, work: Callable[[], T], *, once: bool = False, windows: int = 1) -> T:
