@@ -21,7 +21,7 @@ from storeio.remote.filesystem import opened
 from storeio.staging import PARTIAL, Staging, checked_target
 from storeio.uris import beside, is_below, is_remote, name_of, place_of, shown
 
-UPLOADERS: Final = 8  # a upload mostly waits
+UPLOADERS: Final = 8  # an upload mostly waits
 
 
 def target_of(into: str | os.PathLike[str], store: str | os.PathLike[str]) -> Path | str:
@@ -136,4 +136,4 @@ class RemoteStaging(Staging):
             return
         super().abandon()
         shutil.rmtree(self._scratch, ignore_errors=True)
-        writing.abandon(self._upload_to, marked=self.marked)
+        writing.abandon(self._upload_to, self._token, marked=self.marked)

@@ -93,16 +93,19 @@ def rename(partial: str, into: str) -> None:
     _written(place, shown(into), work, once=True)
 
 
-def abandon(into: str, *, marked: bool) -> None:
-    """Remove what was written, as far as that is possible; the mark of what is not complete goes last."""
+def abandon(into: str, token: str, *, marked: bool) -> None:
+    """Remove what was written, as far as that is possible; the mark of what is not complete goes last.
+
+    Where the mark is somebody else's nothing is removed.
+    """
     try:
         place = opened(into)
         found = listed(place) or {}
-        if marked:
+        if marked and get(into, WRITING) == token.encode("ascii"):
             paths = sorted((path for path, info in found.items() if info.is_file), key=lambda path: path == WRITING)
             for path in paths:
                 remove(into, path)
-        elif found:
+        elif found and not marked:
             _written(place, shown(into), lambda: place.fs.delete_dir(place.base))
     except StoreError:
         return  # what is left says itself that it is not complete

@@ -21,7 +21,7 @@ from typing import Any, Final
 KEY: Final = "test-access-key"
 SECRET: Final = "s3cr3t/+of-the-tests"
 QUOTED_SECRET: Final = "s3cr3t%2F%2Bof-the-tests"
-RESET, CUT, SLOW, STALL = "reset", "cut", "slow", "stall"
+RESET, CUT, SLOW, STALL, DOWN = "reset", "cut", "slow", "stall", "down"
 SLOW_PIECES: Final = 8
 NOT_PASSED_ON: Final = ("connection", "transfer-encoding", "content-length", "date", "server")
 
@@ -113,16 +113,21 @@ class _Handler(BaseHTTPRequestHandler):
     owner: Proxy
 
     def _pass_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self._body()
         path = self.path.partition("?")[0].lstrip("/").partition("/")[2]
         fault = self.owner.fault(self.owner.request(self.command, path, self.headers.get("Range")))
         if fault == STALL:
             time.sleep(3600)
+        if fault == DOWN:  # the server never sees the request
+            self.close_connection = True
+            _end(self.connection)
+            return
         if isinstance(fault, int):
             self._answer(fault, [], b"")
             return
         server = http.client.HTTPConnection(*self.owner.target)
-        headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
+        own = ("expect", "transfer-encoding", "content-length")
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in own}
         server.request(self.command, self.path, body, headers)
         answer = server.getresponse()
         data = answer.read()
@@ -131,6 +136,17 @@ class _Handler(BaseHTTPRequestHandler):
             kept.append(("Content-Length", answer.getheader("Content-Length", "0")))
         self._answer(answer.status, kept, data, fault)
         server.close()
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            continue  # trailers
+        return b"".join(parts)
 
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes, fault: str | None = None) -> None:
         self.send_response(status)

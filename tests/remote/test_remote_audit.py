@@ -12,7 +12,7 @@ from typing import Any
 
 import golden_data as golden
 import pytest
-from remote.objects import CUT, RESET, SECRET, SLOW, STALL, Fault, Objects, Proxy, Request, no_fault
+from remote.objects import CUT, DOWN, RESET, SECRET, SLOW, STALL, Fault, Objects, Proxy, Request, no_fault
 
 import storeio
 from storeio import audit as audits
@@ -135,7 +135,7 @@ def test_a_server_that_dies_in_the_middle(rich: Path, objects: Objects, proxied:
     proxy = proxied(no_fault)
 
     def fault(request: Request) -> str | None:
-        return RESET if request.number > 40 else None  # whatever is asked for from then on
+        return DOWN if request.number > 40 else None  # whatever is asked for from then on
 
     proxy.fault = fault
     ran = child(
