@@ -52,7 +52,10 @@ def test_sound_stores(name: str, tree: Path) -> None:
 @pytest.mark.parametrize(("listed", "number"), CASES)
 def test_damaged_stores(listed: str, number: int, tree: Path) -> None:
     root = golden.damaged(golden.base_of(listed), golden.cases(listed)[number]["edits"], tree / "store")
-    local, remote = storeio.check(root, split_bytes=SPLIT_BYTES), storeio.check("tree://here/store", split_bytes=SPLIT_BYTES)
+    local, remote = (
+        storeio.check(root, split_bytes=SPLIT_BYTES),
+        storeio.check("tree://here/store", split_bytes=SPLIT_BYTES),
+    )
     assert timeless(audit_object(remote)) == timeless(audit_object(local))
     assert local.findings
     starts = [storeio.simulate(place, broker="5.3.3") for place in (root, "tree://here/store")]

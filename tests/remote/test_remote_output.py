@@ -84,7 +84,9 @@ def test_a_server_that_dies_leaves_what_says_that_it_is_not_complete(
     assert without_mark(objects.tree("dying")) == local
 
 
-def test_what_fails_while_the_server_lives_is_removed(local: dict[str, bytes], objects: Objects, proxied: Start) -> None:
+def test_what_fails_while_the_server_lives_is_removed(
+    local: dict[str, bytes], objects: Objects, proxied: Start
+) -> None:
     del local
     path = "failing/checkpoint"
     proxy = proxied(lambda request: 500 if request.method in ("PUT", "POST") and request.path == path else None)
