@@ -81,7 +81,7 @@ def connected(root: str, uri: Uri, limits: Limits, attempts: int) -> tuple[Any, 
             return _s3(fs, root, uri, limits, attempts), f"{uri.host}{uri.path}"
         found, base = fs.FileSystem.from_uri(_without_limits(root, uri))
         return found, base.rstrip("/") or "/"
-    except (ValueError, NotImplementedError, AttributeError) as error:  # an option, or a scheme that is not built in
+    except (ValueError, TypeError, NotImplementedError, AttributeError) as error:  # an option or a scheme it has not
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{shown(root)}: {scrubbed(one_line(error), root)}") from None
@@ -132,14 +132,16 @@ def _s3(fs: Any, root: str, uri: Uri, limits: Limits, attempts: int) -> Any:
         options |= {"access_key": uri.user, "secret_key": uri.password}
     if "region" not in options and (region := _region(fs, uri)) is not None:
         options["region"] = region
-    return fs.S3FileSystem(
-        request_timeout=limits.request_seconds,
-        connect_timeout=limits.connect_seconds,
-        background_writes=False,  # else a whole file may wait in memory
-        allow_delayed_open=True,  # a small object is one request
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
-        **options,
-    )
+    options |= {
+        "request_timeout": limits.request_seconds,
+        "connect_timeout": limits.connect_seconds,
+        "background_writes": False,  # else a whole file may wait in memory
+        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+    }
+    try:
+        return fs.S3FileSystem(allow_delayed_open=True, **options)  # a small object is one request
+    except TypeError:  # older than that option
+        return fs.S3FileSystem(**options)
 
 
 def _region(fs: Any, uri: Uri) -> str | None:

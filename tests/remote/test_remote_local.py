@@ -122,9 +122,8 @@ def test_a_plan_is_that_of_the_local_store_and_applies_to_it(tree: Path, tmp_pat
     told = [json.loads(plan.read_text()) for plan in plans]
     assert told[0]["actions"]
     apart = ("store", "created_ms", "bytes_file")
-    assert [{k: v for k, v in one.items() if k not in apart} for one in told][0] == [
-        {k: v for k, v in one.items() if k not in apart} for one in told
-    ][1]
+    one, other = ({name: part for name, part in each.items() if name not in apart} for each in told)
+    assert one == other
     assert told[1]["store"] == "tree://here/store"
     assert {p.name for p in tmp_path.iterdir()} <= {"tree", *(f"{p.name}{x}" for p in plans for x in ("", ".bytes"))}
     with pytest.raises(UsageError, match="only a store on a local disk"):
