@@ -14,12 +14,13 @@ from typing import Any, Final
 from jobs import tables
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import ACTIONS
-from jobs.stores import local_path, new_run_id, separate_errors
+from jobs.stores import new_run_id, separate_errors
 from storeio.apply import store_of
 from storeio.apply.command import run_apply
 from storeio.console import explain, is_inside
 from storeio.errors import StoreError, UsageError
 from storeio.results import EXIT_SOUND
+from storeio.uris import place_of
 
 DESCRIPTION: Final = "Carry out a saved plan on one RocketMQ store."
 _PLAIN: Final = (
@@ -30,12 +31,12 @@ _PLAIN: Final = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
-    plan, store = local_path(args.plan), local_path(args.root) if args.root else None
+    plan, store = place_of(args.plan), place_of(args.root) if args.root else None
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
     keep = None
     if args.tables:
         named = store_of(plan, store)
-        if is_inside(local_path(args.tables), named):
+        if is_inside(args.tables, named):
             raise UsageError(f"--tables {args.tables}: lies inside the store {named}")
         spark = build_session("storeio apply", master=args.master)
         tables.refuse_finished(spark, args.tables, run_id, ACTIONS)  # before anything is written into the store

@@ -36,6 +36,7 @@ from storeio.errors import StoreError
 from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
 from storeio.report.rows import Row
 from storeio.results import EXIT_SOUND, Audit
+from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
 
@@ -50,6 +51,7 @@ class Call:
     given: Given
     sink: IO[str] | None
     audits: list[Audit] = field(default_factory=list)
+    roots: dict[str, str] = field(default_factory=dict)  # by the store's name in reports
     exit_code: int = EXIT_SOUND
 
     def failed(self, store: str, error: Exception) -> None:
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         call = Call(args, given, sink)
         plans = prepared(call, stores)
         if plans:
-            run(call, plans, arguments=shlex.join(words))
+            run(call, plans, arguments=shown(shlex.join(words)))
     return call.exit_code
 
 
@@ -100,7 +102,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return
     if not args.quiet:
-        put(sys.stderr, f"run {run_id} is in {args.tables}")
+        put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
 
 
 def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan]) -> None:
@@ -136,6 +138,7 @@ def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
     for store in stores:
         try:
             plans.append(audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes))
+            call.roots[shown(plans[-1].root)] = plans[-1].root
         except (StoreError, OSError) as error:
             call.failed(store, error)
     return plans
@@ -154,7 +157,9 @@ def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:
     """Return the records of all stores as rows of the table ``records``."""
     options = source_options(call.args, call.given)
     parts = [
-        read_records(spark, one.store, **options).withColumns({"run_id": F.lit(run_id), "store": F.lit(one.store)})
+        read_records(spark, call.roots[one.store], **options).withColumns(
+            {"run_id": F.lit(run_id), "store": F.lit(one.store)}
+        )
         for one in call.audits
     ]
     return tables.in_contract(functools.reduce(DataFrame.unionByName, parts), tables.RECORDS)

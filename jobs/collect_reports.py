@@ -17,12 +17,13 @@ from typing import Final
 from jobs import tables
 from jobs.audit_store import table_frames
 from jobs.common import JobParser, build_session, run_job
-from jobs.stores import local_path, new_run_id, separate_errors
+from jobs.stores import new_run_id, separate_errors
 from storeio.console import complain, is_inside, put
 from storeio.errors import UnreadableError, UsageError
 from storeio.report import table_rows, verdict_sentence
 from storeio.report.parsed import Failure, from_json, refuse_misfits
 from storeio.results import EXIT_SOUND, Audit
+from storeio.uris import refuse_remote
 
 DESCRIPTION: Final = "Collect reports of storeio check --json from many hosts into Delta tables."
 MOST_BYTES: Final = 1 << 28  # of a line: a report of a million files, and no more of a file that is none
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [one for path in args.reports for one in read_reports(path, by_file=args.name_by_file)]
     refuse_twice(found)
     for one in found:
-        if is_inside(local_path(args.tables), one.store):
+        if is_inside(args.tables, one.store):
             raise UsageError(f"--tables {args.tables}: lies inside the store {one.store}, which is never written")
     run_id = args.run_id or new_run_id()
     code = told(found, quiet=args.quiet)
@@ -56,7 +57,7 @@ def read_reports(name: str, *, by_file: bool) -> Iterator[Audit | Failure]:
         UsageError: It holds something else, or ends within a line.
         UnreadableError: It cannot be read.
     """
-    path = Path(local_path(name))
+    path = Path(refuse_remote(name, "reports are read from local files"))
     number = 0
     try:
         with path.open("rb") as file:

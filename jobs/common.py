@@ -30,6 +30,7 @@ from jobs.executors import ClusterError, wait_for_executors
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
 from storeio.errors import NotAStoreError, StoreError, UsageError
+from storeio.uris import shown
 from udfs.checks import reason
 
 # fsck's bits, as for the command line
@@ -235,5 +236,5 @@ def run_job(main: Callable[[], int]) -> NoReturn:
 
 
 def _complain(error: Exception, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {shown(str(error))}", file=sys.stderr)
     return code

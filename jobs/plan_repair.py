@@ -21,7 +21,7 @@ from jobs import tables
 from jobs.apply_repair import action_rows
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
-from jobs.stores import given_of, local_path, master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio.config import Given
 from storeio.console import explain, is_inside, json_sink, put
 from storeio.errors import StoreError, UsageError
@@ -35,6 +35,7 @@ from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import EXIT_SOUND
 from storeio.simulate.rules import rules_of
 from storeio.simulate_command import heap_bytes
+from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import workers_named
 
 DESCRIPTION: Final = "Plan repairs of RocketMQ stores, or predict what brokers do with them at their next start."
@@ -141,11 +142,11 @@ def make(wish: Wish) -> Made:
 def _plan(args: argparse.Namespace) -> int:
     if args.into is None:
         raise UsageError("--into is needed: the directory for the plans, or --simulate")
-    stores = stores_of(args)
+    stores, into = stores_of(args), refuse_remote(args.into, "--into of plans is a directory that the workers share")
     select = selection(args.topic or (), args.queue or (), args.path or (), args.code or (), args.risk or ())
     wishes = [
         Wish(store, out, rules_of(args.broker).version, given_of(args), select, args.allow_log)
-        for store, out in zip(stores, plan_files(stores, local_path(args.into)), strict=True)
+        for store, out in zip(stores, plan_files(stores, into), strict=True)
     ]
     spark = build_session("storeio plan", master=master_of(args))
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
@@ -179,13 +180,13 @@ def plan_files(stores: Sequence[str], into: str) -> list[str]:
     Raises:
         UsageError: Two stores have one name, or the directory lies in a store.
     """
-    names = [os.path.basename(store.rstrip("/")) or "store" for store in stores]
+    names = [name_of(store) or "store" for store in stores]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"--into {into}: two stores are named {twice[0]}, so that their plans would be one file")
     for store in stores:
         if is_inside(into, store):
-            raise UsageError(f"--into {into}: lies inside the store {store}, which is never written")
+            raise UsageError(f"--into {into}: lies inside the store {shown(store)}, which is never written")
     try:
         os.makedirs(into, exist_ok=True)
     except OSError as error:

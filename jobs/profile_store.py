@@ -40,6 +40,7 @@ from storeio.report.tables import counted as counted_text
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable, time_text
 from storeio.scan import list_store
+from storeio.uris import shown
 from udfs.checks import workers_named
 from udfs.datasource import read_records
 
@@ -123,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (StoreError, OSError) as error:
             code |= explain(error, store)
     if readable:
-        run(args, readable, source_options(args, given), arguments=shlex.join(words))
+        run(args, readable, source_options(args, given), arguments=shown(shlex.join(words)))
     return code
 
 
@@ -148,27 +149,31 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
         with workers_named("count of the records"):
             counts.count()
         frames = profile(counts, bucket_ms)
-        totals = summed(spark.createDataFrame([(s,) for s in stores], "store string").join(counts, "store", how="left"))
+        totals = summed(
+            spark.createDataFrame([(shown(s),) for s in stores], "store string").join(counts, "store", how="left")
+        )
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}
         found = {row["store"]: row for row in totals.collect()}
         topics = frames["profile_topics"].orderBy("topic").collect()
-        report(args, [found[store] for store in stores], topics)
+        report(args, [found[shown(store)] for store in stores], topics)
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
-        named = {
+        written = {
             name: tables.in_contract(frame.withColumn("run_id", F.lit(run_id)).coalesce(1), name)
             for name, frame in frames.items()
         }
-        tables.write_run(spark, args.tables, run_id, named, runs=PROFILE_RUNS)
+        tables.write_run(spark, args.tables, run_id, written, runs=PROFILE_RUNS)
     finally:
         counts.unpersist()
     if not args.quiet:
-        put(sys.stderr, f"run {run_id} is in {args.tables}")
+        put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
 
 
 def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, str]) -> DataFrame:
     """Return the records of all stores, with the columns that are counted."""
-    parts = [read_records(spark, store, columns=READ, **options).withColumn("store", F.lit(store)) for store in stores]
+    parts = [
+        read_records(spark, store, columns=READ, **options).withColumn("store", F.lit(shown(store))) for store in stores
+    ]
     return functools.reduce(DataFrame.unionByName, parts)
 
 

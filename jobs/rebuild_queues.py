@@ -1,7 +1,7 @@
 """``spark-submit jobs/rebuild_queues.py``: queues, index and checkpoint from the logs of stores.
 
 The same rebuild as ``storeio rebuild``: same bytes, report, JSON and exit codes, whose bits add up over the stores.
-Every worker must see the stores and the directory under the same paths.
+Every worker must see the stores and the directory under the same paths, or open their URIs.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from typing import IO, Final
 from jobs import tables
 from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
-from jobs.stores import given_of, local_path, master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.config import Given
 from storeio.console import Meter, explain, is_inside, json_sink, put
 from storeio.errors import StoreError, UsageError
+from storeio.publishing import begin, target_of
 from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
 from storeio.rebuild_command import names_of, parts_of, refuse_json_inside, show
 from storeio.rebuilt import Rebuilt
 from storeio.report import failure_object, to_json
 from storeio.report.rebuilding import rebuilt_object
 from storeio.results import EXIT_SOUND
-from storeio.staging import Staging, checked_target
+from storeio.uris import below, is_remote, parsed, place_of, shown
 from udfs.checks import WorkersError
 from udfs.rebuild import Building, finish, rebuild_stores
 
@@ -53,7 +54,7 @@ class Call:
         code = explain(error, store)
         text = str(error) or type(error).__name__
         put(self.sink, to_json(failure_object(store, text, code)))
-        self.failed[store] = text, code
+        self.failed[shown(store)] = shown(text), code
         self.exit_code |= code
 
     def report(self, result: Rebuilt) -> None:
@@ -69,38 +70,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
     stores = stores_of(args)
-    into = local_path(args.into)
-    if "://" in into:
-        raise UsageError(f"--into {into}: must be a directory of a file system that all workers share")
+    into = place_of(args.into)
     refuse_json_inside(args.json, into)
-    targets = targets_of(stores, Path(into))
+    targets = targets_of(stores, into if is_remote(into) else Path(into))
     for store in stores:
         for target in targets.values():
-            checked_target(target, store)
-    if is_inside(local_path(args.tables), into):
-        raise UsageError(f"--tables {args.tables}: lies inside {into}")
+            target_of(target, store)
+    if is_inside(args.tables, into):
+        raise UsageError(f"--tables {shown(args.tables)}: lies inside {shown(into)}")
     with json_sink(args.json, stores) as sink:
         call = Call(args, sink)
         run(call, targets)
     return call.exit_code
 
 
-def targets_of(stores: Sequence[str], into: Path) -> dict[str, Path]:
-    """Return where each store's files go: of one store into the directory itself, of several below it by name.
+def targets_of(stores: Sequence[str], into: Path | str) -> dict[str, Path | str]:
+    """Return where each store's files go: of one store into the place itself, of several below it by name.
 
     Names that are not different take the names of the directories above in front.
     """
     if len(stores) == 1:
         return {stores[0]: into}
-    parts = {store: Path(os.path.abspath(store)).parts[1:] for store in stores}
+    parts = {store: words_of(store) for store in stores}
     for length in range(1, max(map(len, parts.values())) + 1):
         names = {store: "-".join(words[-length:]) for store, words in parts.items()}
         if max(Counter(names.values()).values()) == 1:
-            return {store: into / name for store, name in names.items()}
+            return {s: into / name if isinstance(into, Path) else below(into, name) for s, name in names.items()}
     raise UsageError("--store: the same store is named twice")
 
 
-def run(call: Call, targets: dict[str, Path]) -> None:
+def words_of(store: str) -> tuple[str, ...]:
+    """Return the names in a store's path, from the top down; those of a bucket or machine included."""
+    if is_remote(store):
+        uri = parsed(store)
+        return (uri.host, *uri.path.split("/")[1:])
+    return Path(os.path.abspath(store)).parts[1:]
+
+
+def run(call: Call, targets: dict[str, Path | str]) -> None:
     """Rebuild the stores that can be listed: reports first, then the tables."""
     args = call.args
     spark = build_session("storeio rebuild", master=master_of(args))
@@ -128,12 +135,12 @@ def run(call: Call, targets: dict[str, Path]) -> None:
         call.exit_code |= explain(error)  # what was built stands, and so do its bits
 
 
-def begun(call: Call, store: str, target: Path, cleaning: contextlib.ExitStack) -> Building | None:
+def begun(call: Call, store: str, target: Path | str, cleaning: contextlib.ExitStack) -> Building | None:
     """Return a rebuild that can begin, None where the store cannot be listed."""
     try:
         plan = audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes)
         wanted = wanted_of(plan, call.names, call.parts)
-        staging = Staging(target)
+        staging = begin(target)
     except (StoreError, OSError) as error:
         call.fail(store, error)
         return None
@@ -186,7 +193,7 @@ def parser() -> argparse.ArgumentParser:
         "--into",
         metavar="DIR",
         required=True,
-        help="directory to write, new or empty; of several stores one below it each",
+        help="directory or URI to write, new or empty; of several stores one below it each",
     )
     add(
         "--topic",

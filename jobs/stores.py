@@ -10,7 +10,6 @@ import secrets
 import sys
 import time
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -19,6 +18,7 @@ from jobs.common import job_parser
 from storeio.config import Given, given_settings
 from storeio.console import is_inside, read_conf
 from storeio.errors import UsageError
+from storeio.uris import place_of, shown
 
 
 class JvmErrors(io.TextIOBase):
@@ -76,18 +76,14 @@ def stores_of(args: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: The tables or the report would lie inside a store, which is never written.
     """
-    stores = list(dict.fromkeys(map(local_path, args.stores)))
+    stores = list(dict.fromkeys(map(place_of, args.stores)))
     for store in stores:
-        for option, target in (("--tables", local_path(args.tables)), ("--json", args.json)):
+        for option, target in (("--tables", place_of(args.tables)), ("--json", args.json)):
             if target not in (None, "-") and is_inside(target, store):
-                raise UsageError(f"{option} {target}: lies inside the store {store}, which is never written")
+                raise UsageError(
+                    f"{option} {shown(target)}: lies inside the store {shown(store)}, which is never written"
+                )
     return stores
-
-
-def local_path(uri: str) -> str:
-    """Return the path of a ``file:`` URI, anything else as it is."""
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" else uri
 
 
 def given_of(args: argparse.Namespace) -> Given:

@@ -25,6 +25,7 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from jobs.declared import ACTIONS, MORE_TABLES, PROFILE_RUNS, REBUILDS, REBUILT_QUEUES, RUNS, SIMULATIONS
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
+from storeio.uris import shown
 from udfs.checks import reason
 from udfs.schemas import RECORD_SCHEMA
 
@@ -123,7 +124,7 @@ def write_run(
         append(frames[runs], path_of(tables, runs))
     except Exception as error:
         if _discarded(spark, tables, run_id, runs):
-            raise TablesError(f"{tables}: run {run_id} was not written: {reason(error)}") from error
+            raise TablesError(f"{shown(tables)}: run {run_id} was not written: {reason(error)}") from error
 
 
 def _discarded(spark: SparkSession, tables: str, run_id: str, runs: str) -> bool:

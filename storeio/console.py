@@ -17,6 +17,7 @@ from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
+from storeio.uris import is_below, is_remote, name_of, place_of, refuse_remote, shown
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -107,9 +108,10 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
     if target is None or target == "-":
         yield sys.stdout if target else None
         return
+    target = refuse_remote(target, "--json writes to a local disk")
     for store in stores:
         if is_inside(target, store):
-            raise UsageError(f"--json {target}: lies inside the store {store}, which is never written")
+            raise UsageError(f"--json {target}: lies inside the store {shown(store)}, which is never written")
     try:
         file = open(target, "w", encoding="ascii")  # noqa: SIM115  what the block raises is not about this file
     except OSError as error:
@@ -119,8 +121,11 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
 
 
 def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> bool:
-    """Tell whether a path lies in a directory, links followed."""
-    return Path(path).resolve().is_relative_to(Path(root).resolve())
+    """Tell whether a path or URI lies in a directory, local links followed."""
+    one, other = place_of(os.fspath(path)), place_of(os.fspath(root))
+    if is_remote(one) or is_remote(other):
+        return is_remote(one) and is_remote(other) and is_below(one, other)
+    return Path(one).resolve().is_relative_to(Path(other).resolve())
 
 
 def drop_output() -> None:
@@ -132,14 +137,14 @@ def drop_output() -> None:
 def complain(text: str) -> None:
     """Write one line to standard error."""
     with contextlib.suppress(BrokenPipeError):
-        print(f"storeio: {printable(text)}", file=sys.stderr, flush=True)
+        print(f"storeio: {printable(shown(text))}", file=sys.stderr, flush=True)
 
 
 def explain(error: Exception, store: str | None = None) -> int:
     """Say in one line what went wrong, and return the exit code for it."""
-    about = f"{store}: " if store and store not in str(error) else ""
+    about = f"{shown(store)}: " if store and shown(store) not in str(error) else ""
     if os.environ.get(DEBUG):
-        sys.stderr.write(printable("".join(traceback.format_exception(error)), keep="\n"))
+        sys.stderr.write(printable(shown("".join(traceback.format_exception(error))), keep="\n"))
     if isinstance(error, UsageError | NotAStoreError):
         complain(f"{about}{error}")
         return EXIT_USAGE
@@ -186,7 +191,7 @@ class Meter:
         with Progress(
             TextColumn("{task.description}", markup=False), *columns, console=Console(stderr=True), transient=True
         ) as bar:
-            name = clipped(printable(title.rstrip("/").rpartition("/")[2]), TITLE_WIDTH)
+            name = clipped(printable(name_of(title)), TITLE_WIDTH)
             task = bar.add_task(name, total=None, phase="")
             self._show = lambda p: bar.update(task, completed=p.done_bytes, total=p.total_bytes, phase=p.phase)
             try:

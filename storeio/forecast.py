@@ -24,6 +24,7 @@ from storeio.simulate.predicted import Forecast
 from storeio.simulate.progress import progress_of
 from storeio.simulate.retention import Cleaner, Cleaning, Conditions, Cycle, cleaning_of, used_ratio
 from storeio.simulate.rules import rules_of
+from storeio.uris import refuse_remote
 
 MOST_RUNS: Final = 10_000  # ten files each
 
@@ -53,6 +54,7 @@ def forecast_retention(
         UsageError: No such version, or a setting that is unknown or has a bad value.
         UnreadableError: A file could not be read.
     """
+    root = refuse_remote(os.fspath(root), "retention depends on the disk and the times of files, which a copy has not")
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     zone = time.localtime(now / 1000).tm_gmtoff * 1000 if zone_offset_ms is None else zone_offset_ms
     cleaning = cleaning_of(given or {})

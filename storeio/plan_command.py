@@ -19,6 +19,7 @@ from storeio.prediction import NEWEST
 from storeio.report import failure_object, to_json
 from storeio.report.planning import plan_object, plan_sentence, render_plan
 from storeio.simulate.rules import rules_of
+from storeio.uris import refuse_remote, shown
 
 
 def selection(
@@ -60,8 +61,9 @@ def plan(
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     select = selection(topics, queues, paths, codes, risks)
     rules_of(broker)
+    out = None if out is None else refuse_remote(out, "--out writes to a local disk")
     if out is not None and is_inside(out, store):
-        raise UsageError(f"--out {out}: lies inside the store {store}, which is never written")
+        raise UsageError(f"--out {out}: lies inside the store {shown(store)}, which is never written")
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
         try:
             found = plan_store(

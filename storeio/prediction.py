@@ -11,10 +11,11 @@ from typing import Final
 
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, default, infer_config
+from storeio.errors import UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
-from storeio.scan import Bytes, Listing, kept_open, list_store, read_range
+from storeio.scan import Bytes, Listing, changed_since, kept_open, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
@@ -25,6 +26,7 @@ from storeio.simulate.predicted import Prediction
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import LINES, rules_of
 from storeio.staging import checked_target, staged
+from storeio.uris import is_remote, place_of, refuse_remote, shown
 
 ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
@@ -100,7 +102,9 @@ def simulate(
         found = consume(started_broker)
     emptied = [path for path in disk.deleted if held_something(listing, path)]
     seconds = time.monotonic() - started
-    store = os.fspath(root)
+    if changed := changed_since(listing):
+        raise UnreadableError(changed[0])
+    store = shown(place_of(os.fspath(root)))
     return Prediction(
         store, rules.name, outcome, given_up, found, disk, config.settings, emptied, seconds,
         not_simulated=not_simulated(listing, config),
@@ -167,8 +171,9 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
         UsageError: The directory holds something, or lies in the store.
         WriteError: A file could not be written.
     """
-    store, disk = Path(prediction.store), prediction.disk
-    with staged(checked_target(target, store)) as staging:
+    store, disk = prediction.store, prediction.disk
+    place = refuse_remote(os.fspath(target), "--into of a simulated start is a directory on a local disk")
+    with staged(checked_target(place, store)) as staging:
         for path, file in sorted(disk.files.items()):
             if file.is_dir:
                 staging.make_directory(path)
@@ -178,6 +183,6 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
             for piece in disk.content(path):
                 staging.write(path, at, piece.data, size=file.size)
                 at += len(piece)
-            if not file.made:
-                shutil.copystat(store / path, staging.partial / path)
+            if not (file.made or is_remote(store)):  # elsewhere times are those of the copy, not the broker's
+                shutil.copystat(Path(store) / path, staging.partial / path)
         staging.finish(os.cpu_count() or 1)

@@ -27,6 +27,7 @@ from storeio.rebuilt import Rebuilt
 from storeio.report import failure_object, to_json
 from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
 from storeio.results import EXIT_CANCELLED
+from storeio.uris import shown
 
 
 def names_of(topics: Iterable[str], queues: Iterable[str]) -> Names | None:
@@ -64,12 +65,12 @@ def refuse_json_inside(json_to: str | None, into: str) -> None:
         UsageError: It would.
     """
     if json_to not in (None, "-") and is_inside(json_to, into):
-        raise UsageError(f"--json {json_to}: lies inside {into}, which must be new or empty")
+        raise UsageError(f"--json {json_to}: lies inside {shown(into)}, which must be new or empty")
 
 
 @click.command(name="rebuild")
 @click.argument("store", metavar="STORE")
-@click.option("--into", metavar="DIR", required=True, help="The directory to write; it must be new or empty.")
+@click.option("--into", metavar="DIR", required=True, help="Directory or URI to write; it must be new or empty.")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="Only the queues of this topic; may be repeated."
 )
@@ -100,7 +101,7 @@ def rebuild(
                     progress=meter.update,
                 )  # fmt: skip
         except KeyboardInterrupt:
-            text = f"cancelled {meter.text()}; nothing was left in {into}"
+            text = f"cancelled {meter.text()}; nothing was left in {shown(into)}"
             complain(f"{store}: {text}")
             put(sink, to_json(failure_object(store, text, EXIT_CANCELLED)))
             return EXIT_CANCELLED

@@ -1,7 +1,7 @@
 """Opening a store read-only: its listing, and bytes of its files as arrays.
 
 Nothing here writes, creates or locks. Local files are memory-mapped, a window at a time, so that
-memory does not grow with the store.
+memory does not grow with the store. Other roots are URIs, and ``storeio.remote`` reads them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 from storeio.errors import NotAStoreError, UnreadableError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe
+from storeio.remote import reading as remote
+from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -38,11 +40,15 @@ _EMPTY: Final[Bytes] = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Everything below a store root, sorted by path; directories only where no files are below."""
+    """Everything below a store root, sorted by path; directories only where no files are below.
+
+    ``versions`` tell of each remote file whether it is still the same; of local ones nothing is kept.
+    """
 
     root: str
     files: tuple[StoreFile, ...]
     unreadable: tuple[tuple[str, str], ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[StoreFile]:
         """Return the plain files of one kind whose name is a number, by base offset."""
@@ -55,20 +61,45 @@ class Listing:
 
 
 def list_store(root: str | os.PathLike[str]) -> Listing:
-    """Return what lies below ``root``.
+    """Return what lies below ``root``, a local directory or a URI.
 
     Raises:
         NotAStoreError: No such directory, or nothing in it that a store consists of.
+        UnreadableError: A URI that does not answer.
+        UsageError: A URI that makes no sense.
     """
-    base = Path(root)
+    place = place_of(os.fspath(root))
+    versions: Mapping[str, str] = {}
+    if is_remote(place):
+        files, unreadable, versions = remote.list_files(place)
+    else:
+        place = str(Path(place))
+        files, unreadable = _list_directory(Path(place))
+    if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
+        text = "holds no commitlog, queues, index, checkpoint or abort file; not a store"
+        raise NotAStoreError(f"{shown(place)}: {text}")
+    return Listing(place, tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable), versions)
+
+
+def changed_since(listing: Listing) -> list[str]:
+    """Return what a second look at a remote store tells of files that are not what they were, as path and reason."""
+    if not is_remote(listing.root):
+        return []
+    try:
+        _, _, versions = remote.list_files(listing.root)
+    except (UnreadableError, NotAStoreError) as error:
+        return [f".: could not be listed again: {error}"]
+    changed = sorted(path for path, version in listing.versions.items() if versions.get(path) != version)
+    return [f"{path}: {'changed' if path in versions else 'went'} while it was read" for path in changed]
+
+
+def _list_directory(base: Path) -> tuple[list[StoreFile], list[tuple[str, str]]]:
     if not base.is_dir():
         raise NotAStoreError(f"{base}: not a directory")
     files: list[StoreFile] = []
     unreadable: list[tuple[str, str]] = []
     _list_into(base, "", 0, files, unreadable)
-    if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
-        raise NotAStoreError(f"{base}: holds no commitlog, queues, index, checkpoint or abort file; not a store")
-    return Listing(str(base), tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable))
+    return files, unreadable
 
 
 def _list_into(base: Path, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]) -> None:
@@ -94,14 +125,16 @@ def _list_into(base: Path, prefix: str, depth: int, files: list[StoreFile], unre
 def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
     """Return bytes ``[start, stop)`` of a file as a read-only array.
 
-    Small ranges are read, large ones mapped; a mapping goes when the array does. Its pages are
-    populated ahead, up to ``populate_to`` if that is given, where the system can.
+    ``root`` is that of a listing. Of a local file small ranges are read, large ones mapped; a mapping goes when the
+    array does. Its pages are populated ahead, up to ``populate_to`` if that is given, where the system can.
 
     Raises:
         UnreadableError: The file cannot be opened or is shorter than ``stop``.
     """
     if stop <= start:
         return _EMPTY
+    if is_remote(root):
+        return remote.read_range(root, path, start, stop)
     try:
         file = _open_files.opened(os.path.join(root, path))
         if os.fstat(file.handle).st_size < stop:
@@ -166,16 +199,18 @@ _open_files: Final = _OpenFiles()
 
 @contextlib.contextmanager
 def kept_open() -> Iterator[None]:
-    """Keep files open from one ``read_range`` to the next, in all threads.
+    """Keep files open from one ``read_range`` to the next, in all threads; of remote ones also what was read last.
 
     The system then knows that a file is read from one end to the other: it reads ahead, and in huge
     pages, where each new handle would begin with small ones.
     """
-    _open_files.ask(1)
+    for ask in (_open_files.ask, remote.keep):
+        ask(1)
     try:
         yield
     finally:
-        _open_files.ask(-1)
+        for ask in (_open_files.ask, remote.keep):
+            ask(-1)
 
 
 def _read(handle: int, path: str, start: int, stop: int) -> Bytes:
@@ -240,8 +275,10 @@ def data_stop(root: str, path: str, size: int) -> int:
     """Return a position from which on a file is nothing but holes, as its file system says; ``size`` if unknown.
 
     Queue and index files are made at full length and filled from the front: what was never
-    written need not be read to know that it is zero.
+    written need not be read to know that it is zero. Other file systems than local ones do not tell.
     """
+    if is_remote(root):
+        return size
     try:
         handle = os.open(os.path.join(root, path), os.O_RDONLY)
     except OSError:

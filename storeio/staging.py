@@ -7,12 +7,13 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
+from storeio.uris import is_remote, place_of
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
@@ -26,10 +27,10 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], 
     Raises:
         UsageError: It lies in the store, which is never written, is a link, or holds something.
     """
-    place, root = Path(into), Path(store)
+    place, root = Path(place_of(os.fspath(into))), place_of(os.fspath(store))
     if "\0" in str(place) or place.name in ("", "..") or place.is_symlink():
         raise UsageError(f"{option} {place}: is a link, or no name for a new directory")
-    if place.resolve().is_relative_to(root.resolve()):
+    if not is_remote(root) and place.resolve().is_relative_to(Path(root).resolve()):
         raise UsageError(f"{option} {place}: lies inside the store {root}, which is never written")
     with explained(f"{option} {place}", "read"):
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -50,6 +51,8 @@ class Staging:
             WriteError: It cannot be made.
         """
         self.place = place
+        self.name = str(place)  # for reports
+        self.notes: tuple[str, ...] = ()  # what a report has to say of the place
         self.written_bytes = 0
         self._open: dict[str, int] = {}
         self._written: set[str] = set()  # paths, to be flushed in the end
@@ -97,6 +100,15 @@ class Staging:
         """Return bytes of a file that was written; zeros where nothing was."""
         with explained(path, "read again"):
             return os.pread(self._handle(path), stop - start, start)
+
+    @property
+    def shared(self) -> Path | str:
+        """Where other processes put files of this output: a directory, or a URI."""
+        return self.partial.absolute()
+
+    def missing(self, sizes: Mapping[str, int]) -> list[str]:
+        """Return those of the files that are not there, or not so long, as this process sees it."""
+        return [path for path, size in sizes.items() if not _has(self.partial / path, size)]
 
     def make_directory(self, path: str) -> None:
         """Make a directory.
@@ -235,6 +247,13 @@ def _flush_handle(handle: int) -> None:
         os.fdatasync(handle)
     finally:
         os.close(handle)
+
+
+def _has(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size and path.is_file()
+    except OSError:
+        return False
 
 
 def _below(place: Path) -> tuple[list[Path], list[Path]]:

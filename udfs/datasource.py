@@ -35,6 +35,7 @@ from storeio.config import given_settings
 from storeio.errors import LayoutError, UsageError
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
+from storeio.uris import place_of, shown
 from udfs import begins as states
 from udfs import units
 from udfs.checks import grouped, workers_named
@@ -74,7 +75,9 @@ class Options:
         if not size.isdecimal() or int(size) == 0:
             raise UsageError(f"{NAME}: split_bytes={size}: expected a number of bytes")
         body, stale = (_flag(name, given.get(name, "false")) for name in ("body", "stale"))
-        return cls(given["path"], what, int(size), body, stale, given.get("settings", ""), given.get("begins", ""))
+        return cls(
+            place_of(given["path"]), what, int(size), body, stale, given.get("settings", ""), given.get("begins", "")
+        )
 
     def schema(self) -> StructType:
         """Return all columns of what is asked for."""
@@ -184,7 +187,9 @@ class FilesReader(DataSourceReader):
         size = self.options.split_bytes
         files = [f for f in plan.listing.of_kind(_FILE_KINDS[self.options.what]) if f.base_offset is not None]
         if self.options.what == INDEX_UNITS and files and plan.index_shape is None:
-            raise LayoutError(f"{self.options.path}: hash slots cannot be told from any index file; set maxHashSlotNum")
+            raise LayoutError(
+                f"{shown(self.options.path)}: hash slots cannot be told from any index file; set maxHashSlotNum"
+            )
         slots = plan.index_shape[0] if plan.index_shape else 0
         pieces = [piece for file in files for piece in units.pieces_of(file, size, slots=slots)]
         groups = grouped(pieces, lambda piece: piece.stop - piece.start, size)

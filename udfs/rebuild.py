@@ -21,7 +21,7 @@ from storeio.errors import StoreError, UnreadableError, WriteError
 from storeio.paths import CHECKPOINT
 from storeio.rebuild.cuts import Place
 from storeio.rebuild.derive import Derived, QueueKey, Wanted
-from storeio.rebuild.lay import WRITING, FileLaid, lay
+from storeio.rebuild.lay import WRITING, FileLaid, lay_in
 from storeio.rebuild.queues import queue_built
 from storeio.rebuild.shares import (
     Facts,
@@ -39,7 +39,7 @@ from storeio.rebuild.shares import (
 )
 from storeio.rebuild.tally import Tally, old_units, shape_of
 from storeio.rebuilt import Rebuilt
-from storeio.scan import kept_open
+from storeio.scan import changed_since, kept_open
 from storeio.splits import Split
 from storeio.staging import Staging
 from udfs.checks import Carried, Tell, grouped, sent, slice_bytes, told, workers_named
@@ -83,7 +83,7 @@ class Second:
 
     plans: list[AuditPlan]
     orders: list[Orders | None]
-    partial: list[Path]
+    places: list[Path | str]
     tasks: list[list[tuple[int, int]]]
 
 
@@ -200,7 +200,7 @@ def _lay(context: SparkContext, held: RDD[Item], builds: Sequence[Building], tel
         Second(
             [bare(b.plan) for b in builds],
             [b.orders for b in builds],
-            [b.staging.partial.absolute() for b in builds],
+            [b.staging.shared for b in builds],
             tasks,
         ),
     )
@@ -245,7 +245,10 @@ def lay_files(
             here: Iterator[Piece] = iter(())
             if following is not None and following[0] == n:
                 here = (piece for _, piece in following[1])
-            yield store, lay(number, file, here, second.partial[store], old_units(plan, orders.intact), shape_of(plan))
+            yield (
+                store,
+                lay_in(number, file, here, second.places[store], old_units(plan, orders.intact), shape_of(plan)),
+            )
             if following is not None and following[0] == n:
                 following = next(by_file, None)
             if done is not None:
@@ -260,9 +263,10 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     """
     orders, staging = build.orders, build.staging
     assert orders is not None  # it has not failed
-    for file in orders.files:
-        if not (staging.partial / file.path).is_file():
-            raise WriteError(f"{file.path}: workers do not write where this process reads; --into must be shared")
+    for path in staging.missing({file.path: file.size for file in orders.files}):
+        raise WriteError(f"{path}: workers do not write where this process reads; --into must be shared")
+    if changed := changed_since(build.plan.listing):
+        raise UnreadableError(changed[0])
     data = build.tally.checkpoint(orders.cuts.rolled_ms)
     if data is not None:
         staging.write(CHECKPOINT, 0, data, size=len(data))
@@ -276,7 +280,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     names = staging.finish(jobs)
     index = [file.index for file in orders.files if file.index is not None]
     entries = sum(file.stop - file.first for file in index)
-    return build.tally.rebuilt(queues, str(staging.place), names, written, len(index), entries)
+    return build.tally.rebuilt(queues, staging, names, written, len(index), entries)
 
 
 @contextlib.contextmanager

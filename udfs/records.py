@@ -25,7 +25,7 @@ from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.paths import describe
-from storeio.scan import read_range
+from storeio.scan import kept_open, read_range
 from storeio.walk import Bytes, Walked
 from udfs.arrow import batch_of
 
@@ -148,7 +148,8 @@ def bodies(shown: Shown, start: int, stop: int) -> pa.Array:
         view = shown.views[start - first + n - int(np.count_nonzero(valid[:n]))]
         places[n] = view.body_position, view.body_length
     path = shown.walked.split.path
-    found = [None if at is None or n is None else reader.read(path, at, at + n).tobytes() for at, n in places]
+    with kept_open():  # from a server many bodies come with one request
+        found = [None if at is None or n is None else reader.read(path, at, at + n).tobytes() for at, n in places]
     return pa.array(found, pa.binary())
 
 

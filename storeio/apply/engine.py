@@ -19,6 +19,7 @@ from storeio.errors import MismatchError, NotAppliedError, StoreError, UsageErro
 from storeio.plan.model import from_json
 from storeio.plan.outcome import APPLIED, CANCELLED, NOTHING, Applied
 from storeio.plan.overlay import Overlay
+from storeio.uris import refuse_remote
 
 
 def apply_plan(
@@ -44,7 +45,7 @@ def apply_plan(
         NotAppliedError: A broker runs, there is no space, or the system refused something; says how to go on.
     """
     started = time.monotonic()
-    path = os.fspath(plan_path)
+    path = refuse_remote(os.fspath(plan_path), "a plan is read from a local disk")
     with said():
         if resume and os.path.isdir(path):
             return _resume(path, os.fspath(root or path), None, started)
@@ -70,7 +71,7 @@ def store_of(plan_path: str | os.PathLike[str], root: str | os.PathLike[str] | N
     Raises:
         UsageError: It is no plan.
     """
-    path = os.fspath(plan_path)
+    path = refuse_remote(os.fspath(plan_path), "a plan is read from a local disk")
     if root is not None or os.path.isdir(path):
         return os.fspath(root) if root is not None else path
     try:

@@ -22,6 +22,7 @@ from storeio.apply.journal import JOURNAL, Journal
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import NotAppliedError, NotAStoreError, UsageError
 from storeio.plan.overlay import GONE, Folder
+from storeio.uris import refuse_remote
 
 SUFFIX: Final = ".storeio"
 PART: Final = ".part"
@@ -38,9 +39,11 @@ def resolved_root(root: str | os.PathLike[str]) -> str:
     """Return a store root without links, so that the directory beside it is beside the real one.
 
     Raises:
+        UsageError: It is a URI of another file system, where nothing is ever written.
         NotAStoreError: It is no directory, or the root of all.
     """
-    path = os.path.realpath(root)
+    local = refuse_remote(os.fspath(root), "only a store on a local disk can be changed; copy it, or name its copy")
+    path = os.path.realpath(local)
     if not os.path.isdir(path) or path == os.path.dirname(path):
         raise NotAStoreError(f"{os.fspath(root)}: not a store directory")
     return path

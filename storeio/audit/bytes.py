@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from storeio.audit.plan import AuditPlan
@@ -26,14 +28,18 @@ from storeio.results import FileResult
 _AUDITED = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT, INDEX, CHECKPOINT, ABORT, LOCK)
 
 
-def byte_results(plan: AuditPlan, view: LogView, verdicts: QueueVerdicts) -> list[FileResult]:
+def byte_results(
+    plan: AuditPlan, view: LogView, verdicts: QueueVerdicts, unread: Collection[str] = ()
+) -> list[FileResult]:
     """Return every audited file with its bytes by class, files that are missing included.
+
+    Of ``unread`` files, and others that could not be read, the bytes that have no class count as missing.
 
     Raises:
         AuditError: The classes of a file do not add up to its size.
     """
     known: dict[str, dict[str, int]] = {**view.classes, **verdicts.classes}
-    failed = {report.file.path for report in plan.file_reports if report.failed}
+    failed = {report.file.path for report in plan.file_reports if report.failed} | set(unread)
     for report in plan.file_reports:
         if report.classes:
             known[report.file.path] = dict(report.classes)
@@ -42,8 +48,11 @@ def byte_results(plan: AuditPlan, view: LogView, verdicts: QueueVerdicts) -> lis
         if file.is_dir or file.kind not in _AUDITED:
             continue
         classes = known.pop(file.path, None)
-        if classes is None or file.path in failed:
-            classes = _of_small(plan, file) if file.path not in failed else {"missing": file.size}
+        if file.path in failed:
+            classes = {name: count for name, count in (classes or {}).items() if name != "missing"}
+            classes["missing"] = max(file.size - sum(classes.values()), 0)
+        elif classes is None:
+            classes = _of_small(plan, file)
         results.append(_checked(plan, file, classes, file.path in failed))
     for path, classes in known.items():
         if classes.get("missing"):

@@ -12,6 +12,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader
+from storeio.audit.unread import add_unread, unread_splits
 from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import IndexOutside, units_outside
@@ -33,7 +34,9 @@ from storeio.paths import (
     file_name,
 )
 from storeio.results import Audit, IndexResult, LogResult, Setting
+from storeio.scan import changed_since
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before, merge_spans
+from storeio.uris import shown
 
 Again = Callable[[Split, WalkState], SplitReport]
 
@@ -51,20 +54,26 @@ class _Gathered:
         self.checks[name] = self.checks.get(name, 0) + number
 
 
-def stitch(reports: Sequence[SplitReport], again: Again) -> list[SplitReport]:
+def stitch(reports: Sequence[SplitReport], again: Again, failed: list[str] | None = None) -> list[SplitReport]:
     """Return the reports as a sequential walk would have made them.
 
-    A split whose guess was wrong is walked again from where the one before it truly ended.
+    A split whose guess was wrong is walked again from where the one before it truly ended. Behind one that could not
+    be read the guess stands; what cannot be read again is left out, and told in ``failed``.
     """
     stitched: list[SplitReport] = []
     for report in reports:
         before = stitched[-1] if stitched and stitched[-1].split.path == report.split.path else None
-        if before is None:
+        if before is None or before.split.stop != report.split.start:
             stitched.append(report)
             continue
         fate = continues(report.split, before.end, skipped_until=report.skipped_until, asked=report.asked)
         if fate == AGAIN:
-            stitched.append(again(report.split, before.end))
+            try:
+                stitched.append(again(report.split, before.end))
+            except UnreadableError as error:
+                if failed is None:
+                    raise
+                failed.append(f"{report.split.path}: {error}")
         elif fate == NOTHING:
             stitched.append(empty_report(report.split, before.end))
         else:
@@ -82,9 +91,11 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
         again: Walks a split again from a given state.
         failed: What could not be read while the splits were audited.
     """
-    gathered = _Gathered(failed=list(failed))
-    stitched = stitch(reports, again)
+    gathered = _Gathered(failed=[*failed, *changed_since(plan.listing)])
+    stitched = stitch(reports, again, gathered.failed)
+    unread = unread_splits(plan, stitched)
     view = _view(plan, stitched)
+    add_unread(view, unread)
     for report in stitched:
         gathered.findings += report.findings
         for name, count in report.counts.items():
@@ -97,12 +108,13 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
     gathered.findings += rare_findings(rare, sum(report.records for report in stitched))
     verdicts = judge_queues(plan, stitched, view)
     gathered.findings += verdicts.findings
+    gathered.failed += verdicts.failed.values()
     gathered.checks.update(verdicts.checks)
     beyond = _index(plan, stitched, view, gathered)
     gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.config.commitlog_file_bytes)
     gathered.findings += maybe_missing(plan.queues.values(), view, verdicts.beyond)
     _checkpoint(plan, stitched, view, gathered)
-    return _audit(plan, stitched, view, verdicts, gathered)
+    return _audit(plan, stitched, view, verdicts, gathered, {*verdicts.failed, *(split.path for split in unread)})
 
 
 def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:
@@ -215,15 +227,16 @@ def _index_settings(plan: AuditPlan) -> list[Setting]:
 
 
 def _audit(
-    plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, verdicts: QueueVerdicts, gathered: _Gathered
-) -> Audit:
+    plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, verdicts: QueueVerdicts, gathered: _Gathered,
+    unread: set[str],
+) -> Audit:  # fmt: skip
     records = sum(report.records for report in stitched)
     times = [report.times for report in stitched if report.times]
     gathered.count("records", records)
-    files = byte_results(plan, view, verdicts)
+    files = byte_results(plan, view, verdicts, unread)
     gathered.count("bytes", sum(file.size for file in files))
     return Audit(
-        store=plan.root,
+        store=shown(plan.root),
         version=__version__,
         crc_engine=crc.ENGINE,
         started_ms=plan.started_ms,

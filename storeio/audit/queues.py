@@ -30,6 +30,7 @@ class QueueVerdicts:
     lost: list[LostRange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # files that could not be read, with the reason
     beyond: list[tuple[int, int]] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=lambda: {"queue_units_on_disk": 0, "queue_numbers": 0})
 
@@ -72,6 +73,7 @@ def _judge(plan: AuditPlan, key: QueueKey, said: _Said, view: LogView, verdicts:
             leftover = judge_uncovered(queue, said.covered, numbering.runs, view, plan.read, _namer(plan))
         except UnreadableError as error:
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
+            verdicts.failed |= {file.path: str(error) for file in queue.files}
         _classes(queue, said, leftover, verdicts)
     if not numbering.records and not queue.files and not said.covered:
         return

@@ -19,6 +19,7 @@ from storeio.inspect.options import Asked, InspectCommand, asked_options
 from storeio.inspect.reader import Reader
 from storeio.inspect.views import RecordView
 from storeio.results import EXIT_FAILED, EXIT_SOUND
+from storeio.scan import kept_open
 
 Line = dict[str, Any]
 
@@ -73,6 +74,7 @@ def inspect(context: click.Context, asked: Asked) -> None:
 def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
     with ExitStack() as stack:
+        stack.enter_context(kept_open())
         output = Output(quiet=asked.quiet)
         output.json_file = stack.enter_context(json_sink(asked.json, [asked.store]))
         output.text_file = sys.stdout if asked.json != "-" else None

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from typing import Any, Final
 from storeio import __version__, audit
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, infer_config
-from storeio.errors import UsageError
+from storeio.errors import UnreadableError, UsageError
 from storeio.findings import Finding
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
 from storeio.plan import Plan, model
@@ -26,11 +26,13 @@ from storeio.planning.linked import LinkedStore
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
+from storeio.remote.mirror import mirrored
 from storeio.results import Audit
-from storeio.scan import kept_open, list_store
+from storeio.scan import changed_since, kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
+from storeio.uris import is_remote, place_of, refuse_remote, shown
 
 EVERYTHING: Final = "everything"
 BYTES: Final = ".bytes"
@@ -85,7 +87,7 @@ def plan_store(
     """Return the plan for the store at ``root``, which is only read; written to ``out`` and ``out`` + ".bytes".
 
     Args:
-        root: The store directory.
+        root: The store directory, or its URI: then it is copied beside ``out`` while the plan is made.
         out: File for the plan; not in the store.
         broker: Version that is to start afterwards.
         given: Broker settings by name; what is not given is told from the files.
@@ -101,13 +103,14 @@ def plan_store(
     """
     started = time.monotonic()
     rules_of(broker)
-    place = Path(out)
-    if place.resolve().is_relative_to(Path(root).resolve()):
-        raise UsageError(f"--out {place}: lies inside the store {root}, which is never written")
-    before = audit.check(root, given=given, jobs=jobs)
-    settings = told_by(before) | dict(given or {})
-    first = simulate(root, broker=broker, given=settings)
+    place, store = Path(refuse_remote(os.fspath(out), "a plan is a local file")), place_of(os.fspath(root))
+    if not is_remote(store) and place.resolve().is_relative_to(Path(store).resolve()):
+        raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
     with tempfile.TemporaryDirectory(prefix=f"{place.name}.", suffix=WORK, dir=place.parent) as scratch:
+        root = copied(store, Path(scratch) / "copy") if is_remote(store) else store
+        before = replace(audit.check(root, given=given, jobs=jobs), store=shown(store))
+        settings = told_by(before) | dict(given or {})
+        first = replace(simulate(root, broker=broker, given=settings), store=shown(store))
         for number, withheld in enumerate(WITHHELD):
             planner = _Planner(
                 Path(root), Path(scratch) / str(number), Path(f"{place}{BYTES}"), settings, jobs, withheld
@@ -116,9 +119,25 @@ def plan_store(
             last = simulate(planner.store.root, broker=broker, given=settings) if planner.draft.actions else first
             if not is_worse(last, first):
                 break
-        plan = planner.finish(os.fspath(root), broker, (before, after), (first, last), allow_log=allow_log)
+        plan = planner.finish(shown(store), broker, (before, after), (first, last), allow_log=allow_log)
         place.write_text(model.to_json(plan), encoding="ascii")
         return Planned(plan, before, after, first, last, time.monotonic() - started)
+
+
+def copied(store: str, target: Path) -> Path:
+    """Return a local copy of a remote store, all of it as it was at one time.
+
+    Raises:
+        UnreadableError: A file could not be read, or changed meanwhile.
+        WriteError: There is no room for it.
+    """
+    listing = list_store(store)
+    for path, reason in listing.unreadable:
+        raise UnreadableError(f"{path}: {reason}")
+    mirrored(store, listing.files, target)
+    for changed in changed_since(listing):
+        raise UnreadableError(changed)
+    return target
 
 
 def told_by(found: Audit) -> dict[str, str]:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import secrets
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from storeio.rebuild.index import IndexFile, Shape
 from storeio.rebuild.layout import Bridge, Write, bridged
 from storeio.rebuild.queues import OldUnits
 from storeio.rebuild.shares import OutFile, Piece
+from storeio.remote.writing import upload
 from storeio.staging import created, explained, write_all
 
 WRITING: Final = ".writing"  # directory of files that have not got their name yet
@@ -35,8 +37,23 @@ class FileLaid:
     kept: dict[QueueKey, int] = field(default_factory=dict)
 
 
+def lay_in(
+    number: int, file: OutFile, pieces: Iterable[Piece], place: Path | str, old: OldUnits, shape: Shape
+) -> FileLaid:
+    """Write a file of an output that is a directory or, by way of a directory of this machine, a URI; as ``lay``."""
+    if isinstance(place, Path):
+        return lay(number, file, pieces, place, old, shape)
+    with explained(file.path), tempfile.TemporaryDirectory(prefix="storeio-") as scratch:
+        made = Path(scratch)
+        (made / WRITING).mkdir()
+        (made / file.path).parent.mkdir(parents=True, exist_ok=True)
+        result = lay(number, file, pieces, made, old, shape)
+        upload(place, file.path, made / file.path)
+        return result
+
+
 def lay(number: int, file: OutFile, pieces: Iterable[Piece], partial: Path, old: OldUnits, shape: Shape) -> FileLaid:
-    """Write a file and give it its name; directories are there already.
+    """Write a file and give it its name; directories are there already, on a local disk or one that is shared.
 
     Args:
         number: Of the file.

@@ -9,15 +9,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from storeio.audit import AuditPlan, Progress, prepare
+from storeio.errors import UnreadableError
 from storeio.paths import CHECKPOINT
+from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
 from storeio.rebuild.index import IndexWriter
 from storeio.rebuild.queues import QueueWriter
 from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, old_units, shape_of, sizes_of, wanted_of
 from storeio.rebuilt import Rebuilt
-from storeio.scan import kept_open
+from storeio.scan import changed_since, kept_open
 from storeio.splits import Split, WalkState
-from storeio.staging import Staging, checked_target, staged
+from storeio.staging import Staging
 
 PHASE: Final = "commitlog"
 
@@ -37,8 +39,8 @@ def rebuild(
     """Return what was built of the store at ``root``, which is only read, into the new directory ``into``.
 
     Args:
-        root: The store directory.
-        into: A directory that is new or empty; it appears whole or not at all.
+        root: The store directory, or its URI.
+        into: A directory or URI that is new or empty; it appears whole or not at all, see ``storeio.publishing``.
         given: Broker settings by name; what is not given is told from the files.
         queues: Topics, or topic and queue id, that are wanted; None for all.
         parts: Any of ``queues``, ``index``, ``checkpoint``.
@@ -52,12 +54,12 @@ def rebuild(
         UnreadableError: A segment could not be read.
         WriteError: A file could not be written.
     """
-    place = checked_target(into, root)
+    place = target_of(into, root)
     plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
     parts = tuple(parts)
     wanted = wanted_of(plan, queues, parts)
     threads = jobs or os.cpu_count() or 1
-    with staged(place) as staging:
+    with begun(place) as staging:
         build = Build(plan, wanted, frozenset(parts), staging)
         done, total = 0, sum(split.stop - split.start for split in plan.splits)
         for derived in in_order(plan, build.wanted, threads):
@@ -119,6 +121,8 @@ class Build:
         data = self.tally.checkpoint(index.rolled_ms)
         if data is not None:
             staging.write(CHECKPOINT, 0, data, size=len(data))
+        if changed := changed_since(self.tally.plan.listing):
+            raise UnreadableError(changed[0])
         files = staging.finish(jobs)
         made = (len(index.files), index.entries) if index.staging else (0, 0)
-        return self.tally.rebuilt(queues, str(staging.place), files, staging.written_bytes, *made)
+        return self.tally.rebuilt(queues, staging, files, staging.written_bytes, *made)

@@ -31,6 +31,8 @@ from storeio.rebuild.layout import FileSizes
 from storeio.rebuild.queues import OldUnits, Units
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.splits import merge_spans
+from storeio.staging import Staging
+from storeio.uris import is_remote, shown
 
 QUEUES: Final = "queues"
 INDEXES: Final = "index"
@@ -116,18 +118,24 @@ class Tally:
         return checkpoint_bytes(self._last, self._last_queued, rolled_index_ms=rolled_ms, flushed_offset=flushed)
 
     def rebuilt(
-        self, queues: list[QueueBuilt], into: str, files: list[str], written: int, index_files: int, index_units: int
+        self,
+        queues: list[QueueBuilt],
+        into: Staging,
+        files: list[str],
+        written: int,
+        index_files: int,
+        index_units: int,
     ) -> Rebuilt:
-        """Return the result."""
+        """Return the result, of what was written into a directory that is finished."""
         plan = self.plan
         segments = [Segment(file, merge_spans(self._spans.get(file.path, []))) for file in plan.segments]
         view = view_log(segments, plan.config.commitlog_file_bytes)
         return Rebuilt(
-            plan.root, __version__, into, crc.ENGINE, plan.started_ms,
+            shown(plan.root), __version__, into.name, crc.ENGINE, plan.started_ms,
             (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.config.settings, self._records,
             view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
             files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
-            self._notes(), self._partly(),
+            [*self._notes(), *into.notes], self._partly(),
         )  # fmt: skip
 
     def _partly(self) -> list[str]:
@@ -173,6 +181,8 @@ def old_units(plan: AuditPlan, intact: Numbers) -> OldUnits:
         try:
             data, _ = queue.read(plan.read, first * size, stop * size)
         except UnreadableError:
+            if is_remote(plan.root):
+                raise  # a server that does not answer is no lost file
             data = np.zeros((stop - first) * size, np.uint8)
         units = consumequeue.decode(data.tobytes()).copy()
         offset, length = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
@@ -192,6 +202,8 @@ def flushed_offset(plan: AuditPlan) -> int:
     try:
         fields = checkpoint.decode(plan.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).tobytes())
     except UnreadableError:
+        if is_remote(plan.root):
+            raise
         return 0
     value = int(fields["master_flushed_offset"])
     end = max(((f.base_offset or 0) + f.size for f in plan.segments), default=0)

@@ -12,6 +12,7 @@ from typing import Any
 from storeio import __version__
 from storeio.findings import Finding
 from storeio.results import Audit, FileResult, LostRange, QueueResult
+from storeio.uris import shown
 
 Object = dict[str, Any]
 
@@ -60,10 +61,10 @@ def failure_object(store: str, error: str, exit_code: int) -> Object:
     return {
         "tool": "storeio",
         "version": __version__,
-        "store": store,
+        "store": shown(store),
         "verdict": None,
         "exit_code": exit_code,
-        "error": error,
+        "error": shown(error),
     }
 
 

@@ -12,6 +12,7 @@ from storeio.report.next_step import shell_quoted
 from storeio.report.tables import bytes_text, counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
+from storeio.uris import is_remote
 
 ROWS: Final = 20
 KINDS: Final = {BATCHQUEUE: "bcq"}
@@ -165,7 +166,8 @@ def _commands(result: Rebuilt) -> list[str]:
     named = [queue_directory(q.kind, q.topic, q.queue_id) for q in result.queues]
     one_by_one = any(" of " in part for part in result.partly)
     moved = [*(named if one_by_one else []), *(top for top in tops if not one_by_one or top in (INDEX, CHECKPOINT))]
-    if result.exit_code == EXIT_SOUND and len(moved) <= MOST_MOVES:
+    local = not (is_remote(store) or is_remote(into))
+    if result.exit_code == EXIT_SOUND and len(moved) <= MOST_MOVES and local:
         commands.append(["mkdir", f"{store}.before"])
         for path in moved:
             commands.append(["mv", f"{store}/{path}", f"{store}.before/{path.replace('/', '-')}"])

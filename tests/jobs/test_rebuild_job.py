@@ -107,7 +107,7 @@ def test_one_store_goes_into_the_directory_itself_in_part(tmp_path: Path, capsys
     ("changes", "says"),
     [
         (["--into", "STORE/new"], "never written"),
-        (["--into", "s3://bucket/new"], "file system"),
+        (["--into", "nosuch://bucket/new"], "nosuch"),
         (["--into", "NEW", "--queue", "orders"], "TOPIC/ID"),
         (["--into", "NEW", "--json", "NEW/x.json"], "must be new or empty"),
         (["--into", "NEW", "--tables", "NEW/t"], "lies inside"),

@@ -1,0 +1,253 @@
+"""Listing a remote store, and ranges of its files in windows of bounded size.
+
+Small ranges come from blocks that are kept while somebody has asked for it: an audit looks at many small neighbours,
+and each request costs a round trip. Large ranges are read window by window, and very large ones into a file without a
+name on the local disk, which is mapped: memory depends neither on the file nor on the store.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.errors import NotAStoreError, UnreadableError
+from storeio.paths import StoreFile, describe
+from storeio.remote.filesystem import Place, opened
+from storeio.remote.trouble import ShortError, one_line, tried
+from storeio.uris import scrubbed, shown
+
+Bytes = npt.NDArray[np.uint8]
+
+WINDOW_BYTES: Final = 8 << 20  # of one request
+BLOCK_BYTES: Final = 1 << 20  # what a small range brings along
+MOST_BLOCKS: Final = 64  # kept a process
+SMALL_BYTES: Final = BLOCK_BYTES // 4
+SPOOLED_BYTES: Final = 96 << 20  # more than this goes through the disk; a split and what it reads ahead is less
+MOST_OPEN: Final = 1024  # files known to be there, with their sizes
+
+WRITING: Final = "_storeio_writing"  # there while an output on an object store is not complete
+COMPLETE: Final = "_storeio_complete"  # there when it is; both are no part of a store
+
+
+class _Kept:
+    """Files that were opened and blocks that were read, while somebody has asked for them to be kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._askers = 0
+        self._files: dict[tuple[str, str], Any] = {}
+        self._blocks: dict[tuple[str, str, int], Bytes] = {}
+
+    def ask(self, more: int) -> None:
+        """Count those who want files and blocks kept."""
+        with self._lock:
+            self._askers += more
+            if not self._askers:
+                self._files.clear()
+                self._blocks.clear()
+
+    def file(self, place: Place, path: str, least: int) -> Any:
+        """Return the opened file, which has at least so many bytes as far as one can tell now.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        with self._lock:
+            known = self._files.get((place.root, path))
+        if known is not None and known.size() >= least:
+            return known
+        made = place.fs.open_input_file(place.path(path))
+        with self._lock:
+            if self._askers:
+                self._files[place.root, path] = made
+                if len(self._files) > MOST_OPEN:
+                    del self._files[next(iter(self._files))]
+        return made
+
+    def forget(self, place: Place, path: str) -> None:
+        """Let go of a file that is not what it was."""
+        with self._lock:
+            self._files.pop((place.root, path), None)
+
+    def block(self, root: str, path: str, number: int) -> Bytes | None:
+        """Return a block that is kept; it was used last then."""
+        with self._lock:
+            found = self._blocks.pop((root, path, number), None)
+            if found is not None:
+                self._blocks[root, path, number] = found
+            return found
+
+    def keep(self, root: str, path: str, number: int, data: Bytes) -> None:
+        """Keep a block, and let go of the one that was not used for longest."""
+        with self._lock:
+            if self._askers:
+                self._blocks[root, path, number] = data
+                if len(self._blocks) > MOST_BLOCKS:
+                    del self._blocks[next(iter(self._blocks))]
+
+
+_kept: Final = _Kept()
+keep: Final = _kept.ask
+
+
+def list_files(root: str) -> tuple[list[StoreFile], list[tuple[str, str]], dict[str, str]]:
+    """Return what lies below a root: entries, names that cannot be read and why, and each file's version.
+
+    Directories are those that files imply and those that the file system tells of. A version changes
+    when the file does: its size and time of change.
+
+    Raises:
+        NotAStoreError: There is nothing, or an output that is not complete.
+        UnreadableError: It cannot be listed.
+        UsageError: A URI that makes no sense.
+    """
+    place = opened(root)
+    found = listed(place)
+    if found is None:
+        raise NotAStoreError(f"{shown(root)}: no such directory or bucket, or nothing in it")
+    entries: dict[str, StoreFile] = {}
+    unreadable: list[tuple[str, str]] = []
+    versions: dict[str, str] = {}
+    for path, info in found.items():
+        parts = path.split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            unreadable.append((path, "its name is none that a file can have"))
+            continue
+        if path == WRITING:
+            raise NotAStoreError(f"{shown(root)}: an output that is not complete ({WRITING} is there)")
+        if path == COMPLETE:
+            continue
+        for depth in range(1, len(parts)):
+            above = "/".join(parts[:depth])
+            entries.setdefault(above, describe(above, 0, is_dir=True))
+        if info.is_file:
+            entries[path] = describe(path, info.size)
+            versions[path] = f"{info.size}-{info.mtime_ns}"
+        else:
+            entries.setdefault(path, describe(path, 0, is_dir=True))
+    return list(entries.values()), unreadable, versions
+
+
+def listed(place: Place) -> dict[str, Any] | None:
+    """Return what the file system tells of everything below a root, by relative path; None where nothing is.
+
+    Raises:
+        UnreadableError: It cannot be listed.
+    """
+    from pyarrow import fs
+
+    def work() -> list[Any] | None:
+        try:
+            found: list[Any] = place.patient.get_file_info(fs.FileSelector(place.base, recursive=True))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if "NO_SUCH_BUCKET" in str(error):
+                return None
+            raise OSError(scrubbed(one_line(error), place.root)) from error
+        return found
+
+    infos = tried(work, shown(place.root), "", place.limits, place.health)
+    if infos is None:
+        return None
+    skipped = len(place.base.rstrip("/")) + 1
+    return {info.path[skipped:].rstrip("/"): info for info in infos}
+
+
+def read_range(root: str, path: str, start: int, stop: int) -> Bytes:
+    """Return bytes ``[start, stop)`` of a file as a read-only array; ``start < stop``.
+
+    Raises:
+        UnreadableError: The file cannot be read, or is shorter than ``stop``.
+    """
+    place = opened(root)
+    if stop - start <= SMALL_BYTES:
+        return _from_blocks(place, path, start, stop)
+    _length(place, path, stop)  # before memory is taken by it
+    if stop - start > SPOOLED_BYTES:
+        return _spooled(place, path, start, stop)
+    data = np.empty(stop - start, np.uint8)
+    for low, window in windows(place, path, start, stop):
+        data[low - start : low - start + len(window)] = window
+    data.flags.writeable = False
+    return data
+
+
+def windows(place: Place, path: str, start: int, stop: int) -> Iterator[tuple[int, Bytes]]:
+    """Yield a range in pieces of bounded size, each with its position.
+
+    Raises:
+        UnreadableError: As of ``read_range``.
+    """
+    for low in range(start, stop, WINDOW_BYTES):
+        yield low, _fetch(place, path, low, min(low + WINDOW_BYTES, stop))
+
+
+def _spooled(place: Place, path: str, start: int, stop: int) -> Bytes:
+    """Return a range by way of a file without a name, in the directory for temporary files, which is mapped."""
+    try:
+        with tempfile.TemporaryFile(prefix="storeio-") as file:
+            file.truncate(stop - start)
+            for low, window in windows(place, path, start, stop):
+                if window.any():  # what stays zero takes no room
+                    file.seek(low - start)
+                    file.write(window.data)
+            file.flush()
+            return np.frombuffer(mmap.mmap(file.fileno(), stop - start, access=mmap.ACCESS_READ), np.uint8)
+    except OSError as error:
+        if isinstance(error, UnreadableError):
+            raise
+        where = tempfile.gettempdir()
+        raise UnreadableError(f"{path}: no room for {stop - start} bytes in {where}: {error.strerror}") from error
+
+
+def _from_blocks(place: Place, path: str, start: int, stop: int) -> Bytes:
+    first, last = start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES
+    parts = [_block(place, path, number, stop) for number in range(first, last + 1)]
+    data = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    found = data[start - first * BLOCK_BYTES : stop - first * BLOCK_BYTES]
+    found.flags.writeable = False
+    return found
+
+
+def _block(place: Place, path: str, number: int, stop: int) -> Bytes:
+    """Return a block of a file, the last one as long as the file is; it reaches up to ``stop`` if that lies in it."""
+    low = number * BLOCK_BYTES
+    needed = min(stop, low + BLOCK_BYTES)
+    kept = _kept.block(place.root, path, number)
+    if kept is not None and low + len(kept) >= needed:
+        return kept
+    size = _length(place, path, needed)
+    data = _fetch(place, path, low, min(low + BLOCK_BYTES, size))
+    _kept.keep(place.root, path, number, data)
+    return data
+
+
+def _length(place: Place, path: str, least: int) -> int:
+    """Return a file's size, which is at least ``least``."""
+    size: int = tried(lambda: _kept.file(place, path, least).size(), path, "", place.limits, place.health)
+    if size < least:
+        raise UnreadableError(f"{path}: became shorter than {least} bytes while it was read")
+    return size
+
+
+def _fetch(place: Place, path: str, start: int, stop: int) -> Bytes:
+    """Return what one request brings, asked for again where it brings too little."""
+
+    def work() -> bytes:
+        file = _kept.file(place, path, stop)
+        if file.size() < stop:
+            raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
+        data: bytes = file.read_at(stop - start, start)
+        if len(data) != stop - start:
+            _kept.forget(place, path)
+            raise ShortError(f"only {len(data)} bytes came")
+        return data
+
+    return np.frombuffer(tried(work, path, f"bytes {start} to {stop}", place.limits, place.health), np.uint8)

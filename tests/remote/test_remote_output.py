@@ -1,0 +1,130 @@
+"""Rebuilds into an object store: the local bytes, and a partial output that says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+from rebuilds import tree
+from remote.objects import DOWN, RESET, SECRET, Fault, Objects, Proxy, Request, no_fault
+
+from storeio.cli import run
+from storeio.errors import NotAStoreError, UsageError, WriteError
+from storeio.publishing import begin
+from storeio.rebuild.node import rebuild
+from storeio.remote.reading import COMPLETE, WRITING
+from storeio.scan import list_store
+
+Start = Callable[[Fault], Proxy]
+STORE = "base-5.3.3"
+
+
+@pytest.fixture(scope="module")
+def local(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return what a rebuild of the store on disk writes; the store is on the server as ``store``."""
+    objects.put_store(golden.store(STORE), "store")
+    place = tmp_path_factory.mktemp("rebuilt") / "new"
+    rebuild(golden.store(STORE), place)
+    return tree(place)
+
+
+def without_mark(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a complete output, after a look at its mark."""
+    told = json.loads(files[COMPLETE])
+    rest = {path: data for path, data in files.items() if path != COMPLETE}
+    assert {each["path"]: each["size"] for each in told["files"]} == {path: len(data) for path, data in rest.items()}
+    return rest
+
+
+@pytest.mark.parametrize("trouble", [None, RESET, 503])
+def test_bytes_are_those_of_the_local_rebuild(
+    trouble: int | str | None, local: dict[str, bytes], objects: Objects, proxied: Start
+) -> None:
+    proxy = proxied(lambda request: trouble if request.number % 7 == 3 else None)
+    name = f"new-{trouble}"
+    built = rebuild(objects.uri("store", proxy.endpoint), objects.uri(name, proxy.endpoint))
+    assert without_mark(objects.tree(name)) == local
+    assert built.files == sorted(local)
+    assert any(COMPLETE in note for note in built.notes)
+    assert SECRET not in repr(built)
+    with pytest.raises(UsageError, match="is not empty"):
+        rebuild(objects.uri("store"), objects.uri(name))
+    assert {f.path for f in list_store(objects.uri(name)).files if not f.is_dir} == set(local)  # the mark is no part
+
+
+def test_a_server_that_dies_leaves_what_says_that_it_is_not_complete(
+    local: dict[str, bytes], objects: Objects, proxied: Start, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    proxy = proxied(no_fault)
+    put: list[str] = []
+
+    def fault(request: Request) -> str | None:
+        if request.method == "PUT" and request.path.startswith("dying/"):
+            put.append(request.path)
+        return DOWN if len(put) > 5 else None
+
+    proxy.fault = fault
+    uri = objects.uri("dying", proxy.endpoint, retries="1", request_timeout="1")
+    words = ["rebuild", objects.uri("store"), "--into", uri, "--json", str(tmp_path / "told.json")]
+    assert run(words) == 8
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert SECRET not in said.err + said.out + (tmp_path / "told.json").read_text()
+    left = objects.tree("dying")
+    assert WRITING in left
+    assert COMPLETE not in left
+    assert 1 < len(left) < len(local)
+    with pytest.raises(NotAStoreError, match="not complete"):
+        list_store(objects.uri("dying"))
+    objects.put("dying/consumequeue/of-before/0/00000000000000000000", b"left over")  # goes with the next run
+    rebuild(objects.uri("store"), objects.uri("dying"))
+    assert without_mark(objects.tree("dying")) == local
+
+
+def test_what_fails_while_the_server_lives_is_removed(
+    local: dict[str, bytes], objects: Objects, proxied: Start
+) -> None:
+    del local
+    path = "failing/checkpoint"
+    proxy = proxied(lambda request: 500 if request.method in ("PUT", "POST") and request.path == path else None)
+    with pytest.raises(WriteError, match="checkpoint"):
+        rebuild(objects.uri("store"), objects.uri("failing", proxy.endpoint, retries="1"))
+    assert objects.tree("failing") == {}
+
+
+def test_a_source_that_cannot_be_read_leaves_no_output(
+    local: dict[str, bytes], objects: Objects, proxied: Start
+) -> None:
+    del local
+    proxy = proxied(lambda request: 500 if "commitlog/" in request.path and request.method == "GET" else None)
+    with pytest.raises(OSError, match="commitlog/"):
+        rebuild(objects.uri("store", proxy.endpoint, retries="0"), objects.uri("unread"))
+    assert objects.tree("unread") == {}
+
+
+def test_two_writers_of_one_place_do_not_both_succeed(objects: Objects) -> None:
+    uri = objects.uri("both")
+    first, second = begin(uri), begin(uri)
+    for staging, data in ((first, b"one"), (second, b"two")):
+        staging.write("a", 0, data, size=3)
+    with pytest.raises(WriteError, match="something else writes there"):
+        first.finish(1)
+    first.abandon()
+    second.finish(1)
+    assert without_mark(objects.tree("both")) == {"a": b"two"}
+
+
+@pytest.mark.parametrize(
+    ("into", "says"),
+    [("store/new", "lies inside the store"), ("store", "lies inside the store"), ("taken", "is not empty")],
+)
+def test_wrong_places(into: str, says: str, local: dict[str, bytes], objects: Objects) -> None:
+    del local
+    objects.put("taken/file", b"theirs")
+    before = objects.tree(into.partition("/")[0])
+    with pytest.raises(UsageError, match=says):
+        rebuild(objects.uri("store"), objects.uri(into))
+    assert objects.tree(into.partition("/")[0]) == before
