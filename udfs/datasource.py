@@ -84,9 +84,9 @@ class Options:
         if not size.isdecimal() or int(size) == 0:
             raise UsageError(f"{NAME}: split_bytes={size}: expected a number of bytes")
         body, stale = (_flag(name, given.get(name, "false")) for name in ("body", "stale"))
-        texts = [given.get(name, "") for name in ("settings", "begins", "pushed")]
+        settings, begins, pushed = (given.get(name, "") for name in ("settings", "begins", "pushed"))
         columns = tuple(name.strip() for name in given.get("columns", "").split(",") if name.strip())
-        options = cls(given["path"], what, int(size), body, stale, *texts, columns)
+        options = cls(given["path"], what, int(size), body, stale, settings, begins, pushed, columns)
         unknown = [name for name in columns if name not in options.known().names or columns.count(name) > 1]
         if unknown:
             raise UsageError(f"{NAME}: columns: {what} have no {unknown[0]}, or it is named twice")

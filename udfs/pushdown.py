@@ -30,6 +30,8 @@ def install(spark: SparkSession, source: str) -> bool:
     session, jvm = getattr(spark, "_jsparkSession", None), getattr(spark, "_jvm", None)
     if session is None or jvm is None:
         return False
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None  # there is a JVM
     methods = session.experimental()
     rules = methods.extraOptimizations()
     if any(rules.apply(n).getClass().getName() == RULE for n in range(rules.size())):
@@ -38,7 +40,7 @@ def install(spark: SparkSession, source: str) -> bool:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         compiler.cook((resources.files("udfs") / "StorePushDown.java").read_text(encoding="utf-8"))
-        words = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 2)
+        words = gateway.new_array(jvm.java.lang.Object, 2)
         words[0], words[1] = source, OPTION
         rule = compiler.getClassLoader().loadClass(RULE).getConstructors()[0].newInstance(words)
     except Py4JError as error:

@@ -1,8 +1,8 @@
 """A walked split -> Arrow batches of its records, column by column: what nobody asks for costs nothing.
 
-Rows are made a few thousand at a time, and only those that a query's conditions let through: a split of small records
-has hundreds of thousands. Numbers of intact records come from the walk's table or from one compiled look at the head. Damaged
-ones are few and go through the view that ``storeio inspect`` shows of them.
+Rows are made a few thousand at a time, and only those that a query's conditions let through: a split of
+small records has hundreds of thousands. Numbers of intact records come from the walk's table or from one
+compiled look at the head. Damaged ones are few and go through the view that ``storeio inspect`` shows of them.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _said(view: RecordView, name: str) -> Any:
 def record_batches(
     shown: Shown, names: Sequence[str], conditions: Sequence[Condition] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records with these columns, in order of place; some that do not meet the conditions may be among them."""
+    """Yield the records with these columns, in order of place, without most that do not meet the conditions."""
     looked_at = in_turn(conditions)
     for start in range(0, len(shown), BATCH_ROWS):
         wanted = shown.part(slice(start, start + BATCH_ROWS)).where(looked_at)
