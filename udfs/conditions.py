@@ -21,7 +21,7 @@ from storeio.errors import UsageError
 Word = list[Any]
 Column = Callable[[str], pa.Array]
 Span = tuple[float, float]
-"""Lowest and highest number, both included; the lowest above the highest where there is none."""
+"""Lowest and highest whole number, both included; the lowest above the highest where there is none."""
 
 EVERYTHING: Final[Span] = (float("-inf"), float("inf"))
 NOTHING: Final[Span] = (1, 0)
@@ -53,7 +53,7 @@ class Condition:
         return _holds(self.word, column)
 
     def span(self, column: str) -> Span:
-        """Return bounds of the numbers in ``column`` of rows where it is true."""
+        """Return bounds of the whole numbers in ``column`` of rows where it is true."""
         return _span(self.word, column)
 
 
@@ -65,8 +65,10 @@ def parse(text: str, types: Mapping[str, pa.DataType]) -> tuple[Condition, ...]:
     """
     try:
         words = json.loads(text) if text else []
+        if not isinstance(words, list):
+            raise TypeError(type(words))
         return tuple(Condition(word, frozenset(_checked(word, types))) for word in words)
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, pa.ArrowException) as error:
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError, pa.ArrowException) as error:
         raise UsageError(
             f"pushed={text[:80]}: no list of conditions on these columns ({type(error).__name__})"
         ) from error
@@ -143,7 +145,8 @@ def _span(word: Word, column: str) -> Span:
     if name not in ("=", "<=>", "<", "<=", ">", ">=") or value is None:
         return EVERYTHING
     low, high = EVERYTHING
-    return (low if name in ("<", "<=") else value, high if name in (">", ">=") else value)
+    low = low if name in ("<", "<=") else value + (name == ">")
+    return low, high if name in (">", ">=") else value - (name == "<")
 
 
 def _both(one: Span, other: Span) -> Span:

@@ -61,14 +61,14 @@ def pieces_of(
 
     Args:
         file: Of a kind in ``UNIT_BYTES``.
-        piece_bytes: At most so long, but never less than a unit.
+        piece_bytes: So long, rounded up to whole units.
         slots: Hash slots of an index file.
         stop: Where what is known to be zero begins, the file's end if not given.
         conditions: Of the units wanted; units whose places rule them out are in no piece.
     """
     unit = UNIT_BYTES[file.kind]
     head = index.units_start(slots) if file.kind == INDEX else 0
-    step = max(piece_bytes // unit, 1) * unit
+    step = -(-piece_bytes // unit) * unit
     units = (file.size - head) // unit
     if stop is not None:
         units = min(units, -(-(stop - head) // unit))
@@ -115,6 +115,8 @@ def _batches_of(root: str, piece: Piece, names: Sequence[str], conditions: Condi
     needed = {name for condition in conditions for name in condition.columns}.union(names)
     for start in range(0, len(data), step):
         count, makers = _COLUMNS[piece.file.kind](root, piece, data[start : start + step], piece.start + start)
+        if not count:
+            continue
         columns = {name: arrow(makers[name]()) for name in needed}
         wanted = pa.array(np.ones(count, np.bool_))
         for condition in conditions:
