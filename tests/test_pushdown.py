@@ -6,8 +6,9 @@ import itertools
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from udfs import begins as states
 from udfs import units
 from udfs.conditions import parse
 from udfs.datasource import NAME, FilesReader, Options, RecordsReader, read_records, register
-from udfs.schemas import BATCH_UNITS, INDEX_UNITS, KINDS, RECORD_SCHEMA, RECORDS, SCHEMAS, UNITS
+from udfs.schemas import BATCH_UNITS, INDEX_UNITS, KINDS, RECORD_SCHEMA, RECORDS, SCHEMAS, UNITS, as_markdown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -268,7 +269,7 @@ def scans(frame: DataFrame) -> list[tuple[str, str]]:
     text = frame._jdf.queryExecution().explainString(
         frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")  # type: ignore[union-attr]
     )
-    return re.findall(r"PushedFilters: \[(.*)\]\nReadSchema: struct<(.*)>", text)
+    return re.findall(r"(?:PushedFilters: \[(.*)\]\n)?ReadSchema: struct<(.*)>", text)
 
 
 def test_a_count_reads_one_small_column(source: SparkSession) -> None:
@@ -430,3 +431,33 @@ def test_columns_are_those_of_the_option() -> None:
             Options.parse({"path": root, "columns": bad})
     with pytest.raises(UsageError, match="body"):
         Options.parse({"path": root, "what": UNITS, "columns": "body"})
+
+
+DOCS = Path(__file__).parent.parent / "docs" / "datasource.md"
+
+
+def test_the_documentation_has_all_columns_and_options() -> None:
+    text = DOCS.read_text()
+    assert as_markdown() in text
+    hidden = {"begins", "pushed"}
+    options = text.partition("## Options")[2].partition("##")[0]
+    assert set(re.findall(r"^\| `(\w+)`", options, re.M)) == {field.name for field in fields(Options)} - hidden
+
+
+def test_sql_of_the_documentation(source: SparkSession) -> None:
+    root = golden.store("rich-5.5.1")
+    block = DOCS.read_text().partition("```sql\n")[2].partition("```")[0]
+    statements = [one.strip() for one in block.replace("/data/rocketmq/store", str(root)).split(";") if one.strip()]
+    answers = [source.sql(statement).collect() for statement in statements]
+    try:
+        rows = golden.dump("rich-5.5.1")
+        by_topic = answers[3]
+        assert [row[0] for row in by_topic] == sorted({row["topic"] for row in rows})
+        assert sum(row[1] for row in by_topic) == len(rows) == answers[-1][0][0]
+        assert sum(row[2] for row in by_topic) == sum(int(row["size"]) for row in rows)
+        counted = Counter(row["topic"] for row in rows)
+        assert all(row[1] == counted[row[0]] for row in by_topic)
+        assert len(answers[6]) == sum(1000 <= int(row["phy_offset"]) <= 20000 for row in rows) > 0
+    finally:
+        for view in ("records", "units", "heads"):
+            source.catalog.dropTempView(view)
