@@ -1,0 +1,48 @@
+"""What an audit keeps in the driver: so much a queue, whatever the number of messages."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from pathlib import Path
+
+from bench.generate import generate
+from storeio import audit
+
+BYTES_PER_QUEUE = 4096  # twice what it was when this was written
+
+
+def kept_by(root: Path, queues_of_topic: int, messages: int) -> tuple[int, int, int]:
+    """Return the bytes that plan and reports of an audit keep, the most that its verdict took, and its queues."""
+    generate(
+        root, total_bytes=messages * 260, body_bytes=32, topics=20, queues=queues_of_topic, units_per_file=20_000,
+        segment_bytes=64 << 20, index_slots=100, index_units=1000, keys=0, unique_keys=False,
+    )  # fmt: skip
+    plan = audit.prepare(str(root), split_bytes=64 << 20)
+    audit.audit_split(plan, plan.splits[0])  # a walk keeps its tables for the next one, which in Spark is a worker's
+    gc.collect()
+    tracemalloc.start()
+    try:
+        plan = audit.prepare(str(root), split_bytes=64 << 20)
+        plan = audit.with_files(plan, [audit.run_file_task(plan, task) for task in audit.file_tasks(plan)])
+        reports = [audit.audit_split(plan, split) for split in plan.splits]
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        found = audit.conclude(plan, reports, lambda split, begin: audit.audit_split(plan, split, begin))
+        assert found.exit_code == 0
+        return kept, tracemalloc.get_traced_memory()[1], len(found.queues)
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_driver_grows_with_queues_and_not_with_messages(tmp_path: Path) -> None:
+    few_kept, few_most, few = kept_by(tmp_path / "few", 50, 20_000)
+    kept, most, many = kept_by(tmp_path / "many", 200, 50_000)
+    more_kept, more_most, same = kept_by(tmp_path / "more messages", 200, 200_000)
+    assert (few, many, same) == (1000, 4000, 4000)
+    assert 0 < (kept - few_kept) / (many - few) < BYTES_PER_QUEUE
+    assert 0 < (most - few_most) / (many - few) < 2 * BYTES_PER_QUEUE
+    assert more_kept < 1.1 * kept
+    assert more_most < 1.1 * most
+    print(few_kept, kept, more_kept, few_most, most, more_most)
