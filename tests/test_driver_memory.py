@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from bench.generate import generate
+from bench.memory import MIB, Watch, goals, slopes
 from storeio import audit
 
 BYTES_PER_QUEUE = 4096  # twice what it was when this was written
@@ -46,3 +53,31 @@ def test_the_driver_grows_with_queues_and_not_with_messages(tmp_path: Path) -> N
     assert more_kept < 1.1 * kept
     assert more_most < 1.1 * most
     print(few_kept, kept, more_kept, few_most, most, more_most)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bench asks Linux for the sizes of processes")
+def test_the_bench_sees_what_processes_hold() -> None:
+    held = "import numpy; kept = numpy.ones(10 << 20); print(1, flush=True); input()"
+    with Watch() as watch:
+        watch.look()
+        before = watch.anon["driver"]
+        kept = np.ones(8 << 20)
+        below = subprocess.Popen([sys.executable, "-c", held], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert below.stdout is not None
+        below.stdout.readline()
+        watch.look()
+        below.communicate(b"\n")
+    assert watch.anon["driver"] > before + 60 * MIB
+    assert watch.anon["worker"] >= 80 * MIB
+    assert watch.rss["worker"] >= watch.anon["worker"]
+    assert len(kept)
+
+
+def test_the_bench_says_what_a_queue_costs_and_who_takes_too_much() -> None:
+    row = {"store": "500 queues", "work": "audit", "segments": 1, "queues": 500, "driver_anon_bytes": 1_000_000}
+    rows = [row | {"worker_rss_bytes": 1}]
+    assert "below 512 MiB" in goals(rows)[0]
+    rows.append(json.loads(json.dumps(row)) | {"store": "1500 queues", "queues": 1500, "driver_anon_bytes": 3_000_000})
+    rows[1]["worker_rss_bytes"] = 600 * MIB
+    assert slopes(rows) == ["driver, audit: 2,000 bytes for each of the queues"]
+    assert goals(rows) == ["over 512 MiB: 1500 queues, audit"]
