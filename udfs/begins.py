@@ -8,8 +8,8 @@ that the sequential walk has at each split's start.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,15 +18,15 @@ import numpy.typing as npt
 from storeio.errors import UsageError
 from storeio.inspect.logwalk import is_damaged_record
 from storeio.kernels import tables as w
-from storeio.paths import COMMITLOG, StoreFile
 from storeio.scan import read_range
-from storeio.splits import Split, WalkState, carry_times, cut, needs_again, with_size
+from storeio.splits import Split, WalkState, carry_times, needs_again
 from storeio.walk import Bytes, Walked, walk_split
 
 Place = tuple[str, int]  # path and start of a split
 Times = tuple[int, int]
 """Lowest and highest store time, Unix ms; the lowest above the highest where there is no record."""
 NO_TIMES: Final[Times] = (1, 0)
+WALK_BYTES: Final = 16 << 20  # whole gap blocks, as a split's
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,16 @@ def _is_wrong(split: Split, begin: WalkState, guessed: Probe) -> bool:
 
 def state_at(root: str, split: Split) -> WalkState | None:
     """Return the state at a split's start, from a walk of all that is in front of it in its segment."""
-    if split.start == 0:
-        return None
-    in_front = StoreFile(split.path, COMMITLOG, split.start, split.base_offset)
     state: WalkState | None = None
-    for part in with_size(cut(in_front), split.file_size):
+    for part in parts_of(replace(split, start=0, stop=split.start)):
         state = walk(root, part, state, reuse=True).end
     return state
+
+
+def parts_of(split: Split) -> Iterator[Split]:
+    """Yield a split in parts that are walked one after the other: memory is that of one, whatever the split."""
+    for start in range(split.start, split.stop, WALK_BYTES):
+        yield replace(split, start=start, stop=min(start + WALK_BYTES, split.stop))
 
 
 def to_text(begins: Begins) -> str:

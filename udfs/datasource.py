@@ -40,7 +40,6 @@ from storeio.errors import LayoutError, UsageError
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
 from storeio.scan import data_stop
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
-from storeio.walk import Walked
 from udfs import begins as states
 from udfs import units
 from udfs.checks import grouped, workers_named
@@ -190,13 +189,19 @@ class RecordsReader(DataSourceReader):
             return
         root = self.options.path
         delays_ms = np.array(partition.delays_ms, np.int64)
-        before: Walked | None = None
+        state: WalkState | None = None
+        behind = ("", 0)
         for split, begin in zip(partition.splits, partition.begins, strict=True):
-            follows = before is not None and (before.split.path, before.split.stop) == (split.path, split.start)
-            state = begin or (before.end if before and follows else states.state_at(root, split))
-            before = walked = states.walk(root, split, state, delays_ms)
-            shown = Shown(root, walked, stale=self.options.stale)
-            yield from record_batches(shown, self.names, self.conditions)
+            if begin is not None or behind != (split.path, split.start):
+                state = begin or states.state_at(root, split)
+            for part in states.parts_of(split):
+                walked = states.walk(root, part, state, delays_ms, reuse=True)
+                state = walked.end
+                shown = Shown(root, walked, stale=self.options.stale)
+                del walked  # only one part's bytes are mapped at a time
+                yield from record_batches(shown, self.names, self.conditions)
+                del shown
+            behind = (split.path, split.stop)
 
 
 @dataclass

@@ -110,11 +110,11 @@ def unit_batches(
 
 
 def _batches_of(root: str, piece: Piece, names: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
-    data = read_range(root, piece.file.path, piece.start, piece.stop)
     step = BATCH_ROWS * UNIT_BYTES[piece.file.kind]
     needed = {name for condition in conditions for name in condition.columns}.union(names)
-    for start in range(0, len(data), step):
-        count, makers = _COLUMNS[piece.file.kind](root, piece, data[start : start + step], piece.start + start)
+    for start in range(piece.start, piece.stop, step):
+        data = read_range(root, piece.file.path, start, min(start + step, piece.stop))
+        count, makers = _COLUMNS[piece.file.kind](root, piece, data, start)
         if not count:
             continue
         columns = {name: arrow(makers[name]()) for name in needed}
