@@ -52,7 +52,6 @@ def test_the_driver_grows_with_queues_and_not_with_messages(tmp_path: Path) -> N
     assert 0 < (most - few_most) / (many - few) < 2 * BYTES_PER_QUEUE
     assert more_kept < 1.1 * kept
     assert more_most < 1.1 * most
-    print(few_kept, kept, more_kept, few_most, most, more_most)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bench asks Linux for the sizes of processes")
