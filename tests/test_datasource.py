@@ -66,7 +66,7 @@ def begins_here(options: Options) -> begins.Begins:
     state = None
     for split in splits:
         state = state if split.start else None
-        assert found[(split.path, split.start)] == (state or split.first_state())
+        assert found[(split.path, split.start)].state == (state or split.first_state())
         state = begins.probe(root, split, state).end
     return found
 

@@ -3,14 +3,17 @@
 Options:
     path: The store root.
     what: ``records`` (default), ``units``, ``batch_units`` or ``index``.
+    columns: Names parted by commas; without it all but the body.
     split_bytes: Bytes of files that one task reads, by default 64 MiB.
     body: ``true`` adds the stored bodies to the records.
     stale: ``true`` adds intact records of another place or time, which are not valid.
     settings: Broker settings, ``name=value``, one a line, e.g. ``messageDelayLevel=1s 5s``.
     begins: What ``read_records`` found out; not for people.
+    pushed: What a query wants, from ``udfs.pushdown``; not for people.
 
-``.schema(...)`` with some of the columns spares the work of all others. The workers open the bytes
-themselves; nothing of the store goes through the JVM but the rows.
+A query's columns and conditions reach the workers: nobody makes what it does not use, and rows that it drops
+go before the rest of them is made. The workers open the bytes themselves; nothing of the store goes through the JVM
+but the rows.
 
 Records are exactly those of the sequential walk, whatever the splits. A task that does not begin at
 a segment's start needs to know where the task before it ends. ``read_records`` finds out first, with
@@ -28,18 +31,22 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from storeio import audit
 from storeio.config import given_settings
 from storeio.errors import LayoutError, UsageError
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
+from storeio.scan import data_stop
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from storeio.uris import place_of, shown
 from udfs import begins as states
 from udfs import units
 from udfs.checks import grouped, workers_named
-from udfs.records import Shown, record_batches
+from udfs.conditions import Condition, parse, span
+from udfs.pushdown import install
+from udfs.records import BODY, Shown, record_batches
 from udfs.schemas import BATCH_UNITS, BODY_FIELD, INDEX_UNITS, KINDS, RECORDS, SCHEMAS, UNITS
 
 NAME: Final = "rocketmq_store"
@@ -57,6 +64,8 @@ class Options:
     stale: bool = False
     settings: str = ""
     begins: str = ""
+    pushed: str = ""
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
@@ -75,14 +84,33 @@ class Options:
         if not size.isdecimal() or int(size) == 0:
             raise UsageError(f"{NAME}: split_bytes={size}: expected a number of bytes")
         body, stale = (_flag(name, given.get(name, "false")) for name in ("body", "stale"))
-        return cls(
-            place_of(given["path"]), what, int(size), body, stale, given.get("settings", ""), given.get("begins", "")
-        )
+        settings, begins, pushed = (given.get(name, "") for name in ("settings", "begins", "pushed"))
+        columns = tuple(name.strip() for name in given.get("columns", "").split(",") if name.strip())
+        options = cls(place_of(given["path"]), what, int(size), body, stale, settings, begins, pushed, columns)
+        unknown = [name for name in columns if name not in options.known().names or columns.count(name) > 1]
+        if unknown:
+            raise UsageError(f"{NAME}: columns: {what} have no {unknown[0]}, or it is named twice")
+        return options
+
+    def known(self) -> StructType:
+        """Return all columns that there are."""
+        schema = SCHEMAS[self.what]
+        return StructType([*schema.fields, BODY_FIELD]) if self.what == RECORDS else schema
 
     def schema(self) -> StructType:
-        """Return all columns of what is asked for."""
-        schema = SCHEMAS[self.what]
-        return StructType([*schema.fields, BODY_FIELD]) if self.body and self.what == RECORDS else schema
+        """Return the columns asked for."""
+        if not self.columns:
+            return StructType([field for field in self.known() if field.name != BODY or self.body])
+        names = (*self.columns, BODY) if self.body and BODY not in self.columns else self.columns
+        return StructType([self.known()[name] for name in names])
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return what wanted rows meet.
+
+        Raises:
+            UsageError: ``pushed`` is no list of conditions on columns that there are.
+        """
+        return parse(self.pushed, {field.name: field.type for field in to_arrow_schema(self.known())})
 
     def plan(self) -> audit.AuditPlan:
         """Return listing, settings and splits of the store."""
@@ -111,7 +139,7 @@ class StoreSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the columns of ``schema``."""
         options = Options.parse(self.options)
-        types = {field.name: field.dataType for field in options.schema()}
+        types = {field.name: field.dataType for field in options.known()}
         for field in schema:
             if types.get(field.name) != field.dataType:
                 raise UsageError(f"{NAME}: {options.what} have no column {field.name} {field.dataType.simpleString()}")
@@ -120,15 +148,10 @@ class StoreSource(DataSource):
 
 @dataclass
 class RecordsPartition(InputPartition):
-    """Splits that one task walks one after the other.
-
-    ``begins`` has the state at each one's start, None where it follows on from the one before or is
-    a segment's first. Where nothing tells the first one's, ``before`` are the splits in front of it.
-    """
+    """Splits that one task walks one after the other; ``begins`` has the state at each one's start if it is known."""
 
     splits: tuple[Split, ...]
     begins: tuple[WalkState | None, ...]
-    before: tuple[Split, ...]
     delays_ms: tuple[int, ...]
 
 
@@ -138,21 +161,28 @@ class RecordsReader(DataSourceReader):
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         self.options = options
         self.names = tuple(names)
+        self.conditions = options.conditions()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per split; splits of small segments share one."""
+        """Return one partition per split that may have wanted records; splits of small segments share one."""
         plan = self.options.plan()
         known = states.from_text(self.options.begins) if self.options.begins else {}
+        splits = [split for split in plan.splits if self._may_hold(split, known.get((split.path, split.start)))]
         found: list[InputPartition] = []
-        for group in grouped(plan.splits, lambda split: split.stop - split.start, self.options.split_bytes):
-            begins = tuple(known.get((split.path, split.start)) for split in group)
-            first = group[0]
-            before = [s for s in plan.splits if s.path == first.path and s.stop <= first.start]
-            unknown = begins[0] is None
-            found.append(
-                RecordsPartition(tuple(group), begins, tuple(before if unknown else ()), plan.config.delays_ms)
-            )
+        for group in grouped(splits, lambda split: split.stop - split.start, self.options.split_bytes):
+            begins = [known.get((split.path, split.start)) for split in group]
+            there = tuple(begin.state if begin else None for begin in begins)
+            found.append(RecordsPartition(tuple(group), there, plan.config.delays_ms))
         return found
+
+    def _may_hold(self, split: Split, begin: states.Begin | None) -> bool:
+        """Tell whether wanted records may start in a split: of their times only a walk of it knows the bounds."""
+        low, high = span(self.conditions, "physical_offset")
+        if high < split.base_offset + split.start or low >= split.base_offset + split.stop:
+            return False
+        first, last = span(self.conditions, "store_timestamp_ms")
+        times = begin.times if begin else None
+        return times is None or (times[0] <= times[1] and first <= times[1] and times[0] <= last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of some splits."""
@@ -160,11 +190,19 @@ class RecordsReader(DataSourceReader):
             return
         root = self.options.path
         delays_ms = np.array(partition.delays_ms, np.int64)
-        state = states.chain(root, partition.before) if partition.before else None
+        state: WalkState | None = None
+        behind = ("", 0)
         for split, begin in zip(partition.splits, partition.begins, strict=True):
-            walked = states.walk(root, split, begin or (state if split.start else None), delays_ms)
-            state = walked.end
-            yield from record_batches(Shown(root, walked, stale=self.options.stale), self.names)
+            if begin is not None or behind != (split.path, split.start):
+                state = begin or states.state_at(root, split)
+            for part in states.parts_of(split):
+                walked = states.walk(root, part, state, delays_ms, reuse=True)
+                state = walked.end
+                shown = Shown(root, walked, stale=self.options.stale)
+                del walked  # only one part's bytes are mapped at a time
+                yield from record_batches(shown, self.names, self.conditions)
+                del shown
+            behind = (split.path, split.stop)
 
 
 @dataclass
@@ -180,30 +218,40 @@ class FilesReader(DataSourceReader):
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         self.options = options
         self.names = tuple(names)
+        self.conditions = options.conditions()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return partitions of about one split's bytes; small files share one, large ones are cut."""
-        plan = self.options.plan()
-        size = self.options.split_bytes
-        files = [f for f in plan.listing.of_kind(_FILE_KINDS[self.options.what]) if f.base_offset is not None]
-        if self.options.what == INDEX_UNITS and files and plan.index_shape is None:
+        options, plan = self.options, self.options.plan()
+        files = [f for f in plan.listing.of_kind(_FILE_KINDS[options.what]) if f.base_offset is not None]
+        if options.what == INDEX_UNITS and files and plan.index_shape is None:
             raise LayoutError(
-                f"{shown(self.options.path)}: hash slots cannot be told from any index file; set maxHashSlotNum"
+                f"{shown(options.path)}: hash slots cannot be told from any index file; set maxHashSlotNum"
             )
         slots = plan.index_shape[0] if plan.index_shape else 0
-        pieces = [piece for file in files for piece in units.pieces_of(file, size, slots=slots)]
-        groups = grouped(pieces, lambda piece: piece.stop - piece.start, size)
-        return [FilesPartition(tuple(group)) for group in groups]
+        pieces = [
+            piece
+            for file in units.wanted_files(files, self.conditions)
+            for piece in units.pieces_of(
+                file, options.split_bytes, slots=slots, stop=self._stop(file), conditions=self.conditions
+            )
+        ]
+        return [FilesPartition(tuple(group)) for group in grouped(pieces, units.weight_of, options.split_bytes)]
+
+    def _stop(self, file: StoreFile) -> int | None:
+        """Return where the zeros behind a queue file's units begin; of an index file the header counts the units."""
+        return None if file.kind == INDEX else data_stop(self.options.path, file.path, file.size)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the units of some pieces."""
-        for piece in partition.pieces if isinstance(partition, FilesPartition) else ():
-            yield from units.unit_batches(self.options.path, piece, self.names)
+        if isinstance(partition, FilesPartition):
+            yield from units.unit_batches(self.options.path, partition.pieces, self.names, self.conditions)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``rocketmq_store`` known to a session; again is harmless."""
+    """Make ``rocketmq_store`` known to a session, with the rule that tells it what a query wants; again is harmless."""
     spark.dataSource.register(StoreSource)
+    install(spark, NAME)
 
 
 def read_records(spark: SparkSession, path: str, *, columns: Sequence[str] = (), **options: str) -> DataFrame:
@@ -216,8 +264,7 @@ def read_records(spark: SparkSession, path: str, *, columns: Sequence[str] = (),
     begins = find_begins(spark, parsed)
     reader = spark.read.format(NAME).options(path=path, begins=states.to_text(begins), **options)
     if columns:
-        schema = parsed.schema()
-        reader = reader.schema(StructType([schema[name] for name in columns]))
+        reader = reader.schema(StructType([parsed.known()[name] for name in columns]))
     return reader.load()
 
 

@@ -1,7 +1,8 @@
 """A walked split -> Arrow batches of its records, column by column: what nobody asks for costs nothing.
 
-Numbers of intact records come from the walk's table or from one compiled look at the head. Damaged
-ones are few and go through the view that ``storeio inspect`` shows of them.
+Rows are made a few thousand at a time, and only those that a query's conditions let through: a split of
+small records has hundreds of thousands. Numbers of intact records come from the walk's table or from one
+compiled look at the head. Damaged ones are few and go through the view that ``storeio inspect`` shows of them.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from storeio.paths import describe
 from storeio.scan import kept_open, read_range
 from storeio.walk import Bytes, Walked
 from udfs.arrow import batch_of
+from udfs.conditions import Condition
 
 Numbers = npt.NDArray[np.int64]
 
 BATCH_ROWS: Final = 8192
 BATCH_BYTES: Final = 32 << 20  # of records in one batch with bodies
 BODY: Final = "body"
+PROPERTIES: Final = "properties"
 STORE_TIMESTAMP_BYTES: Final = 8  # lie between the two hosts
 PORT_BYTES: Final = 4
 
@@ -56,13 +59,26 @@ class FileBytes:
 class Shown:
     """The records of a split that are shown, in order of place: intact, damaged and, if asked, stale ones."""
 
-    def __init__(self, root: str, walked: Walked, *, stale: bool = False) -> None:
+    def __init__(self, root: str, walked: Walked, entries_shown: Numbers | None = None, *, stale: bool = False) -> None:
         self.walked = walked
         self.root = root
         self.stretch = Stretch(describe(walked.split.path, walked.split.file_size), walked)
-        self.entries: Numbers = entries(self.stretch, stale=stale)
+        self.entries: Numbers = entries(self.stretch, stale=stale) if entries_shown is None else entries_shown
         self.valid: npt.NDArray[np.bool_] = self.entries[E_KIND] == ROW
         self.rows: Numbers = self.entries[E_INDEX, self.valid]
+
+    def part(self, chosen: slice | npt.NDArray[np.bool_]) -> Shown:
+        """Return some of them."""
+        return Shown(self.root, self.walked, self.entries[:, chosen])
+
+    def where(self, conditions: Sequence[Condition]) -> Shown:
+        """Return those for which all conditions are true, looked at one after the other."""
+        shown = self
+        for condition in conditions:
+            if len(shown):
+                true = condition.holds(functools.partial(column_of, shown))
+                shown = shown.part(true.fill_null(False).to_numpy(zero_copy_only=False))
+        return shown
 
     def __len__(self) -> int:
         return len(self.valid)
@@ -105,49 +121,51 @@ def _said(view: RecordView, name: str) -> Any:
     return (view.properties or {}).get(properties.TAGS) if name == "tag" else getattr(view, name)
 
 
-def record_batches(shown: Shown, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the records with these columns, in order of place."""
-    columns = {name: column_of(shown, name) for name in names if name != BODY}
-    for start, stop in stretches(shown, bodies=BODY in names):
-        part = {name: column.slice(start, stop - start) for name, column in columns.items()}
-        if BODY in names:
-            part[BODY] = bodies(shown, start, stop)
-        yield batch_of({name: part[name] for name in names})
+def record_batches(
+    shown: Shown, names: Sequence[str], conditions: Sequence[Condition] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records with these columns, in order of place, without most that do not meet the conditions."""
+    looked_at = in_turn(conditions)
+    for start in range(0, len(shown), BATCH_ROWS):
+        wanted = shown.part(slice(start, start + BATCH_ROWS)).where(looked_at)
+        for part in loads(wanted) if BODY in names else [wanted] if len(wanted) else []:
+            yield batch_of({name: column_of(part, name) for name in names})
 
 
-def stretches(shown: Shown, *, bodies: bool) -> Iterator[tuple[int, int]]:
-    """Yield the rows of each batch: few where they come with large bodies."""
+def in_turn(conditions: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions with the cheapest columns in front, without those whose columns cost as much as a row."""
+    cheap = [condition for condition in conditions if not condition.columns & {BODY, PROPERTIES}]
+    return sorted(cheap, key=lambda condition: not condition.columns <= CHEAP)
+
+
+def loads(shown: Shown) -> Iterator[Shown]:
+    """Yield the rows of each batch with bodies: few where those are large."""
     ends = np.cumsum(shown.entries[E_STOP] - shown.entries[E_START])
     start = 0
     while start < len(shown):
-        stop = min(start + BATCH_ROWS, len(shown))
-        if bodies:
-            before = ends[start - 1] if start else 0
-            stop = max(min(stop, int(np.searchsorted(ends, before + BATCH_BYTES))), start + 1)
-        yield start, stop
+        before = ends[start - 1] if start else 0
+        stop = max(int(np.searchsorted(ends, before + BATCH_BYTES)), start + 1)
+        yield shown.part(slice(start, stop))
         start = stop
 
 
 def column_of(shown: Shown, name: str) -> pa.Array:
-    """Return one column; every one but the body."""
+    """Return one column."""
     if name in _PLACED:
         return _PLACED[name](shown)
     return shown.whole(name, _INTACT[name](shown))
 
 
-def bodies(shown: Shown, start: int, stop: int) -> pa.Array:
-    """Return the stored bodies of some rows."""
-    reader = FileBytes(shown.root)
-    valid = shown.valid[start:stop]
-    first = int(np.count_nonzero(shown.valid[:start]))
-    heads = shown.heads[first : first + int(np.count_nonzero(valid))]
-    places: list[tuple[int | None, int | None]] = [(None, None)] * (stop - start)
-    for n, place in zip(np.flatnonzero(valid).tolist(), heads[:, [h.BODY_AT, h.BODY_BYTES]].tolist(), strict=True):
-        places[n] = place[0], max(place[1], 0)
-    for n in np.flatnonzero(~valid).tolist():
-        view = shown.views[start - first + n - int(np.count_nonzero(valid[:n]))]
+def _bodies(shown: Shown) -> pa.Array:
+    """Return the stored bodies."""
+    places: list[tuple[int | None, int | None]] = [(None, None)] * len(shown)
+    for n, (at, length) in zip(
+        np.flatnonzero(shown.valid).tolist(), shown.heads[:, [h.BODY_AT, h.BODY_BYTES]].tolist(), strict=True
+    ):
+        places[n] = at, max(length, 0)
+    for n, view in zip(np.flatnonzero(~shown.valid).tolist(), shown.views, strict=True):
         places[n] = view.body_position, view.body_length
-    path = shown.walked.split.path
+    reader, path = FileBytes(shown.root), shown.walked.split.path
     with kept_open():  # from a server many bodies come with one request
         found = [None if at is None or n is None else reader.read(path, at, at + n).tobytes() for at, n in places]
     return pa.array(found, pa.binary())
@@ -238,6 +256,7 @@ _PLACED: Final[dict[str, Callable[[Shown], pa.Array]]] = {
     "extent": lambda shown: pa.array(shown.entries[E_STOP] - shown.entries[E_START]),
     "valid": lambda shown: pa.array(shown.valid),
     "why": _reasons,
+    BODY: _bodies,
 }
 # Columns of what an intact record says.
 _INTACT: Final[dict[str, Callable[[Shown], pa.Array]]] = {
@@ -256,8 +275,13 @@ _INTACT: Final[dict[str, Callable[[Shown], pa.Array]]] = {
     "prepared_transaction_offset": _head(h.PREPARED, pa.int64()),
     "body_crc": _head(h.BODY_CRC, pa.int32()),
     "body_length": _body_lengths,
-    "properties": _properties,
+    PROPERTIES: _properties,
     "tag": _tags,
     "tags_code": _number(w.R_TAGS_CODE, pa.int64()),
     "batch_size": _number(w.R_BATCH_SIZE, pa.int32()),
 }
+# Columns that take no look at each record.
+CHEAP: Final = frozenset(_PLACED.keys() - {BODY}) | {
+    "size", "topic", "queue_id", "queue_offset", "sys_flag", "born_timestamp_ms", "store_timestamp_ms", "body_length",
+    "tags_code", "batch_size",
+}  # fmt: skip

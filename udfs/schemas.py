@@ -26,12 +26,27 @@ BATCH_UNITS: Final = "batch_units"
 INDEX_UNITS: Final = "index"
 KINDS: Final = (RECORDS, UNITS, BATCH_UNITS, INDEX_UNITS)
 
+_STORED: Final = {
+    "physical_offset": "where the record lies in the commitlog, bytes; as stored",
+    "size": "the whole record, bytes; as stored",
+    "tags_code": "hash of the tag, deliver time, or address in an ext file",
+    "store_timestamp_ms": "broker's clock, Unix ms; as stored",
+    "base_queue_offset": "queue offset of the batch's first message",
+    "compacted_offset": "-1",
+    "reserved": "0",
+    "previous": "number of the unit before it in the same hash slot; 0: none",
+    "batch_size": "units of queue numbering that the batch takes",
+    "key_hash": "hash of topic and key",
+    "seconds": "store time, seconds after the file's begin",
+}
 _SPARK: Final[dict[int, DataType]] = {2: ShortType(), 4: IntegerType(), 8: LongType()}
 
 
 def schema_of(dtype: np.dtype[np.void]) -> StructType:
     """Return the Spark schema of a structured dtype of whole numbers: same names, same order."""
-    return StructType([_field(name, _SPARK[dtype[name].itemsize]) for name in dtype.names or ()])
+    return StructType(
+        [_field(name, _SPARK[dtype[name].itemsize], _STORED.get(name, "as stored")) for name in dtype.names or ()]
+    )
 
 
 def _field(name: str, kind: DataType, comment: str = "") -> StructField:
@@ -99,3 +114,13 @@ SCHEMAS: Final = {
     BATCH_UNITS: BATCH_UNIT_SCHEMA,
     INDEX_UNITS: INDEX_SCHEMA,
 }
+
+
+def as_markdown() -> str:
+    """Return the columns of all kinds as tables for the documentation."""
+    parts = []
+    for what, schema in SCHEMAS.items():
+        fields = [*schema.fields, *([BODY_FIELD] if what == RECORDS else [])]
+        rows = [f"| `{f.name}` | {f.dataType.simpleString()} | {f.metadata.get('comment', '')} |" for f in fields]
+        parts.append("\n".join([f"### `what => '{what}'`", "", "| column | type | meaning |", "|---|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"

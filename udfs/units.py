@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storeio.format import batchqueue, consumequeue, index
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
 from storeio.report.rows import valid_text
 from storeio.scan import Bytes, read_range
-from udfs.arrow import Column, batch_of, columns_of, constant
+from udfs.arrow import Column, arrow, batch_of, constant, merged
+from udfs.conditions import Condition, Span, span
+
+Maker = Callable[[], Column]
+Conditions = tuple[Condition, ...]
 
 BATCH_ROWS: Final = 65536
+MERGED_ROWS: Final = 8192
+LEAST_WEIGHT: Final = 64 << 10  # bytes that could be read while a file is opened
+MOST_QUEUE_ID: Final = 2**31 - 1
+_NAMED: Final = {"path": pa.string(), "topic": pa.string(), "queue_id": pa.int32()}
 UNIT_BYTES: Final = {
     CONSUMEQUEUE: consumequeue.UNIT_BYTES,
     BATCHQUEUE: batchqueue.UNIT_BYTES,
@@ -34,62 +44,126 @@ class Piece:
     head: int = 0
 
 
-def pieces_of(file: StoreFile, piece_bytes: int, *, slots: int = 0) -> Iterator[Piece]:
+def wanted_files(files: Sequence[StoreFile], conditions: Conditions) -> list[StoreFile]:
+    """Return the files whose units may meet the conditions, as far as their paths tell."""
+    columns = {name: pa.array([_named(file)[name] for file in files], kind) for name, kind in _NAMED.items()}
+    wanted = pa.array(np.ones(len(files), np.bool_))
+    for condition in conditions:
+        if condition.columns <= columns.keys():
+            wanted = pc.and_kleene(wanted, condition.holds(columns.__getitem__))
+    return [file for file, is_wanted in zip(files, wanted.to_pylist(), strict=True) if is_wanted]
+
+
+def pieces_of(
+    file: StoreFile, piece_bytes: int, *, slots: int = 0, stop: int | None = None, conditions: Conditions = ()
+) -> Iterator[Piece]:
     """Yield the pieces of a file in order; bytes behind the last whole unit belong to none.
 
     Args:
         file: Of a kind in ``UNIT_BYTES``.
-        piece_bytes: At most so long, but never less than a unit.
+        piece_bytes: So long, rounded up to whole units.
         slots: Hash slots of an index file.
+        stop: Where what is known to be zero begins, the file's end if not given.
+        conditions: Of the units wanted; units whose places rule them out are in no piece.
     """
     unit = UNIT_BYTES[file.kind]
     head = index.units_start(slots) if file.kind == INDEX else 0
-    step = max(piece_bytes // unit, 1) * unit
-    end = file.size - (file.size - head) % unit
-    for start in range(head, end, step):
+    step = -(-piece_bytes // unit) * unit
+    units = (file.size - head) // unit
+    if stop is not None:
+        units = min(units, -(-(stop - head) // unit))
+    low, high = _places(file, head, conditions)
+    first = -(-(_within(low, head, file.size) - head) // unit)
+    units = min(units, (_within(high, head - 1, file.size) - head) // unit + 1)
+    end = head + units * unit
+    for start in range(head + first * unit, end, step):
         yield Piece(file, start, min(start + step, end), head)
 
 
-def unit_batches(root: str, piece: Piece, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the written units of a piece with these columns, in order of place."""
-    data = read_range(root, piece.file.path, piece.start, piece.stop)
+def weight_of(piece: Piece) -> int:
+    """Return what a piece costs, as bytes read."""
+    return max(piece.stop - piece.start, LEAST_WEIGHT)
+
+
+def _places(file: StoreFile, head: int, conditions: Conditions) -> Span:
+    """Return bounds of the byte positions of wanted units, as far as these columns follow from them."""
+    low, high = span(conditions, "position")
+    if file.kind == CONSUMEQUEUE:
+        unit = consumequeue.UNIT_BYTES  # a damaged name may begin within one
+        first, last = (n * unit - (file.base_offset or 0) for n in span(conditions, "queue_offset"))
+        low, high = max(low, first - unit), min(high, last + unit)
+    if file.kind == INDEX:
+        first, last = (head + n * index.UNIT_BYTES for n in span(conditions, "number"))
+        low, high = max(low, first), min(high, last)
+    return low, high
+
+
+def _within(place: float, low: int, high: int) -> int:
+    return int(max(low, min(place, high)))
+
+
+def unit_batches(
+    root: str, pieces: Iterable[Piece], names: Sequence[str], conditions: Conditions = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield the written units of some pieces that meet the conditions, with these columns, in order of place."""
+    return merged((batch for piece in pieces for batch in _batches_of(root, piece, names, conditions)), MERGED_ROWS)
+
+
+def _batches_of(root: str, piece: Piece, names: Sequence[str], conditions: Conditions) -> Iterator[pa.RecordBatch]:
     step = BATCH_ROWS * UNIT_BYTES[piece.file.kind]
-    for start in range(0, len(data), step):
-        part = data[start : start + step]
-        columns = _COLUMNS[piece.file.kind](root, piece, part, piece.start + start)
-        yield batch_of({name: columns[name] for name in names})
+    needed = {name for condition in conditions for name in condition.columns}.union(names)
+    for start in range(piece.start, piece.stop, step):
+        data = read_range(root, piece.file.path, start, min(start + step, piece.stop))
+        count, makers = _COLUMNS[piece.file.kind](root, piece, data, start)
+        if not count:
+            continue
+        columns = {name: arrow(makers[name]()) for name in needed}
+        wanted = pa.array(np.ones(count, np.bool_))
+        for condition in conditions:
+            wanted = pc.and_kleene(wanted, condition.holds(columns.__getitem__))
+        batch = batch_of({name: columns[name] for name in names}).filter(wanted)
+        if len(batch):
+            yield batch
 
 
-def _place(file: StoreFile, positions: npt.NDArray[np.int64]) -> dict[str, Column]:
-    """Return the columns that the file's path gives."""
-    count = len(positions)
+def _named(file: StoreFile) -> dict[str, str | int | None]:
+    """Return the columns that the file's path gives, each the same in all rows."""
+    number = file.queue_id
+    fits = number is not None and -MOST_QUEUE_ID - 1 <= number <= MOST_QUEUE_ID
     return {
-        "path": constant(valid_text(file.path), count, pa.string()),
-        "topic": constant(valid_text(file.topic or ""), count, pa.string()),
-        "queue_id": constant(file.queue_id, count, pa.int32()),
-        "position": positions,
+        "path": valid_text(file.path),
+        "topic": valid_text(file.topic or ""),
+        "queue_id": number if fits else None,
     }
 
 
-def _queue_columns(root: str, piece: Piece, data: Bytes, start: int) -> dict[str, Column]:
+def _columns(file: StoreFile, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> dict[str, Maker]:
+    """Return the makers of the columns that every kind of file has."""
+    named = {
+        name: functools.partial(constant, value, len(positions), _NAMED[name]) for name, value in _named(file).items()
+    }
+    stored = {name: functools.partial(units.__getitem__, name) for name in units.dtype.names or ()}
+    return {**named, "position": lambda: positions, **stored}
+
+
+def _queue_columns(root: str, piece: Piece, data: Bytes, start: int) -> tuple[int, dict[str, Maker]]:
     units = consumequeue.decode(data.data)
     kept = np.flatnonzero(~consumequeue.is_zero(units))
     positions = start + kept * consumequeue.UNIT_BYTES
-    return {
-        **_place(piece.file, positions),
-        "queue_offset": ((piece.file.base_offset or 0) + positions) // consumequeue.UNIT_BYTES,
-        **columns_of(units[kept]),
-        "pre_blank": consumequeue.is_pre_blank(units[kept]),
+    return len(kept), {
+        **_columns(piece.file, positions, units[kept]),
+        "queue_offset": lambda: ((piece.file.base_offset or 0) + positions) // consumequeue.UNIT_BYTES,
+        "pre_blank": lambda: consumequeue.is_pre_blank(units[kept]),
     }
 
 
-def _batch_queue_columns(root: str, piece: Piece, data: Bytes, start: int) -> dict[str, Column]:
+def _batch_queue_columns(root: str, piece: Piece, data: Bytes, start: int) -> tuple[int, dict[str, Maker]]:
     units = batchqueue.decode(data.data)
     kept = np.flatnonzero(~batchqueue.is_zero(units))
-    return {**_place(piece.file, start + kept * batchqueue.UNIT_BYTES), **columns_of(units[kept])}
+    return len(kept), _columns(piece.file, start + kept * batchqueue.UNIT_BYTES, units[kept])
 
 
-def _index_columns(root: str, piece: Piece, data: Bytes, start: int) -> dict[str, Column]:
+def _index_columns(root: str, piece: Piece, data: Bytes, start: int) -> tuple[int, dict[str, Maker]]:
     """Return the units that the header counts, and others that are not zero; unit 0 is never used."""
     header = index.decode_header(read_range(root, piece.file.path, 0, index.HEADER_BYTES).data)
     units = index.decode_units(data.data)
@@ -97,16 +171,15 @@ def _index_columns(root: str, piece: Piece, data: Bytes, start: int) -> dict[str
     written = data.reshape(-1, index.UNIT_BYTES).any(axis=1) | (numbers < int(header["unit_count"]))
     kept = np.flatnonzero(written & (numbers > 0))
     seconds = units["seconds"][kept].astype(np.int64)
-    return {
-        "path": constant(valid_text(piece.file.path), len(kept), pa.string()),
-        "position": start + kept * index.UNIT_BYTES,
-        "number": numbers[kept].astype(np.int32),
-        **columns_of(units[kept]),
-        "store_timestamp_ms": int(header["begin_timestamp_ms"]) + seconds * 1000,
+    return len(kept), {
+        **_columns(piece.file, start + kept * index.UNIT_BYTES, units[kept]),
+        "number": lambda: numbers[kept].astype(np.int32),
+        "store_timestamp_ms": lambda: int(header["begin_timestamp_ms"]) + seconds * 1000,
     }
 
 
-_COLUMNS: Final[dict[str, Callable[[str, Piece, Bytes, int], dict[str, Column]]]] = {
+# Of each kind of file, how many units are shown of some bytes, and how their columns are made.
+_COLUMNS: Final[dict[str, Callable[[str, Piece, Bytes, int], tuple[int, dict[str, Maker]]]]] = {
     CONSUMEQUEUE: _queue_columns,
     BATCHQUEUE: _batch_queue_columns,
     INDEX: _index_columns,
