@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from bench import measure
+from bench import measure, memory
 
 Figures = dict[str, Any]
 MIB: Final = 2**20
@@ -81,6 +81,7 @@ def _curves(rows: Sequence[Figures]) -> Iterator[str]:
         yield f"### {curve}\n\nGB of log a second.\n\n" + table((curve, "records", *names, "peak MiB"), lines)
 
 
-def _memory(found: Figures) -> Iterator[str]:
-    yield table(found["headings"], found["rows"])
-    yield from found.get("lines", ())
+def _memory(rows: Sequence[Figures]) -> Iterator[str]:
+    yield "MiB at their peaks, Spark on two cores; resident memory counts mapped pages, anonymous memory does not."
+    yield table(memory.HEADINGS, [memory.cells(row) for row in rows])
+    yield "\n".join(f"* {line}" for line in (*memory.slopes(rows), *memory.goals(rows)))
