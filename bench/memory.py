@@ -100,12 +100,15 @@ class Watch:
 
     def look(self) -> None:
         """Look once."""
-        below = {os.getpid()}
+        below: dict[int, list[tuple[int, str]]] = {}
+        for pid, parent, name in _processes():
+            below.setdefault(parent, []).append((pid, name))
         self._note("driver", os.getpid())
-        for pid, parent, name in sorted(_processes()):
-            if parent in below:
-                below.add(pid)
+        waiting = [os.getpid()]
+        while waiting:
+            for pid, name in below.get(waiting.pop(), []):
                 self._note("jvm" if name == "java" else "worker", pid)
+                waiting.append(pid)
 
     def _note(self, kind: str, pid: int) -> None:
         said = _status(pid)
