@@ -2,6 +2,8 @@
 
 The same audit as ``storeio check``: same report, JSON and exit codes, whose bits add up over the stores.
 The splits of all stores are one Spark job, so that many small stores keep a cluster as busy as one large.
+
+With ``--incremental`` it takes over what earlier runs said of parts that have not changed: ``docs/schedule.md``.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from typing import IO, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs import tables
+from jobs import history, tables, verdicts
 from jobs.common import build_session, run_job
 from jobs.stores import (
+    add_schedule,
     given_of,
     master_of,
     new_run_id,
+    schedule_of,
     separate_errors,
     source_options,
     store_parser,
@@ -33,11 +37,21 @@ from storeio import audit
 from storeio.config import Given
 from storeio.console import Meter, coloured, explain, json_sink, put, terminal_width
 from storeio.errors import StoreError
-from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
-from storeio.report.rows import Row
-from storeio.results import EXIT_SOUND, Audit
+from storeio.incremental.store_run import StoreRun
+from storeio.report import (
+    TABLES,
+    audit_object,
+    failure_object,
+    render,
+    table_rows,
+    to_json,
+    verdict_sentence,
+)
+from storeio.report.rows import Row, valid_text
+from storeio.results import EXIT_SOUND, Audit, Unfinished
 from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
+from udfs.incremental import Outcome, Runner, audit_incrementally
 
 DESCRIPTION: Final = "Audit RocketMQ stores with Spark: the report of storeio check, and Delta tables."
 
@@ -49,8 +63,9 @@ class Call:
     args: argparse.Namespace
     given: Given
     sink: IO[str] | None
-    audits: list[Audit] = field(default_factory=list)
+    audits: list[Audit | Unfinished] = field(default_factory=list)
     exit_code: int = EXIT_SOUND
+    began_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def failed(self, store: str, error: Exception) -> None:
         """Say why a store could not be audited; the others go on."""
@@ -58,7 +73,7 @@ class Call:
         put(self.sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
         self.exit_code |= code
 
-    def report(self, result: Audit) -> None:
+    def report(self, result: Audit | Unfinished) -> None:
         """Print an audit and keep it."""
         put(self.sink, to_json(audit_object(result)))
         if self.args.json != "-":
@@ -72,7 +87,7 @@ class Call:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args = parser().parse_args(words)
+    args = schedule_of(parser().parse_args(words))
     stores, given = stores_of(args), given_of(args)
     with json_sink(args.json, stores) as sink:
         call = Call(args, given, sink)
@@ -87,15 +102,17 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
     args = call.args
     spark = build_session("storeio audit", master=master_of(args))
     run_id = args.run_id or new_run_id()
-    tables.refuse_finished(spark, args.tables, run_id)
-    audited(call, spark, plans)
+    if args.run_id:  # nobody else has one that was made here
+        tables.refuse_finished(spark, args.tables, run_id)
+    audited(call, spark, plans, run_id)
     if not call.audits:
         return
     try:
         frames = table_frames(spark, call.audits, run_id, arguments)
         if args.records:
             frames[tables.RECORDS] = record_frame(spark, call, run_id)
-        tables.write_run(spark, args.tables, run_id, frames)
+        tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
+        history.update(spark, args.tables, [one.store for one in call.audits])
     except StoreError as error:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return
@@ -103,16 +120,19 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         put(sys.stderr, f"run {run_id} is in {args.tables}")
 
 
-def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan]) -> None:
+def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str) -> None:
     """Audit the stores and report on each."""
     now_ms = time.time_ns() // 1_000_000
     plans = [replace(plan, started_ms=now_ms) for plan in plans]  # what a session costs is no part of the audit
     meter = Meter()
-    results: list[Audit | Exception]
+    results: Sequence[Audit | Unfinished | Exception]
     try:
         title = plans[0].root if len(plans) == 1 else f"{len(plans)} stores"
         with meter.bar(title, shown=not call.args.quiet):
-            results = audit_stores(spark, plans, meter.update)
+            if call.args.incremental:
+                results = audited_incrementally(call, spark, plans, run_id, meter)
+            else:
+                results = audit_stores(spark, plans, meter.update)
     except WorkersError as error:
         results = [error] * len(plans)
     for plan, result in zip(plans, results, strict=True):
@@ -122,11 +142,28 @@ def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan]) -
             call.report(result)
 
 
+def audited_incrementally(
+    call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str, meter: Meter
+) -> list[Outcome]:
+    """Return the audits of the stores, with what is known from earlier runs taken over.
+
+    Raises:
+        TablesError: What earlier runs have kept could not be read, or what this one says not be written.
+    """
+    args = call.args
+    known = verdicts.kept(spark, args.tables, [plan.root for plan in plans])
+    runs = [StoreRun(plan, known.get(valid_text(plan.root), {}), args.recheck, run_id) for plan in plans]
+    deadline_ms = None if args.time_budget is None else call.began_ms + int(1000 * args.time_budget)
+    keep = functools.partial(verdicts.keep, spark, args.tables)
+    return audit_incrementally(runs, Runner(spark, deadline_ms, keep, meter.update))
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the job's options."""
     made = store_parser("audit_store", DESCRIPTION)
     made.add_argument("--records", action="store_true", help="also the table records, one row a message")
     made.add_argument("--all", action="store_true", help="print every finding, queue and index file")
+    add_schedule(made)
     return made
 
 
@@ -141,7 +178,9 @@ def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
     return plans
 
 
-def table_frames(spark: SparkSession, audits: Sequence[Audit], run_id: str, arguments: str) -> dict[str, DataFrame]:
+def table_frames(
+    spark: SparkSession, audits: Sequence[Audit | Unfinished], run_id: str, arguments: str
+) -> dict[str, DataFrame]:
     """Return the rows of the run by table."""
     rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     for one in audits:

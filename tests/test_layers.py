@@ -62,6 +62,8 @@ LAYERS: Final = {
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
+    "fingerprints": FORMAT | {"scan"},
+    "incremental": FILES | {"audit", "fingerprints", "report"},
     "staging": {"errors"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "staging"},
