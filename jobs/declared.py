@@ -50,7 +50,7 @@ STANDING_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         TABLES[RUNS][1],
         _must("finding_id", STRING, "digest of store, code, path, position, topic, queue_id, physical_offset"),
         _must("code", STRING, "see docs/findings.md"),
-        _must("severity", STRING, "error, warning, info"),
+        _must("severity", STRING, "error or warning"),
         _must("path", STRING, "relative to the store root"),
         _must("position", LONG, "byte of the file"),
         _may("topic", STRING, "of the affected queue"),

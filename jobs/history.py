@@ -1,4 +1,4 @@
-"""The table ``finding_history``: one row a finding and store, brought up to date after each run.
+"""The table ``finding_history``: one row an error or warning of a store, brought up to date after each run.
 
 It follows from ``runs`` and ``findings``; a run that was killed before it came here is caught up with by the next.
 """
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
+from storeio.findings import INFO
 from storeio.incremental.history import PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
 from udfs.checks import reason
@@ -49,7 +50,7 @@ def _rows(spark: SparkSession, where: str, stores: Sequence[str]) -> list[Row]:
 
 def _runs(spark: SparkSession, where: str, stores: Sequence[str], runs_back: int | None) -> list[Row]:
     """Return the last finished runs of each store, with how many findings each has."""
-    count = (F.col("errors") + F.col("warnings") + F.col("infos")).alias("findings")
+    count = (F.col("errors") + F.col("warnings")).alias("findings")
     wanted = ("run_id", "store", "started_ms", "left_parts", "failed", count)
     table = spark.read.format("delta").load(tables.path_of(where, RUNS))
     if "left_parts" not in table.columns:  # written by a version that knew no incremental audits
@@ -73,7 +74,7 @@ def _changed(
     ids = sorted({run["run_id"] for run in runs if run["findings"]})
     found: dict[tuple[str, str], dict[str, Row]] = {}
     if ids:
-        chosen = F.col("run_id").isin(ids) & F.col("store").isin(list(stores))
+        chosen = F.col("run_id").isin(ids) & F.col("store").isin(list(stores)) & (F.col("severity") != INFO)
         for row in _listed(tables.finished(spark, where, FINDINGS).filter(chosen)):
             found.setdefault((row["run_id"], row["store"]), {})[finding_id(row)] = row
     changed: list[Row] = []

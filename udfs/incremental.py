@@ -1,7 +1,7 @@
 """Incremental audits on Spark: little work is done by the driver at once, much of it in waves by the workers.
 
-After each wave its verdicts are kept, so that a run that is killed loses one wave at most. When time is up no further
-part is begun, here or there.
+After each wave its verdicts are kept, so that a run that is killed loses one wave at most; of little work they are
+left to the caller, in ``Runner.pending``. When time is up no further part is begun, here or there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from pyspark.sql import SparkSession
@@ -42,6 +42,7 @@ class Runner:
     deadline_ms: int | None
     keep: Keep
     tell: Tell | None
+    pending: list[Verdict] = field(default_factory=list)  # not kept yet: little work, quickly done again
 
     def is_late(self) -> bool:
         """Tell whether time is up."""
@@ -103,7 +104,10 @@ def _do(
             for part, look in zip(parts, looks, strict=True)
             if look is not None
         ]
-        runner.keep([verdict for verdict in verdicts if verdict is not None])
+        runner.pending.extend(verdict for verdict in verdicts if verdict is not None)
+        if sum(phase.size(part) for *_, part in wave) > LOCAL_BYTES:
+            runner.keep(runner.pending)
+            runner.pending.clear()
         done += sum(phase.size(part) for *_, part in wave)
 
 

@@ -85,7 +85,6 @@ class _Run:
 
     def compare(self, absent: Ranges, checked: Checked) -> None:
         """Add what differs to ``checked``."""
-        checked.whole = True
         size = self.queue.unit_bytes
         gone = np.zeros(len(self.units), bool)
         for low, high in absent:
@@ -97,6 +96,7 @@ class _Run:
         if self.ext is not None:
             codes, times = self.part(w.R_TAGS_CODE), self.part(w.R_STORE_MS)
             same_tags |= ext_units.agrees(self.ext, self.read, self.disk, codes, times)
+        checked.whole |= not (placed & same_tags).all()  # else all is well: tags codes stand in the ext file
         filler = consumequeue.is_pre_blank(self.disk)
         zero = consumequeue.is_zero(self.disk)
         checked.covered += [(self.first + a, self.first + b) for a, b in ranges_of(~gone)]

@@ -117,7 +117,7 @@ class WatchedPlan(AuditPlan):
     def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
         """Return bytes of a file of the store, counted."""
         data = AuditPlan.read(self, path, start, stop, populate_to=populate_to)
-        self.read_bytes += len(data)
+        self.read_bytes += len(data) if populate_to is None else max(min(stop, populate_to) - start, 0)  # less holes
         if self.keeps and path != self.own:
             self.seen.append((path, start, stop, data))
         return data
