@@ -9,11 +9,13 @@ With ``--incremental`` it takes over what earlier runs said of parts that have n
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
@@ -38,6 +40,7 @@ from storeio.config import Given
 from storeio.console import Meter, coloured, explain, json_sink, put, terminal_width
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
+from storeio.incremental.verdicts import PartKey, Verdict
 from storeio.report import (
     TABLES,
     audit_object,
@@ -73,6 +76,14 @@ class Call:
         put(self.sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
         self.exit_code |= code
 
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Say what went wrong with the tables in the block, and go on without."""
+        try:
+            yield
+        except tables.TablesError as error:
+            self.exit_code |= explain(error)
+
     def report(self, result: Audit | Unfinished) -> None:
         """Print an audit and keep it."""
         put(self.sink, to_json(audit_object(result)))
@@ -104,14 +115,19 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
     run_id = args.run_id or new_run_id()
     if args.run_id:  # nobody else has one that was made here
         tables.refuse_finished(spark, args.tables, run_id)
-    audited(call, spark, plans, run_id)
+    pending = audited(call, spark, plans, run_id)
     if not call.audits:
         return
     try:
-        frames = table_frames(spark, call.audits, run_id, arguments)
-        if args.records:
-            frames[tables.RECORDS] = record_frame(spark, call, run_id)
-        tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
+        # A run whose id was given may have to be cleaned up after, in each table.
+        there = [] if args.run_id else [name for name in TABLES if tables.exists(spark, args.tables, name)]
+        with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
+            kept = pool.submit(verdicts.keep, spark, args.tables, pending)
+            frames = table_frames(spark, call.audits, run_id, arguments, there)
+            if args.records:
+                frames[tables.RECORDS] = record_frame(spark, call, run_id)
+            tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
+            kept.result()
         history.update(spark, args.tables, [one.store for one in call.audits])
     except StoreError as error:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
@@ -120,17 +136,18 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         put(sys.stderr, f"run {run_id} is in {args.tables}")
 
 
-def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str) -> None:
-    """Audit the stores and report on each."""
+def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str) -> list[Verdict]:
+    """Audit the stores and report on each; return the verdicts that are still to be kept."""
     now_ms = time.time_ns() // 1_000_000
     plans = [replace(plan, started_ms=now_ms) for plan in plans]  # what a session costs is no part of the audit
     meter = Meter()
     results: Sequence[Audit | Unfinished | Exception]
+    pending: list[Verdict] = []
     try:
         title = plans[0].root if len(plans) == 1 else f"{len(plans)} stores"
         with meter.bar(title, shown=not call.args.quiet):
             if call.args.incremental:
-                results = audited_incrementally(call, spark, plans, run_id, meter)
+                results, pending = audited_incrementally(call, spark, plans, run_id, meter)
             else:
                 results = audit_stores(spark, plans, meter.update)
     except WorkersError as error:
@@ -140,22 +157,29 @@ def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], r
             call.failed(plan.root, result)
         else:
             call.report(result)
+    return pending
 
 
 def audited_incrementally(
     call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str, meter: Meter
-) -> list[Outcome]:
-    """Return the audits of the stores, with what is known from earlier runs taken over.
+) -> tuple[list[Outcome], list[Verdict]]:
+    """Return the audits of the stores, known parts taken over from earlier runs, and verdicts still to be kept.
 
-    Raises:
-        TablesError: What earlier runs have kept could not be read, or what this one says not be written.
+    What earlier runs have kept is not needed, only faster: where it cannot be read, all is looked at.
     """
     args = call.args
-    known = verdicts.kept(spark, args.tables, [plan.root for plan in plans])
+    known: dict[str, dict[PartKey, Verdict]] = {}
+    with call.going_on():
+        known = verdicts.kept(spark, args.tables, [plan.root for plan in plans])
     runs = [StoreRun(plan, known.get(valid_text(plan.root), {}), args.recheck, run_id) for plan in plans]
     deadline_ms = None if args.time_budget is None else call.began_ms + int(1000 * args.time_budget)
-    keep = functools.partial(verdicts.keep, spark, args.tables)
-    return audit_incrementally(runs, Runner(spark, deadline_ms, keep, meter.update))
+
+    def keep(made: list[Verdict]) -> None:
+        with call.going_on():
+            verdicts.keep(spark, args.tables, made)
+
+    runner = Runner(spark, deadline_ms, keep, meter.update)
+    return audit_incrementally(runs, runner), runner.pending
 
 
 def parser() -> argparse.ArgumentParser:
@@ -179,14 +203,18 @@ def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
 
 
 def table_frames(
-    spark: SparkSession, audits: Sequence[Audit | Unfinished], run_id: str, arguments: str
+    spark: SparkSession,
+    audits: Sequence[Audit | Unfinished],
+    run_id: str,
+    arguments: str,
+    there: Sequence[str] = (),
 ) -> dict[str, DataFrame]:
-    """Return the rows of the run by table."""
+    """Return the rows of the run by table; of tables that are ``there`` no frame without rows."""
     rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     for one in audits:
         for name, part in table_rows(one, run_id=run_id, arguments=arguments).items():
             rows[name] += part
-    return {name: tables.frame_of(spark, name, part) for name, part in rows.items()}
+    return {name: tables.frame_of(spark, name, part) for name, part in rows.items() if part or name not in there}
 
 
 def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:
