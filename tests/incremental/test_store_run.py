@@ -8,14 +8,14 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
+import golden_data
 import pytest
+from incrementals import SPLIT_BYTES, Kept, age, full, timeless
+from storebuilder import Settings, StoreBuilder
+from test_audit_fuzz import mutate
 
 from storeio import audit, fingerprints
 from storeio.results import Audit, Unfinished
-from tests import golden_data
-from tests.incrementals import SPLIT_BYTES, Kept, age, full, timeless
-from tests.storebuilder import Settings, StoreBuilder
-from tests.test_audit_fuzz import mutate
 
 KINDS = ("plain", "ext", "batch", "light")
 
