@@ -128,7 +128,8 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
                 frames[tables.RECORDS] = record_frame(spark, call, run_id)
             tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
             kept.result()
-        history.update(spark, args.tables, [one.store for one in call.audits])
+        if history.is_needed(spark, args.tables, [f for one in call.audits for f in one.findings]):
+            history.update(spark, args.tables, [one.store for one in call.audits])
     except StoreError as error:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
-from storeio.findings import INFO
+from storeio.findings import INFO, Finding
 from storeio.incremental.history import PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
 from udfs.checks import reason
@@ -24,6 +24,11 @@ RUNS_BACK: Final = 10  # finished runs of a store that are looked at again, in c
 LAST: Final = "greatest(struct(t.last_seen_ms, t.last_run_id), struct(s.last_seen_ms, s.last_run_id))"
 FIRST: Final = "least(struct(t.first_seen_ms, t.first_run_id), struct(s.first_seen_ms, s.first_run_id))"
 NEWER: Final = "struct(s.last_seen_ms, s.last_run_id) >= struct(t.last_seen_ms, t.last_run_id)"
+
+
+def is_needed(spark: SparkSession, where: str, findings: Iterable[Finding]) -> bool:
+    """Tell whether there is a history to bring up to date, or to begin, after a run with these findings."""
+    return any(f.severity != INFO for f in findings) or tables.exists(spark, where, FINDING_HISTORY)
 
 
 def update(spark: SparkSession, where: str, stores: Sequence[str], *, runs_back: int | None = RUNS_BACK) -> None:
