@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from storeio import audit
-from storeio.incremental.choice import DUE
-from storeio.incremental.store_run import StoreRun, look_at_file, look_at_split
+from storeio.incremental.store_run import StoreRun, Work, in_steps, look_at_file, look_at_split
 from storeio.incremental.verdicts import PartKey, Verdict, latest
 from storeio.report import audit_object
 from storeio.results import Audit, Unfinished
@@ -47,19 +46,23 @@ class Kept:
         self.runs += 1
         run = StoreRun(plan, self.verdicts(), recheck, f"run-{self.runs}")
         looked = 0
-        made: list[Verdict | None] = []
-        for work in sorted(run.file_work(), key=lambda each: each.rank):
-            if stop(looked):
-                break
-            made.append(run.take_file(work.part, look_at_file(run.plan, work.part)))
-            looked += 1
-        for each in sorted(run.split_work() or [], key=lambda each: each.rank):
-            if stop(looked):
-                break
-            assert each.rank <= DUE
-            made.append(run.take_split(each.part, look_at_split(run.plan, each.part)))
-            looked += 1
-        self.rows += [asdict(verdict) for verdict in made if verdict is not None]
+        self.ranks: list[int] = []
+
+        def do(runs: Sequence[StoreRun], work: Sequence[Sequence[Work[Any]]], look: Any, take: Any) -> None:
+            nonlocal looked
+            for each in sorted((each for part in work for each in part), key=lambda each: each.rank):
+                if stop(looked):
+                    return
+                verdict = take(runs[0], each.part, look(run.plan, each.part))
+                self.rows += [asdict(verdict)] if verdict is not None else []
+                self.ranks.append(each.rank)
+                looked += 1
+
+        in_steps(
+            [run],
+            lambda runs, work: do(runs, work, look_at_file, StoreRun.take_file),
+            lambda runs, work: do(runs, work, look_at_split, StoreRun.take_split),
+        )
         return run.result()
 
 

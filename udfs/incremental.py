@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from storeio import audit
 from storeio.audit import AuditPlan, FileTask, Progress
-from storeio.incremental.store_run import FileLook, SplitLook, StoreRun, Work, look_at_file, look_at_split
+from storeio.incremental.store_run import FileLook, SplitLook, StoreRun, Work, in_steps, look_at_file, look_at_split
 from storeio.incremental.verdicts import Verdict
 from storeio.results import Audit, Unfinished
 from storeio.scan import kept_open
@@ -75,8 +75,11 @@ def audit_incrementally(runs: Sequence[StoreRun], runner: Runner) -> list[Outcom
         functools.partial(in_time, runner.deadline_ms, look_at_split),
         lambda split: split.stop - split.start,
     )
-    _do(runner, runs, [run.file_work() for run in runs], files, StoreRun.take_file)
-    _do(runner, runs, [run.split_work() or [] for run in runs], splits, StoreRun.take_split)
+    in_steps(
+        runs,
+        lambda some, work: _do(runner, some, work, files, StoreRun.take_file),
+        lambda some, work: _do(runner, some, work, splits, StoreRun.take_split),
+    )
     return [_result(runner, run) for run in runs]
 
 

@@ -1,13 +1,13 @@
 """One store in an incremental audit: which parts there are, what is known of them, what is to be done, the result.
 
-Whoever runs it looks at ``file_work``, then at ``split_work``, hands in what was found, and asks for the result. Work
-that was not done for want of time is just not handed in.
+Whoever runs it (``in_steps`` has the order) looks at ``file_work``, then at ``split_work``, hands in what was found,
+and asks for the result. Work that was not done for want of time is just not handed in.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Generic, TypeVar
@@ -84,7 +84,7 @@ class StoreRun:
     """One store in one run. ``kept`` are verdicts of earlier runs by part, ``recheck`` the share to look at again."""
 
     plan: AuditPlan
-    kept: Mapping[PartKey, Verdict]
+    kept: dict[PartKey, Verdict]
     recheck: Fraction
     run_id: str
     settings: str = ""
@@ -97,6 +97,7 @@ class StoreRun:
     failed: list[str] = field(default_factory=list)
     read_bytes: int = 0
     state: Now | None = None
+    is_stale: bool = False  # a file turned out to have changed after splits had been judged by what was kept of it
 
     def __post_init__(self) -> None:
         """Take the fingerprints, before anything is read, and choose what to look at again."""
@@ -135,20 +136,21 @@ class StoreRun:
         """Take what was found of a file; return the verdict to keep, if it is worth it."""
         key = file_key(task)
         if key in self.taken_over and look.report != self.files[task]:
-            self.now[task.file.path] = (
-                UNKNOWN  # it changed, and its times do not say so: trust nothing that rests on it
-            )
+            self.now[task.file.path] = UNKNOWN  # it changed, and its times do not say so: believe nothing of it
+            self.is_stale = True
         self.files[task] = look.report
         self._looked_at(key, look.read_bytes)
         if look.report.failed:
             return None
         return self._verdict(key, task.file.path, look.read_bytes, packed(look.report))
 
-    def split_work(self) -> list[Work[Split]] | None:
-        """Return the splits to look at, having taken over what still holds; None if files are missing for that."""
+    def split_work(self) -> list[Work[Split]]:
+        """Return the splits to look at, having taken over what still holds; none while files are missing for that."""
         tasks = file_tasks(self.plan)
+        self.is_stale = False
+        self.splits.clear()
         if any(task not in self.files for task in tasks):
-            return None
+            return []
         self.plan = with_files(self.plan, [self.files[task] for task in tasks])
         counted = watched(self.plan)
         self.state = Now(counted, self.now)
@@ -158,8 +160,11 @@ class StoreRun:
             report = self._known(self.state, split)
             if report is not None:
                 self.splits[split] = report
+            if report is not None and key not in self.looked:
                 self.taken_over.add(key)
-            if report is None or key in self.due:
+            else:
+                self.taken_over.discard(key)
+            if report is None or key in self.due - self.looked:
                 work.append(Work(self._rank(key) if report is None else DUE, split))
         self.read_bytes += counted.read_bytes
         return work
@@ -193,10 +198,12 @@ class StoreRun:
         fingerprint = self._fingerprint(path)
         if fingerprint == UNKNOWN:
             return None
-        return Verdict(
+        verdict = Verdict(
             self.run_id, valid_text(self.plan.root), *key, looked_ms=time.time_ns() // 1_000_000, read_bytes=read_bytes,
             fingerprint=fingerprint, settings=self.settings, form=FORMS[key[0]], content=content, digest="",
         ).sealed()  # fmt: skip
+        self.kept[key] = verdict
+        return verdict
 
     def result(self) -> Audit | Unfinished:
         """Return the audit, or as much of it as is known.
@@ -229,3 +236,30 @@ class StoreRun:
             due_bytes=sum(self.kept[key].read_bytes for key in late),
             left=tuple(left),
         )
+
+
+DoFiles = Callable[[Sequence[StoreRun], Sequence[Sequence[Work[FileTask]]]], None]
+DoSplits = Callable[[Sequence[StoreRun], Sequence[Sequence[Work[Split]]]], None]
+
+
+def in_steps(runs: Sequence[StoreRun], do_files: DoFiles, do_splits: DoSplits) -> None:
+    """Have the work of all stores done: all that is new or has changed before any of the share.
+
+    Args:
+        runs: The stores.
+        do_files, do_splits: Look at parts of each store, the most urgent first, and hand in what was found.
+    """
+    files = [run.file_work() for run in runs]
+    do_files(runs, [_of(work, due=False) for work in files])
+    splits = [run.split_work() for run in runs]
+    do_splits(runs, [_of(work, due=False) for work in splits])
+    do_files(runs, [_of(work, due=True) for work in files])
+    stale = [number for number, run in enumerate(runs) if run.is_stale]
+    for number in stale:
+        splits[number] = runs[number].split_work()
+    do_splits([runs[number] for number in stale], [_of(splits[number], due=False) for number in stale])
+    do_splits(runs, [_of(work, due=True) for work in splits])
+
+
+def _of(work: Sequence[Work[T]], *, due: bool) -> list[Work[T]]:
+    return [each for each in work if (each.rank == DUE) == due]
