@@ -2,28 +2,34 @@
 
 The same audit as ``storeio check``: same report, JSON and exit codes, whose bits add up over the stores.
 The splits of all stores are one Spark job, so that many small stores keep a cluster as busy as one large.
+
+With ``--incremental`` it takes over what earlier runs said of parts that have not changed: ``docs/schedule.md``.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs import tables
+from jobs import history, tables, verdicts
 from jobs.common import build_session, run_job
 from jobs.stores import (
+    add_schedule,
     given_of,
     master_of,
     new_run_id,
+    schedule_of,
     separate_errors,
     source_options,
     store_parser,
@@ -33,14 +39,28 @@ from storeio import audit
 from storeio.config import Given
 from storeio.console import Meter, coloured, explain, json_sink, put, terminal_width
 from storeio.errors import StoreError
-from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
-from storeio.report.rows import Row
-from storeio.results import EXIT_SOUND, Audit
+from storeio.incremental.store_run import StoreRun
+from storeio.incremental.verdicts import PartKey, Verdict
+from storeio.report import (
+    TABLES,
+    audit_object,
+    failure_object,
+    render,
+    table_rows,
+    to_json,
+    verdict_sentence,
+)
+from storeio.report.rows import Row, valid_text
+from storeio.results import EXIT_SOUND, Audit, Unfinished
 from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
+from udfs.incremental import Outcome, Runner, audit_incrementally
 
 DESCRIPTION: Final = "Audit RocketMQ stores with Spark: the report of storeio check, and Delta tables."
+
+# The JVM of an incremental audit handles a few rows: its better compiler and collector cost more than they earn there.
+SHORT_WORK: Final = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @dataclass(slots=True)
@@ -50,9 +70,10 @@ class Call:
     args: argparse.Namespace
     given: Given
     sink: IO[str] | None
-    audits: list[Audit] = field(default_factory=list)
+    audits: list[Audit | Unfinished] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)  # by the store's name in reports
     exit_code: int = EXIT_SOUND
+    began_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def failed(self, store: str, error: Exception) -> None:
         """Say why a store could not be audited; the others go on."""
@@ -60,7 +81,15 @@ class Call:
         put(self.sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
         self.exit_code |= code
 
-    def report(self, result: Audit) -> None:
+    @contextlib.contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Say what went wrong with the tables in the block, and go on without."""
+        try:
+            yield
+        except tables.TablesError as error:
+            self.exit_code |= explain(error)
+
+    def report(self, result: Audit | Unfinished) -> None:
         """Print an audit and keep it."""
         put(self.sink, to_json(audit_object(result)))
         if self.args.json != "-":
@@ -74,7 +103,7 @@ class Call:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args = parser().parse_args(words)
+    args = schedule_of(parser().parse_args(words))
     stores, given = stores_of(args), given_of(args)
     with json_sink(args.json, stores) as sink:
         call = Call(args, given, sink)
@@ -87,17 +116,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
     """Audit the stores that could be listed: reports first, then the tables."""
     args = call.args
-    spark = build_session("storeio audit", master=master_of(args))
+    extra = SHORT_WORK if args.incremental and not args.records else None
+    spark = build_session("storeio audit", master=master_of(args), extra=extra)
     run_id = args.run_id or new_run_id()
-    tables.refuse_finished(spark, args.tables, run_id)
-    audited(call, spark, plans)
+    if args.run_id:  # nobody else has one that was made here
+        tables.refuse_finished(spark, args.tables, run_id)
+    pending = audited(call, spark, plans, run_id)
     if not call.audits:
         return
     try:
-        frames = table_frames(spark, call.audits, run_id, arguments)
-        if args.records:
-            frames[tables.RECORDS] = record_frame(spark, call, run_id)
-        tables.write_run(spark, args.tables, run_id, frames)
+        # A run whose id was given may have to be cleaned up after, in each table.
+        there = [] if args.run_id else [name for name in TABLES if tables.exists(spark, args.tables, name)]
+        with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
+            kept = pool.submit(verdicts.keep, spark, args.tables, pending)
+            frames = table_frames(spark, call.audits, run_id, arguments, there)
+            if args.records:
+                frames[tables.RECORDS] = record_frame(spark, call, run_id)
+            tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
+            kept.result()
+        if history.is_needed(spark, args.tables, [f for one in call.audits for f in one.findings]):
+            history.update(spark, args.tables, [one.store for one in call.audits])
     except StoreError as error:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return
@@ -105,16 +143,20 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
 
 
-def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan]) -> None:
-    """Audit the stores and report on each."""
+def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str) -> list[Verdict]:
+    """Audit the stores and report on each; return the verdicts that are still to be kept."""
     now_ms = time.time_ns() // 1_000_000
     plans = [replace(plan, started_ms=now_ms) for plan in plans]  # what a session costs is no part of the audit
     meter = Meter()
-    results: list[Audit | Exception]
+    results: Sequence[Audit | Unfinished | Exception]
+    pending: list[Verdict] = []
     try:
         title = plans[0].root if len(plans) == 1 else f"{len(plans)} stores"
         with meter.bar(title, shown=not call.args.quiet):
-            results = audit_stores(spark, plans, meter.update)
+            if call.args.incremental:
+                results, pending = audited_incrementally(call, spark, plans, run_id, meter)
+            else:
+                results = audit_stores(spark, plans, meter.update)
     except WorkersError as error:
         results = [error] * len(plans)
     for plan, result in zip(plans, results, strict=True):
@@ -122,6 +164,29 @@ def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan]) -
             call.failed(plan.root, result)
         else:
             call.report(result)
+    return pending
+
+
+def audited_incrementally(
+    call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str, meter: Meter
+) -> tuple[list[Outcome], list[Verdict]]:
+    """Return the audits of the stores, known parts taken over from earlier runs, and verdicts still to be kept.
+
+    What earlier runs have kept is not needed, only faster: where it cannot be read, all is looked at.
+    """
+    args = call.args
+    known: dict[str, dict[PartKey, Verdict]] = {}
+    with call.going_on():
+        known = verdicts.kept(spark, args.tables, [plan.root for plan in plans])
+    runs = [StoreRun(plan, known.get(valid_text(plan.root), {}), args.recheck, run_id) for plan in plans]
+    deadline_ms = None if args.time_budget is None else call.began_ms + int(1000 * args.time_budget)
+
+    def keep(made: list[Verdict]) -> None:
+        with call.going_on():
+            verdicts.keep(spark, args.tables, made)
+
+    runner = Runner(spark, deadline_ms, keep, meter.update)
+    return audit_incrementally(runs, runner), runner.pending
 
 
 def parser() -> argparse.ArgumentParser:
@@ -129,6 +194,7 @@ def parser() -> argparse.ArgumentParser:
     made = store_parser("audit_store", DESCRIPTION)
     made.add_argument("--records", action="store_true", help="also the table records, one row a message")
     made.add_argument("--all", action="store_true", help="print every finding, queue and index file")
+    add_schedule(made)
     return made
 
 
@@ -144,13 +210,19 @@ def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
     return plans
 
 
-def table_frames(spark: SparkSession, audits: Sequence[Audit], run_id: str, arguments: str) -> dict[str, DataFrame]:
-    """Return the rows of the run by table."""
+def table_frames(
+    spark: SparkSession,
+    audits: Sequence[Audit | Unfinished],
+    run_id: str,
+    arguments: str,
+    there: Sequence[str] = (),
+) -> dict[str, DataFrame]:
+    """Return the rows of the run by table; of tables that are ``there`` no frame without rows."""
     rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     for one in audits:
         for name, part in table_rows(one, run_id=run_id, arguments=arguments).items():
             rows[name] += part
-    return {name: tables.frame_of(spark, name, part) for name, part in rows.items()}
+    return {name: tables.frame_of(spark, name, part) for name, part in rows.items() if part or name not in there}
 
 
 def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:

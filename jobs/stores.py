@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import time
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -18,7 +18,10 @@ from jobs.common import job_parser
 from storeio.config import Given, given_settings
 from storeio.console import is_inside, read_conf
 from storeio.errors import UsageError
+from storeio.incremental.choice import parse_seconds, parse_share
 from storeio.uris import place_of, shown
+
+RECHECK: Final = "1/30"  # so that a nightly audit has read every byte within a month
 
 
 class JvmErrors(io.TextIOBase):
@@ -52,6 +55,31 @@ def store_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--jobs", metavar="N", type=positive, help="cores of this machine, where --master is not given")
     parser.add_argument("--split-bytes", metavar="N", type=positive, help="bytes of the log that are walked at a time")
     return parser
+
+
+def add_schedule(parser: argparse.ArgumentParser) -> None:
+    """Add the options of incremental audits."""
+    add = parser.add_argument
+    add("--incremental", action="store_true", help="read only what is new or has changed, and a share of the rest")
+    add("--recheck", metavar="SHARE", help=f"what of the rest is read again, for --incremental (default: {RECHECK})")
+    add("--time-budget", metavar="TIME", help="begin no part after so long, as in 20m; for --incremental")
+
+
+def schedule_of(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments with the share and the time as numbers.
+
+    Raises:
+        UsageError: They are none, or mean nothing without ``--incremental``.
+    """
+    for option, value in (("--recheck", args.recheck), ("--time-budget", args.time_budget)):
+        if value is not None and not args.incremental:
+            raise UsageError(f"{option} {value}: needs --incremental")
+    try:
+        args.recheck = parse_share(RECHECK if args.recheck is None else args.recheck)
+        args.time_budget = None if args.time_budget is None else parse_seconds(args.time_budget)
+    except UsageError as error:
+        raise UsageError(f"--recheck or --time-budget {error}") from error
+    return args
 
 
 def positive(text: str) -> int:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs.declared import ACTIONS, MORE_TABLES, PROFILE_RUNS, REBUILDS, REBUILT_QUEUES, RUNS, SIMULATIONS
+from jobs.declared import ACTIONS, MORE_TABLES, PROFILE_RUNS, REBUILDS, REBUILT_QUEUES, RUNS, SIMULATIONS, STANDING
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from storeio.uris import shown
@@ -59,7 +59,7 @@ def _field(column: Column) -> StructField:
 
 def frame_of(spark: SparkSession, name: str, rows: Iterable[Row]) -> DataFrame:
     """Return rows of a table of ``report.rows`` as a data frame of one partition."""
-    columns = TABLES[name]
+    columns = {**TABLES, **MORE_TABLES}[name]
     arrow = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
     table = pa.Table.from_pylist(list(rows), schema=arrow)
     return in_contract(spark.createDataFrame(table).coalesce(1), name)
@@ -100,7 +100,13 @@ def refuse_finished(spark: SparkSession, tables: str, run_id: str, runs: str = R
 
 
 def write_run(
-    spark: SparkSession, tables: str, run_id: str, frames: Mapping[str, DataFrame], *, runs: str = RUNS
+    spark: SparkSession,
+    tables: str,
+    run_id: str,
+    frames: Mapping[str, DataFrame],
+    *,
+    runs: str = RUNS,
+    is_new: bool = False,
 ) -> None:
     """Append one run to its tables; it is visible once all of it is written, and not before.
 
@@ -110,15 +116,17 @@ def write_run(
         run_id: In every row of every frame.
         frames: Table name to rows.
         runs: The table that lists finished runs, one of ``frames``.
+        is_new: No run before this one can have had its id, so that nothing has to be looked for.
 
     Raises:
         UsageError: A run of this id is finished.
         TablesError: Writing failed; nothing of the run is visible.
     """
-    refuse_finished(spark, tables, run_id, runs)
     names = [name for name in frames if name != runs]
-    # What a run of this id left that did not end; it may have written tables that this one does not.
-    discard(spark, tables, run_id, listed_in(runs))
+    if not is_new:
+        refuse_finished(spark, tables, run_id, runs)
+        # What a run of this id left that did not end; it may have written tables that this one does not.
+        discard(spark, tables, run_id, listed_in(runs))
     try:
         _each(lambda name: append(frames[name], path_of(tables, name)), names)
         append(frames[runs], path_of(tables, runs))
@@ -154,7 +162,7 @@ def discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str])
 
 def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
     """Do the work for every table; a commit mostly waits, so several at a time."""
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(work, names))
 
 
@@ -183,8 +191,8 @@ def is_conflict(error: Exception) -> bool:
 
 
 def runs_of(name: str) -> str:
-    """Return the table that lists the finished runs of a table."""
-    if name in (SIMULATIONS, ACTIONS):
+    """Return the table that lists the finished runs of a table; itself where every row counts."""
+    if name in (SIMULATIONS, ACTIONS, *STANDING):
         return name
     if name in (REBUILDS, REBUILT_QUEUES):
         return REBUILDS
@@ -197,7 +205,7 @@ def listed_in(runs: str) -> list[str]:
 
 
 def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
-    """Return a table's rows of finished runs; the only way to read it.
+    """Return a table's rows of finished runs, all of a table that stands for itself; the only way to read it.
 
     Raises:
         TablesError: No run has been written there.
@@ -207,6 +215,8 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
         if not exists(spark, tables, needed):
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
     table = spark.read.format("delta").load(path_of(tables, name))
+    if name in STANDING:
+        return table.select(*schema_of(name).names)
     ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
     return table.join(ended, "run_id", how="left_semi").select(*schema_of(name).names)
 

@@ -93,6 +93,27 @@ class LostRange:
     evidence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an incremental audit read, and what it took over; parts are splits of the log, and files looked at whole.
+
+    ``due_bytes`` would have been looked at again by rotation, had there been time: what was said of them is older
+    than it should be. ``left`` are parts of which nothing is known, as path, start and stop.
+    """
+
+    bytes_read: int
+    parts: int
+    parts_known: int
+    parts_rechecked: int
+    due_bytes: int = 0
+    left: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes of which nothing is known."""
+        return sum(stop - start for _, start, stop in self.left)
+
+
 @dataclass(slots=True)
 class Audit:
     """The result of a check of one store. ``checks`` counts what every check looked at, zero included."""
@@ -112,6 +133,7 @@ class Audit:
     lost: list[LostRange] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     tool: str = "storeio"
+    reading: Reading | None = None  # None: every byte was read
 
     @property
     def verdict(self) -> str:
@@ -133,3 +155,32 @@ class Audit:
                 row[name] += count
                 row["total"] += count
         return kinds
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """An audit that ran out of time: findings of the parts that it knows, and no verdict on the whole.
+
+    Whether a queue has all its units, where the log ends and what is lost follows only from all parts.
+    """
+
+    store: str
+    version: str
+    crc_engine: str
+    started_ms: int
+    seconds: float
+    settings: list[Setting]
+    findings: list[Finding]
+    reading: Reading
+    failed: list[str] = field(default_factory=list)
+    tool: str = "storeio"
+
+    @property
+    def verdict(self) -> str:
+        """``incomplete``, or ``damaged`` if the known parts are; never ``sound``."""
+        return "damaged" if any(f.severity in (ERROR, WARNING) for f in self.findings) else "incomplete"
+
+    @property
+    def exit_code(self) -> int:
+        """8, since the work was not done, and 4 if damage was found."""
+        return EXIT_FAILED | (EXIT_DAMAGED if self.verdict == "damaged" else 0)

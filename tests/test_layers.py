@@ -66,6 +66,8 @@ LAYERS: Final = {
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
+    "fingerprints": FORMAT | {"scan"},
+    "incremental": FILES | {"audit", "fingerprints", "report"},
     "staging": {"errors", "uris"},
     "publishing": {"errors", "uris", "remote", "staging"},
     "rebuilt": FORMAT | {"findings", "results"},

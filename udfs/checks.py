@@ -74,7 +74,7 @@ def audit_stores(spark: SparkSession, plans: Sequence[AuditPlan], tell: Tell | N
         WorkersError: Spark could not finish; nothing is known of any store.
     """
     context = spark.sparkContext
-    if audit.few_bytes(plans, files=LOCAL_FILES, data_bytes=LOCAL_BYTES):
+    if audit.few_bytes([(p, audit.file_tasks(p)) for p in plans], files=LOCAL_FILES, data_bytes=LOCAL_BYTES):
         with ThreadPoolExecutor() as pool:
             plans = [audit.look_at_files(plan, pool, lambda *_: None) for plan in plans]
     else:

@@ -125,15 +125,20 @@ def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:
     return view_log(segments, plan.config.commitlog_file_bytes)
 
 
-def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
+def layout_findings(plan: AuditPlan) -> list[Finding]:
+    """Return what the listing alone tells."""
     lengths = {
         COMMITLOG: plan.config.commitlog_file_bytes,
         CONSUMEQUEUE: plan.config.queue_file_bytes,
         BATCHQUEUE: plan.config.batch_file_bytes,
         QUEUE_EXT: plan.config.ext_file_bytes,
     }
+    return check_layout(plan.listing.files, lengths)
+
+
+def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
     gathered.count("layout_entries", len(plan.listing.files))
-    gathered.findings += check_layout(plan.listing.files, lengths)
+    gathered.findings += layout_findings(plan)
     gathered.failed += [f"{path}: {why}" for path, why in plan.listing.unreadable]
     parted = [text.partition(": ") for text in gathered.failed]
     gathered.findings += [Finding("UNREADABLE", path, detail=why) for path, _, why in parted]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -86,9 +86,9 @@ class AuditPlan:
         """Bytes that the tasks will read."""
         return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))
 
-    def read(self, path: str, start: int, stop: int) -> Bytes:
-        """Return bytes of a file of the store."""
-        return read_range(self.root, path, start, stop)
+    def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
+        """Return bytes of a file of the store, as ``scan.read_range``."""
+        return read_range(self.root, path, start, stop, populate_to=populate_to)
 
     def queue(self, kind: str, topic: str, queue_id: int) -> Queue:
         """Return a queue, one without files where the store has none."""
@@ -146,10 +146,10 @@ def file_tasks(plan: AuditPlan) -> list[FileTask]:
     return [FileTask(f) for kind in kinds for f in plan.listing.of_kind(kind) if f.base_offset is not None]
 
 
-def few_bytes(plans: Iterable[AuditPlan], *, files: int, data_bytes: int) -> bool:
+def few_bytes(work: Iterable[tuple[AuditPlan, Sequence[FileTask]]], *, files: int, data_bytes: int) -> bool:
     """Tell whether what is looked at whole is no more than so many files with so many bytes, holes not counted."""
-    for plan in plans:
-        for task in file_tasks(plan):
+    for plan, tasks in work:
+        for task in tasks:
             files -= 1
             if files < 0:
                 return False
@@ -165,7 +165,7 @@ def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
     zero_from = data_stop(plan.root, file.path, file.size)
     stop = zero_from if file.kind in (CONSUMEQUEUE, BATCHQUEUE) else file.size  # what follows is zero anyway
     try:
-        data = read_range(plan.root, file.path, 0, stop, populate_to=zero_from)
+        data = plan.read(file.path, 0, stop, populate_to=zero_from)
     except UnreadableError as error:
         return FileReport(file, failed=str(error))
     if file.kind in (CONSUMEQUEUE, BATCHQUEUE):

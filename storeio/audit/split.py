@@ -28,7 +28,8 @@ Numbers = npt.NDArray[np.int64]
 class SplitReport:
     """What one split says; small, and free of the split's bytes.
 
-    ``runs`` are tables of ``kernels.group``; ``covered`` and ``classed`` as in ``queue_units.Checked``.
+    ``runs`` are tables of ``kernels.group``; ``covered``, ``classed``, ``stretches`` and ``whole`` as in
+    ``queue_units.Checked``.
     """
 
     split: Split
@@ -49,6 +50,8 @@ class SplitReport:
     times: tuple[int, int] | None = None
     last_queued: tuple[int, int] | None = None  # physical offset and store time
     counts: dict[str, int] = field(default_factory=dict)
+    stretches: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
+    whole: list[QueueKey] = field(default_factory=list)
 
 
 def empty_report(split: Split, end: WalkState) -> SplitReport:
@@ -118,6 +121,10 @@ def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
     report.findings += checked.findings
     report.covered.setdefault(key, []).extend(_joined(checked.covered))
     report.classed.setdefault(key, []).extend(checked.classed)
+    if checked.stretches:
+        report.stretches.setdefault(key, []).extend(checked.stretches)
+    if checked.whole and key not in report.whole:
+        report.whole.append(key)
     report.counts["queue_units"] = report.counts.get("queue_units", 0) + checked.compared
 
 

@@ -32,13 +32,16 @@ class Checked:
     """What a split says of one queue: findings, the units that it looked at, and which are no good ones.
 
     ``covered`` are half-open ranges of unit numbers; ``classed`` those of them whose bytes are of
-    another class than ``record``.
+    another class than ``record``. ``stretches`` are physical ranges whose units were looked for; ``whole``
+    tells that more mattered than these and the bytes at the covered numbers: the queue's order, its end, its files.
     """
 
     findings: list[Finding] = field(default_factory=list)
     covered: Ranges = field(default_factory=list)
     classed: list[tuple[str, int, int]] = field(default_factory=list)
     compared: int = 0
+    stretches: Ranges = field(default_factory=list)
+    whole: bool = False
 
 
 def ranges_of(mask: Mask) -> Ranges:
@@ -97,6 +100,7 @@ class _Run:
         if self.ext is not None:
             codes, times = self.part(w.R_TAGS_CODE), self.part(w.R_STORE_MS)
             same_tags |= ext_units.agrees(self.ext, self.read, self.disk, codes, times)
+        checked.whole |= not (placed & same_tags).all()  # else all is well: tags codes stand in the ext file
         filler = consumequeue.is_pre_blank(self.disk)
         zero = consumequeue.is_zero(self.disk)
         checked.covered += [(self.first + a, self.first + b) for a, b in ranges_of(~gone)]
@@ -227,11 +231,14 @@ def check_in_log_order(queue: Queue, implied: Implied, walked: Walked, read: Rea
     """
     checked = Checked(compared=len(implied.record))
     if optional and not queue.files:
+        checked.whole = True
         return checked
     prefix = "BCQ" if queue.kind == BATCHQUEUE else "CQ"
     units = implied.batch_units() if queue.kind == BATCHQUEUE else implied.units()
     physical = implied.physical()
-    numbers, disk = stretch(queue, read, int(physical[0]), int(physical[-1]) + 1)
+    low, high = int(physical[0]), int(physical[-1]) + 1
+    checked.stretches.append((low, high))
+    numbers, disk = stretch(queue, read, low, high)
     offsets = disk["physical_offset"].astype(np.int64)
     order = np.argsort(offsets, kind="stable")
     place = np.searchsorted(offsets[order], physical)
@@ -254,6 +261,7 @@ def check_in_log_order(queue: Queue, implied: Implied, walked: Walked, read: Rea
         )  # fmt: skip
         checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
     checked.findings += _missing(queue, implied, ~hit, numbers, place, prefix)
+    checked.whole = bool(checked.findings)
     return checked
 
 

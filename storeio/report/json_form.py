@@ -11,24 +11,18 @@ from typing import Any
 
 from storeio import __version__
 from storeio.findings import Finding
-from storeio.results import Audit, FileResult, LostRange, QueueResult
+from storeio.results import Audit, FileResult, LostRange, QueueResult, Reading, Unfinished
 from storeio.uris import shown
 
 Object = dict[str, Any]
 
 
-def audit_object(audit: Audit) -> Object:
-    """Return the audit as plain objects, lists, strings and numbers."""
-    return {
-        "tool": audit.tool,
-        "version": audit.version,
-        "store": audit.store,
-        "started_ms": audit.started_ms,
-        "seconds": round(audit.seconds, 6),
-        "crc_engine": audit.crc_engine,
-        "settings": {s.name: {"value": s.value, "source": s.source} for s in audit.settings},
-        "verdict": audit.verdict,
-        "exit_code": audit.exit_code,
+def audit_object(audit: Audit | Unfinished) -> Object:
+    """Return the audit as plain objects, lists, strings and numbers; of one that ran out of time what is known."""
+    if isinstance(audit, Unfinished):
+        return _unfinished(audit)
+    made = {
+        **_head(audit),
         "bytes": audit.bytes_by_kind(),
         "log": {
             "min_physical_offset": audit.log.min_physical_offset,
@@ -53,6 +47,42 @@ def audit_object(audit: Audit) -> Object:
         "lost_messages": [_lost(r) for r in audit.lost],
         "failed": list(audit.failed),
         "files": [_file(f) for f in audit.files],
+    }
+    return made if audit.reading is None else {**made, "reading": _reading(audit.reading)}
+
+
+def _unfinished(audit: Unfinished) -> Object:
+    return {
+        **_head(audit),
+        "findings": [finding_object(f) for f in audit.findings],
+        "failed": list(audit.failed),
+        "reading": _reading(audit.reading),
+    }
+
+
+def _head(audit: Audit | Unfinished) -> Object:
+    return {
+        "tool": audit.tool,
+        "version": audit.version,
+        "store": audit.store,
+        "started_ms": audit.started_ms,
+        "seconds": round(audit.seconds, 6),
+        "crc_engine": audit.crc_engine,
+        "settings": {s.name: {"value": s.value, "source": s.source} for s in audit.settings},
+        "verdict": audit.verdict,
+        "exit_code": audit.exit_code,
+    }
+
+
+def _reading(reading: Reading) -> Object:
+    return {
+        "bytes_read": reading.bytes_read,
+        "parts": reading.parts,
+        "parts_known": reading.parts_known,
+        "parts_rechecked": reading.parts_rechecked,
+        "due_bytes": reading.due_bytes,
+        "left_bytes": reading.left_bytes,
+        "left": [{"path": path, "start": start, "stop": stop} for path, start, stop in reading.left],
     }
 
 

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from storeio.findings import SEVERITIES, Finding
-from storeio.results import BYTE_CLASSES, Audit, FileResult, IndexResult, LostRange, QueueResult
+from storeio.results import (
+    BYTE_CLASSES,
+    Audit,
+    FileResult,
+    IndexResult,
+    LogResult,
+    LostRange,
+    QueueResult,
+    Reading,
+    Unfinished,
+)
 
 Row = dict[str, Any]
 
@@ -53,7 +63,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _must("input_fingerprint", STRING, "SHA-256 over the paths and sizes of all files that were looked at"),
         _must("started_ms", LONG, "start of the audit of this store, Unix ms"),
         _must("seconds", DOUBLE, "how long it took"),
-        _must("bytes", LONG, "bytes of all files, all of them read"),
+        _must("bytes", LONG, "bytes of all files"),
         _must("files", LONG, "number of files"),
         _must("segments", LONG, "commitlog segments"),
         _must("records", LONG, "valid records"),
@@ -63,9 +73,16 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _may("last_store_timestamp_ms", LONG, "store time of the last record, Unix ms"),
         *(_must(f"{severity}s", LONG, f"rows in findings with severity {severity}") for severity in SEVERITIES),
         _must("lost_messages", LONG, "messages that no byte of the store can supply"),
-        _must("verdict", STRING, "sound or damaged"),
-        _must("exit_code", INT, "0 sound, 4 damage found, +8 something could not be read"),
+        _must("verdict", STRING, "sound or damaged; incomplete if time ran out and the known parts are sound"),
+        _must("exit_code", INT, "0 sound, 4 damage found, +8 something could not be read, or time ran out"),
         _may("failed", STRING, "what could not be read, a line each"),
+        _may("bytes_read", LONG, "bytes that an incremental audit read; null of others, which read all"),
+        _may("parts", LONG, "splits and whole files of an incremental audit"),
+        _may("parts_known", LONG, "of them taken over from earlier runs"),
+        _may("parts_rechecked", LONG, "of them looked at again by rotation"),
+        _may("due_bytes", LONG, "that rotation would have read, had there been time"),
+        _may("left_parts", LONG, "of which nothing is known, since time ran out; 0 of a complete audit"),
+        _may("left_bytes", LONG, "bytes of these"),
     ),
     "files": (
         *_KEY,
@@ -130,8 +147,13 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
 }
 
 
-def table_rows(audit: Audit, *, run_id: str, arguments: str = "") -> dict[str, list[Row]]:
-    """Return the rows of every table, in the order of ``TABLES``."""
+def table_rows(audit: Audit | Unfinished, *, run_id: str, arguments: str = "") -> dict[str, list[Row]]:
+    """Return the rows of every table, in the order of ``TABLES``.
+
+    Of an audit that ran out of time only ``findings`` has any, and ``runs``, with 0 where nothing is known.
+    """
+    if isinstance(audit, Unfinished):
+        return _unfinished_rows(audit, run_id, arguments)
     parts: dict[str, Iterable[Sequence[Any]]] = {
         "runs": [_run(audit, arguments)],
         "files": _files(audit),
@@ -192,7 +214,26 @@ def _run(audit: Audit, arguments: str) -> Sequence[Any]:
         audit.verdict,
         audit.exit_code,
         "\n".join(audit.failed) or None,
+        *_reading(audit.reading),
     )
+
+
+def _reading(reading: Reading | None) -> Sequence[Any]:
+    if reading is None:
+        return (None,) * 7
+    parts = (reading.parts, reading.parts_known, reading.parts_rechecked)
+    return (reading.bytes_read, *parts, reading.due_bytes, len(reading.left), reading.left_bytes)
+
+
+def _unfinished_rows(audit: Unfinished, run_id: str, arguments: str) -> dict[str, list[Row]]:
+    empty = Audit(
+        audit.store, audit.version, audit.crc_engine, audit.started_ms, audit.seconds, audit.settings,
+        files=[], log=LogResult(0, 0, 0, 0), queues=[], index=[], checks={}, findings=audit.findings,
+        failed=audit.failed, reading=audit.reading,
+    )  # fmt: skip
+    rows = table_rows(empty, run_id=run_id, arguments=arguments)
+    runs = [{**row, "verdict": audit.verdict, "exit_code": audit.exit_code} for row in rows["runs"]]
+    return {name: [] for name in TABLES} | {"runs": runs, "findings": rows["findings"]}
 
 
 def _files(audit: Audit) -> Iterable[Sequence[Any]]:

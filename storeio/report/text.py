@@ -12,7 +12,7 @@ from typing import Final
 from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
 from storeio.report.next_step import next_command
 from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
-from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult
+from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult, Reading, Unfinished
 from storeio.safe import printable, time_text
 
 PLACES: Final = 5  # of one code; the rest is counted
@@ -21,7 +21,7 @@ _HEADINGS: Final = {ERROR: "ERRORS", WARNING: "WARNINGS", INFO: "NOTES"}
 _RANK: Final = {name: rank for rank, name in enumerate(CODES)}
 
 
-def render(audit: Audit, *, width: int = 80, show_all: bool = False) -> str:
+def render(audit: Audit | Unfinished, *, width: int = 80, show_all: bool = False) -> str:
     """Return the report; every line ends, and holds no character that acts on a terminal.
 
     Args:
@@ -29,6 +29,8 @@ def render(audit: Audit, *, width: int = 80, show_all: bool = False) -> str:
         width: Columns; only paths and commands, which are there to be copied, may be longer.
         show_all: Print every finding and every row instead of the first ones.
     """
+    if isinstance(audit, Unfinished):
+        return _unfinished(audit, width, show_all)
     lines: list[str] = []
     lines += paragraph("", f"{verdict_sentence(audit)}", width, "")
     lines += _failed(audit, width)
@@ -45,8 +47,32 @@ def render(audit: Audit, *, width: int = 80, show_all: bool = False) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def verdict_sentence(audit: Audit) -> str:
+def _unfinished(audit: Unfinished, width: int, show_all: bool) -> str:
+    """Return the report of an audit that ran out of time."""
+    lines = [*paragraph("", verdict_sentence(audit), width, ""), *_failed(audit, width)]
+    for severity in SEVERITIES:
+        lines += _findings(audit, severity, width, show_all)
+    reading = audit.reading
+    lines += _heading("NOT LOOKED AT", "nothing is known of these bytes; the next run begins with them")
+    files = {path: sum(b - a for p, a, b in reading.left if p == path) for path, _, _ in reading.left}
+    for path, count in list(files.items())[: None if show_all else ROWS]:
+        lines += paragraph("- ", f"{printable(path)}: {bytes_text(count)}", width, "  ")
+    if not show_all and len(files) > ROWS:
+        lines.append(f"  ... and {counted(len(files) - ROWS, 'more file')}; --all shows them")
+    text = f"Read {bytes_text(reading.bytes_read)} in {audit.seconds:.2f} s, until the time was up; "
+    text += f"{counted(len(reading.left), 'part')} of {reading.parts:,} are left; exit code {audit.exit_code}."
+    lines += ["", *paragraph("", text, width, "")]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def verdict_sentence(audit: Audit | Unfinished) -> str:
     """Return what the whole audit comes to, in one sentence that begins with one word in capitals."""
+    if isinstance(audit, Unfinished):
+        left = f"{bytes_text(audit.reading.left_bytes)} of {printable(audit.store)} were not looked at, time was up"
+        if audit.verdict == "damaged":
+            wrong = sum(f.severity != INFO for f in audit.findings)
+            return f"DAMAGED: {counted(wrong, 'finding')}, and {left}."
+        return f"INCOMPLETE: no damage in what is known, but {left}."
     if audit.verdict == "sound":
         word = "INCOMPLETE: no damage in what could be read of" if audit.failed else "SOUND: no damage in"
         rest = f"{counted(audit.log.records, 'message')} and {counted(len(audit.queues), 'queue')}"
@@ -75,7 +101,7 @@ def _heading(title: str, remark: str = "") -> list[str]:
     return ["", f"{title} ({remark})" if remark else title]
 
 
-def _failed(audit: Audit, width: int) -> list[str]:
+def _failed(audit: Audit | Unfinished, width: int) -> list[str]:
     if not audit.failed:
         return []
     lines = _heading("COULD NOT READ", "nothing is known of these bytes")
@@ -84,10 +110,10 @@ def _failed(audit: Audit, width: int) -> list[str]:
     return lines
 
 
-def _findings(audit: Audit, severity: str, width: int, show_all: bool) -> list[str]:
+def _findings(audit: Audit | Unfinished, severity: str, width: int, show_all: bool) -> list[str]:
     chosen = sorted((f for f in audit.findings if f.severity == severity), key=lambda f: _RANK[f.code])
     lines = _heading(_HEADINGS[severity]) if chosen else []
-    sizes = {file.path: file.size for file in audit.files}
+    sizes = {file.path: file.size for file in audit.files} if isinstance(audit, Audit) else {}
     for code, group in groupby(chosen, key=lambda f: f.code):
         if severity != INFO and len(lines) > 2:
             lines.append("")
@@ -219,9 +245,17 @@ def _closing(audit: Audit, width: int) -> Iterable[str]:
     size = _size(audit)
     rate = f" ({bytes_text(int(size / audit.seconds))}/s)" if audit.seconds > 0.001 else ""
     text = f"Checked {counted(len(_present(audit)), 'file')}, {bytes_text(size)} in {audit.seconds:.2f} s{rate}; "
+    if audit.reading is not None:
+        text = f"Checked {counted(len(_present(audit)), 'file')}, {bytes_text(size)} in {audit.seconds:.2f} s; "
+        text += f"read {_read_again(audit.reading)}; "
     text += f"CRC by {printable(audit.crc_engine)}, {audit.tool} {audit.version}, exit code {audit.exit_code}."
     yield ""
     yield from paragraph("", text, width, "")
     command = next_command(audit)
     if command:
         yield f"Next:  {command}"
+
+
+def _read_again(reading: Reading) -> str:
+    text = f"{bytes_text(reading.bytes_read)}, {reading.parts_known:,} of {counted(reading.parts, 'part')} were known"
+    return text + (f", {bytes_text(reading.due_bytes)} are overdue for want of time" if reading.due_bytes else "")

@@ -1,0 +1,142 @@
+"""The table ``finding_history``: one row an error or warning of a store, brought up to date after each run.
+
+It follows from ``runs`` and ``findings``; a run that was killed before it came here is caught up with by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs import tables
+from jobs.declared import FINDING_HISTORY, RUNS
+from storeio.findings import INFO, Finding
+from storeio.incremental.history import PLACE, History, Moment, Seen, finding_id, folded
+from storeio.report.rows import Row, valid_text
+from udfs.checks import reason
+
+FINDINGS: Final = "findings"
+RUNS_BACK: Final = 10  # finished runs of a store that are looked at again, in case that one was killed
+LAST: Final = "greatest(struct(t.last_seen_ms, t.last_run_id), struct(s.last_seen_ms, s.last_run_id))"
+FIRST: Final = "least(struct(t.first_seen_ms, t.first_run_id), struct(s.first_seen_ms, s.first_run_id))"
+NEWER: Final = "struct(s.last_seen_ms, s.last_run_id) >= struct(t.last_seen_ms, t.last_run_id)"
+
+
+def is_needed(spark: SparkSession, where: str, findings: Iterable[Finding]) -> bool:
+    """Tell whether there is a history to bring up to date, or to begin, after a run with these findings."""
+    return any(f.severity != INFO for f in findings) or tables.exists(spark, where, FINDING_HISTORY)
+
+
+def update(spark: SparkSession, where: str, stores: Sequence[str], *, runs_back: int | None = RUNS_BACK) -> None:
+    """Bring the history of some stores up to date.
+
+    Raises:
+        TablesError: It could not be; the next run does it.
+    """
+    names = [valid_text(store) for store in stores]
+    try:
+        before = _rows(spark, where, names)
+        runs = _runs(spark, where, names, runs_back)
+        if before or any(run["findings"] for run in runs):
+            _merge(spark, where, _changed(spark, where, names, before, runs))
+    except Exception as error:
+        raise tables.TablesError(f"{tables.path_of(where, FINDING_HISTORY)}: {reason(error)}") from error
+
+
+def _rows(spark: SparkSession, where: str, stores: Sequence[str]) -> list[Row]:
+    if not tables.exists(spark, where, FINDING_HISTORY):
+        return []
+    return _listed(tables.finished(spark, where, FINDING_HISTORY).filter(F.col("store").isin(list(stores))))
+
+
+def _runs(spark: SparkSession, where: str, stores: Sequence[str], runs_back: int | None) -> list[Row]:
+    """Return the last finished runs of each store, with how many findings each has."""
+    count = (F.col("errors") + F.col("warnings")).alias("findings")
+    wanted = ("run_id", "store", "started_ms", "left_parts", "failed", count)
+    table = spark.read.format("delta").load(tables.path_of(where, RUNS))
+    if "left_parts" not in table.columns:  # written by a version that knew no incremental audits
+        table = table.withColumn("left_parts", F.lit(None).cast("long"))
+    rows = _listed(table.filter(F.col("store").isin(list(stores))).select(*wanted))
+    rows.sort(key=lambda row: (row["started_ms"], row["run_id"]))
+    if runs_back is None:
+        return rows
+    return [row for store in stores for row in [r for r in rows if r["store"] == store][-runs_back:]]
+
+
+def _listed(frame: Any) -> list[Row]:
+    rows: list[Row] = frame.toArrow().to_pylist()
+    return rows
+
+
+def _changed(
+    spark: SparkSession, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]
+) -> list[Row]:
+    """Return the rows that the runs change or add."""
+    ids = sorted({run["run_id"] for run in runs if run["findings"]})
+    found: dict[tuple[str, str], dict[str, Row]] = {}
+    if ids:
+        chosen = F.col("run_id").isin(ids) & F.col("store").isin(list(stores)) & (F.col("severity") != INFO)
+        for row in _listed(tables.finished(spark, where, FINDINGS).filter(chosen)):
+            found.setdefault((row["run_id"], row["store"]), {})[finding_id(row)] = row
+    changed: list[Row] = []
+    for store in stores:
+        old = {row["finding_id"]: _history(row) for row in before if row["store"] == store}
+        seen = [_seen(run, found.get((run["run_id"], store), {})) for run in runs if run["store"] == store]
+        new = folded(old, seen)
+        changed += [_row(name, row) for name, row in new.items() if old.get(name) != row]
+    return changed
+
+
+def _seen(run: Mapping[str, Any], findings: Mapping[str, Row]) -> Seen:
+    # What could not be read may hide what was seen before.
+    is_complete = not run["left_parts"] and not run["failed"]
+    places = {name: {column: row[column] for column in _PLACE} for name, row in findings.items()}
+    return Seen((run["started_ms"], run["run_id"]), is_complete, places)
+
+
+_PLACE: Final = (*PLACE, "severity", "detail")
+
+
+def _history(row: Row) -> History:
+    cleared: Moment | None = None
+    if row["cleared_ms"] is not None:
+        cleared = row["cleared_ms"], row["cleared_run_id"]
+    first, last = (row["first_seen_ms"], row["first_run_id"]), (row["last_seen_ms"], row["last_run_id"])
+    return History({name: row[name] for name in _PLACE}, first, last, cleared)
+
+
+def _row(name: str, row: History) -> Row:
+    cleared = row.cleared or (None, None)
+    times = zip(("first_seen_ms", "first_run_id", "last_seen_ms", "last_run_id"), (*row.first, *row.last), strict=True)
+    return {"finding_id": name, **row.place, **dict(times), "cleared_ms": cleared[0], "cleared_run_id": cleared[1]}
+
+
+def _merge(spark: SparkSession, where: str, rows: Iterable[Row]) -> None:
+    """Put rows into the table; of two runs at the same time the later one's sight counts, whoever commits first."""
+    frame = tables.frame_of(spark, FINDING_HISTORY, rows)
+    path = tables.path_of(where, FINDING_HISTORY)
+    if not tables.exists(spark, where, FINDING_HISTORY):
+        tables.append(frame.limit(0), path)
+    cleared = f"""least(
+        if(t.cleared_ms > {LAST}.last_seen_ms, struct(t.cleared_ms, t.cleared_run_id), null),
+        if(s.cleared_ms > {LAST}.last_seen_ms, struct(s.cleared_ms, s.cleared_run_id), null))"""
+    updates = {
+        "first_seen_ms": f"{FIRST}.first_seen_ms",
+        "first_run_id": f"{FIRST}.first_run_id",
+        "last_seen_ms": f"{LAST}.last_seen_ms",
+        "last_run_id": f"{LAST}.last_run_id",
+        "cleared_ms": f"{cleared}.cleared_ms",
+        "cleared_run_id": f"{cleared}.cleared_run_id",
+        "detail": f"if({NEWER}, s.detail, t.detail)",
+    }
+    table = DeltaTable.forPath(spark, path).alias("t")
+    same = "t.store = s.store and t.finding_id = s.finding_id"
+    tables.retried(
+        lambda: (
+            table.merge(frame.alias("s"), same).whenMatchedUpdate(set=dict(updates)).whenNotMatchedInsertAll().execute()
+        )
+    )

@@ -1,0 +1,49 @@
+"""The table ``audited_parts``: what incremental audits keep for those that follow.
+
+Rows are only added, each complete in itself, so that runs at the same time do not disturb each other, and what a
+killed run has left is as good as any. Of several rows of one part the newest counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs import tables
+from jobs.declared import AUDITED_PARTS
+from storeio.incremental.verdicts import PartKey, Verdict, latest
+from storeio.report.rows import valid_text
+from udfs.checks import reason
+
+
+def kept(spark: SparkSession, where: str, stores: Sequence[str]) -> dict[str, dict[PartKey, Verdict]]:
+    """Return the newest verdict on each part of the stores, by store; nothing where none was kept.
+
+    Raises:
+        TablesError: The table could not be read.
+    """
+    try:
+        if not tables.exists(spark, where, AUDITED_PARTS):
+            return {}
+        rows = tables.finished(spark, where, AUDITED_PARTS).filter(F.col("store").isin([valid_text(s) for s in stores]))
+        return latest(rows.toArrow().to_pylist())
+    except Exception as error:
+        raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error
+
+
+def keep(spark: SparkSession, where: str, verdicts: Sequence[Verdict]) -> None:
+    """Add verdicts to the table, in one commit.
+
+    Raises:
+        TablesError: They could not be written; the next run looks at these parts again.
+    """
+    if not verdicts:
+        return
+    rows = [dataclasses.asdict(verdict) for verdict in verdicts]
+    try:
+        tables.append(tables.frame_of(spark, AUDITED_PARTS, rows), tables.path_of(where, AUDITED_PARTS))
+    except Exception as error:
+        raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error

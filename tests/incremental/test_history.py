@@ -1,0 +1,59 @@
+"""When findings were seen: the history is the same whatever order runs end in, and whichever are killed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storeio.incremental.history import History, Moment, Seen, finding_id, folded
+
+NAMES = "abc"
+RUNS = st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from(NAMES))), max_size=8)
+
+
+def runs_of(drawn: list[tuple[bool, set[str]]]) -> list[Seen]:
+    """Return runs, one a second."""
+    return [
+        Seen((i * 1000, f"run-{i}"), whole, {n: {"detail": n} for n in names}) for i, (whole, names) in enumerate(drawn)
+    ]
+
+
+def expected(runs: list[Seen]) -> dict[str, tuple[Moment, Moment, Moment | None]]:
+    """Return first, last and cleared of each finding, one finding at a time."""
+    found = {}
+    for name in NAMES:
+        seen = [run.moment for run in runs if name in run.findings]
+        if seen:
+            missed = [r.moment for r in runs if r.is_complete and name not in r.findings and r.moment > seen[-1]]
+            found[name] = seen[0], seen[-1], missed[0] if missed else None
+    return found
+
+
+@given(RUNS, st.randoms(use_true_random=False))
+def test_any_order_of_ends(drawn: list[tuple[bool, set[str]]], rng: object) -> None:
+    runs = runs_of(drawn)
+    ended = list(runs)
+    rng.shuffle(ended)  # type: ignore[attr-defined]
+    history: dict[str, History] = {}
+    for count in range(1, len(ended) + 1):
+        if count == len(ended) or rng.random() < 0.7:  # type: ignore[attr-defined]  # else killed before it came here
+            history = folded(history, ended[:count])
+    assert {name: (row.first, row.last, row.cleared) for name, row in history.items()} == expected(runs)
+    assert folded(history, ended) == history
+
+
+@given(RUNS, st.integers(0, 8))
+def test_runs_that_were_deleted_stay_in_the_history(drawn: list[tuple[bool, set[str]]], cut: int) -> None:
+    runs = runs_of(drawn)
+    history = folded(folded({}, runs[:cut]), runs[cut:])
+    assert {name: (row.first, row.last, row.cleared) for name, row in history.items()} == expected(runs)
+
+
+def test_ids_tell_findings_apart() -> None:
+    row = {
+        "store": "/s", "code": "LOG_BODY_CRC", "path": "commitlog/0", "position": 1, "topic": "t", "queue_id": 1,
+        "physical_offset": 1,
+    }  # fmt: skip
+    others = [{**row, name: None if value == 1 else f"{value}x"} for name, value in row.items()]
+    assert len({finding_id(each) for each in [row, *others]}) == len(row) + 1
+    assert finding_id({**row, "detail": "of another day", "count": 3}) == finding_id(row)
