@@ -26,6 +26,7 @@ _LISTS: Final[dict[str, type]] = {
     "lost_messages": LostRange,
 }
 _FOLLOWS: Final = ("verdict", "exit_code", "bytes")  # from the rest
+_NOT_OF_NODES: Final = ("reading",)  # only of a job that knows parts from before
 _OF_THE_CODE: Final = ("severity", "remedy")
 _NOT_OF_FAILURES: Final = ("tool", "version", "verdict")
 _EMPTY: Final = Audit("", "", "", 0, 0.0, [], [], LogResult(0, 0, 0, 0), [], [], {}, [])
@@ -91,7 +92,7 @@ def _audit(found: Object, where: str) -> Audit:
 
 def _check_plain(parts: dict[str, Any], where: str) -> None:
     """Compare what is neither a list of rows nor the settings with the fields of an audit."""
-    rows = ("settings", "files", "log", "queues", "index", "findings", "lost")
+    rows = ("settings", "files", "log", "queues", "index", "findings", "lost", *_NOT_OF_NODES)
     check_fields(Audit, {k: v for k, v in parts.items() if k not in rows}, where, without=rows, whole=True)
 
 
