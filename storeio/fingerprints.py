@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from storeio.scan import Listing
+from storeio.uris import is_remote
 
 UNKNOWN: Final = ""
 """The fingerprint of a file that is not to be trusted: it equals no other, not even itself."""
@@ -31,9 +32,12 @@ def identity(status: os.stat_result) -> str:
 def fingerprints(listing: Listing) -> dict[str, str]:
     """Return the fingerprint of each plain file of a listing by path, to be taken before the file is read.
 
-    ``UNKNOWN`` where a file has gone, has another size than in the listing, or was written a moment ago.
+    ``UNKNOWN`` where a file has gone, has another size than in the listing, or was written a moment ago. Of a remote
+    file it is the size and time that the listing told.
     """
     now_ns = time.time_ns()
+    if is_remote(listing.root):
+        return {path: _of_version(version, now_ns) for path, version in listing.versions.items()}
     return {
         file.path: _fingerprint(listing.root, file.path, file.size, now_ns) for file in listing.files if not file.is_dir
     }
@@ -47,6 +51,11 @@ def _fingerprint(root: str, path: str, size: int, now_ns: int) -> str:
     if status.st_size != size or status.st_mtime_ns > now_ns - YOUNG_NS:
         return UNKNOWN
     return identity(status)
+
+
+def _of_version(version: str, now_ns: int) -> str:
+    written_ns = version.rpartition("-")[2]
+    return version if written_ns.isdecimal() and int(written_ns) <= now_ns - YOUNG_NS else UNKNOWN
 
 
 def is_same(before: str, now: str) -> bool:

@@ -66,7 +66,7 @@ LAYERS: Final = {
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,
-    "fingerprints": FORMAT | {"scan"},
+    "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "fingerprints", "report"},
     "staging": {"errors", "uris"},
     "publishing": {"errors", "uris", "remote", "staging"},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,13 @@ from pyarrow import fs
 import storeio
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
+from storeio.fingerprints import fingerprints, is_same
 from storeio.publishing import begun
 from storeio.rebuild.node import rebuild
 from storeio.remote import filesystem, writing
 from storeio.report import audit_object
 from storeio.report.simulation import simulation_object
+from storeio.scan import list_store
 
 SPLIT_BYTES = 16384
 CASES = [("rows-5.3.3", 3), ("rows-5.5.1", 60), ("rows-4.9.8", 30)]
@@ -174,3 +178,20 @@ def test_a_file_is_no_store(tree: Path) -> None:
     for name in ("file", "empty", "nothing"):
         with pytest.raises(NotAStoreError):
             storeio.check(f"tree://here/{name}")
+
+
+def test_fingerprints_tell_which_files_were_written(tree: Path) -> None:
+    root = golden.copy_of("base-5.3.3", tree / "store")
+    for path in root.rglob("*"):
+        os.utime(path)
+    young = fingerprints(list_store("tree://here/store"))
+    assert young
+    assert not any(is_same(one, one) for one in young.values())  # all were written a moment ago
+    long_ago = time.time_ns() - 10**12
+    for path in root.rglob("*"):
+        os.utime(path, ns=(long_ago, long_ago))
+    before = fingerprints(list_store("tree://here/store"))
+    written = next(path for path in sorted(root.rglob("*")) if path.is_file())
+    os.utime(written, ns=(long_ago + 10**9, long_ago + 10**9))
+    now = fingerprints(list_store("tree://here/store"))
+    assert [path for path in before if not is_same(before[path], now[path])] == [str(written.relative_to(root))]
