@@ -249,7 +249,7 @@ import os, signal, sys
 from udfs import incremental
 from jobs import audit_store, tables
 incremental.LOCAL_BYTES = 0
-incremental.WAVE_BYTES = 1 << 18
+incremental.WAVE_BYTES = 1 << 16
 where, after = sys.argv[1], int(sys.argv[2])
 append, done = tables.append, [0]
 def counted(frame, path):
@@ -308,6 +308,7 @@ def test_maintenance(store: Path, tmp_path: Path, spark: SparkSession, capsys: p
     for file in stray:
         file.write_bytes(b"left by a run that was killed")
     os.utime(stray[0], (time.time() - 8 * 86400,) * 2)
+    capsys.readouterr()
     for again in range(2):
         assert maintain_tables.main(["--tables", where, "--keep-days", "30", "--json"]) == 0
         counts = json.loads(capsys.readouterr().out)["counts"]
@@ -340,7 +341,7 @@ def test_maintenance_of_nothing(tmp_path: Path) -> None:
         ("--incremental", "--recheck", "2"),
         ("--incremental", "--recheck", "1/0"),
         ("--incremental", "--time-budget", "soon"),
-        ("--incremental", "--time-budget", "-3m"),
+        ("--incremental", "--time-budget", "0m"),
     ],
 )
 def test_wrong_schedules(words: tuple[str, ...], store: Path, tmp_path: Path) -> None:
