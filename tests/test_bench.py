@@ -275,18 +275,36 @@ def test_never_over_another_store(tmp_path: Path) -> None:
         generate(tmp_path, **SHAPE)
 
 
+def measured(place: Path, *words: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the rows and the text of ``python -m bench`` on a small store."""
+    command = [sys.executable, "-m", "bench", "--bytes", "3000000", "--rounds", "1", "--bodies", "100", *words]
+    ran = subprocess.run(
+        [*command, "--directory", str(place), "--json", str(place / "out.json")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(path.name for path in place.iterdir()) == ["out.json"], "stores are removed"
+    rows = json.loads((place / "out.json").read_text(encoding="utf-8"))["rows"]
+    assert all(row["bytes_per_s"] > 0 and row["ratio_to_baseline"] > 0 and row["peak_bytes"] > 0 for row in rows)
+    return rows, ran.stdout
+
+
 @pytest.mark.slow
 def test_measure_prints_table_and_json(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench", "--bytes", "3000000", "--rounds", "1", "--bodies", "100"]
-    command += ["--directory", str(tmp_path), "--json", str(tmp_path / "out.json")]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    rows = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]
-    assert {(row["case"], row["body_bytes"], row["jobs"]) for row in rows} >= {
-        (case, 100, jobs) for case in ("walk", "audit", "audit from disk", "audit, small pages") for jobs in (1, 2)
+    cases = ("walk", "audit", "audit from disk", "audit, small pages", "rebuild")
+    rows, text = measured(tmp_path, "--cases", *cases)
+    assert {(row["case"], row["body_bytes"], row["jobs"]) for row in rows} == {
+        (case, 100, jobs) for case in cases for jobs in (1, 2)
     }
-    assert [row["jobs"] for row in rows if row["case"] == "audit on Spark"] == [2]
-    assert all(row["bytes_per_s"] > 0 and row["ratio_to_baseline"] > 0 and row["peak_bytes"] > 0 for row in rows)
-    for name in ("engine", "GB/s", "cores", crc.ENGINE, "two cores", "local[2]"):
-        assert name in ran.stdout
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json"], "stores are removed"
+    for name in ("engine", "GB/s", "cores", crc.ENGINE, "audit, 100 B, two cores", "rebuild, 100 B, two cores"):
+        assert name in text
+
+
+@pytest.mark.slow
+def test_measure_of_spark(tmp_path: Path) -> None:
+    rows, text = measured(tmp_path, "--cases", "audit on Spark", "rebuild on Spark", "--jobs", "2")
+    assert [(row["case"], row["baseline"]) for row in rows] == [
+        ("audit on Spark", "check"),
+        ("rebuild on Spark", "rebuild"),
+    ]
+    assert "local[2]" in text
