@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test broker-test lint bench wheel clean
+.PHONY: help setup java jars demo test long-test broker-test lint bench wheel clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +34,12 @@ demo: setup  ## the audit job over a damaged store: its report and its Delta tab
 	@$(BIN)/python -m jobs.demo
 
 test: setup lint wheel  ## everything that CI runs
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark' $(PYTEST_ARGS)
-	@# One process, so that they share one session: xdist 3.8 does not keep groups together under pytest 9.2.
-	$(BIN)/python -m pytest -m spark $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark and not long' $(PYTEST_ARGS)
+	@# By file, so that a process keeps its session: xdist 3.8 does not keep groups together under pytest 9.2.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'spark and not long' $(PYTEST_ARGS)
+
+long-test: setup wheel  ## tests that take minutes: a cluster whose parts are killed, runs at the same time, maintenance
+	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
 
 broker-test: setup  ## what real brokers make of stores; needs mvn and a JDK, which make test does without
 	STOREIO_BROKER=required $(BIN)/python -m pytest -n $(WORKERS) -m broker $(PYTEST_ARGS)

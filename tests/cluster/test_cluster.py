@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["no_waiting_for_disks"]
-pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.long]
 
 CASE = "22-clean"  # a segment in the middle is deleted
 FREE = ("started_ms", "seconds", "arguments", "into")

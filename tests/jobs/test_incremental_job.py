@@ -212,6 +212,7 @@ def test_time_budget(store: Path, tmp_path: Path, spark: SparkSession, monkeypat
     assert [row["left_bytes"] for row in said] == left
 
 
+@pytest.mark.long
 def test_runs_at_the_same_time(store: Path, tmp_path: Path, spark: SparkSession) -> None:
     """Two of one store and one of another, while the tables are made; then one while they are maintained."""
     other = golden.copy_of("base-4.9.8", tmp_path / "other")
@@ -262,7 +263,7 @@ audit_store.main(sys.argv[3:])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_driver(store: Path, tmp_path: Path, spark: SparkSession) -> None:
     """After some waves were kept, it is killed; done again, the tables are those of a run that nobody disturbed."""
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
@@ -294,6 +295,7 @@ def test_a_killed_driver(store: Path, tmp_path: Path, spark: SparkSession) -> No
         assert found == wanted, name
 
 
+@pytest.mark.long
 def test_maintenance(store: Path, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     flip(segments(store)[0], 300)
     for _ in range(3):

@@ -64,6 +64,7 @@ def test_data_source(root: str, spark: SparkSession) -> None:
     assert rows[0]
 
 
+@pytest.mark.long
 def test_rebuild_and_profile(root: str, objects: Objects, tmp_path: Path) -> None:
     words = ["--store", root, "--tables", str(tmp_path / "tables"), "--quiet", "--json", str(tmp_path / "told.json")]
     assert rebuild_queues.main([*words, "--into", objects.uri("new")]) == 0
