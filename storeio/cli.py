@@ -40,6 +40,7 @@ LATER = {
     "inspect": "storeio.inspect.command",
     "plan": "storeio.plan_command",
     "rebuild": "storeio.rebuild_command",
+    "salvage": "storeio.salvage_command",
     "simulate": "storeio.simulate_command",
     "undo": "storeio.apply.command",
 }

@@ -16,6 +16,7 @@ VERBS: Final = {
     "check": ("storeio.audit", "check"),
     "simulate": ("storeio.prediction", "simulate"),
     "rebuild": ("storeio.rebuild.node", "rebuild"),
+    "salvage": ("storeio.salvage.node", "salvage"),
     "plan": ("storeio.planning.node", "plan_store"),
     "apply": ("storeio.apply.engine", "apply_plan"),
     "undo": ("storeio.apply.undoing", "undo"),

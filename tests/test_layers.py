@@ -29,6 +29,7 @@ PURE: Final = WALK | {
     "simulate",
     "plan",
     "rebuilt",
+    "salvaged",
     "verbs",
 }
 FILES: Final = PURE | {"remote", "scan", "file_sizes", "config", "index_files"}
@@ -73,6 +74,9 @@ LAYERS: Final = {
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "staging", "publishing"},
     "planning": FILES | {"audit", "rebuild", "rebuilt", "staging", "prediction"},
+    "salvaged": {"rebuilt", "results"},
+    "salvage": FILES | {"audit", "rebuild", "publishing", "staging", "planning", "salvaged"},
+    "salvage_command": FILES | {"salvage", "rebuild_command", "console", "report", "audit"},
     "plan_command": FILES | {"planning", "prediction", "console", "report"},
     "rebuild_command": FILES | {"audit", "rebuild", "staging", "console", "report"},
     "apply": PURE | {"report", "console"},  # its commands, too

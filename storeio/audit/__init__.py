@@ -4,8 +4,8 @@
 of the log with all that it implies, ``conclude`` joins what they say. ``check`` does it all here.
 """
 
-from storeio.audit.conclusion import conclude
-from storeio.audit.node import FILES_PHASE, LOG_PHASE, Progress, check, look_at_files
+from storeio.audit.conclusion import Concluded, conclude
+from storeio.audit.node import FILES_PHASE, LOG_PHASE, Progress, check, look_at_files, look_at_store
 from storeio.audit.plan import (
     AuditPlan,
     FileReport,
@@ -22,6 +22,7 @@ __all__ = [
     "FILES_PHASE",
     "LOG_PHASE",
     "AuditPlan",
+    "Concluded",
     "FileReport",
     "FileTask",
     "Progress",
@@ -32,6 +33,7 @@ __all__ = [
     "few_bytes",
     "file_tasks",
     "look_at_files",
+    "look_at_store",
     "prepare",
     "run_file_task",
     "with_files",

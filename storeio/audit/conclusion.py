@@ -18,6 +18,7 @@ from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import IndexOutside, units_outside
 from storeio.checks.layout import check_layout
 from storeio.checks.marks import edge_findings
+from storeio.checks.numbering import Numbers
 from storeio.checks.rare import rare_findings
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
@@ -82,7 +83,25 @@ def stitch(reports: Sequence[SplitReport], again: Again, failed: list[str] | Non
     return stitched
 
 
+@dataclass(slots=True)
+class Concluded:
+    """A finished audit, and what it was made of: the plan with what the files say, the log as the spans tell it, and
+    the runs of queue offsets, tables of ``kernels.group`` by topic and queue id in log order."""
+
+    plan: AuditPlan
+    view: LogView
+    audit: Audit
+    runs: dict[tuple[str, int], list[Numbers]]
+
+
 def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, failed: Sequence[str] = ()) -> Audit:
+    """Return the audit alone of ``concluded``, which takes the same."""
+    return concluded(plan, reports, again, failed=failed).audit
+
+
+def concluded(
+    plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, failed: Sequence[str] = ()
+) -> Concluded:
     """Return the audit of the store from the reports of all its splits, in order.
 
     Args:
@@ -114,7 +133,12 @@ def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, f
     gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.config.commitlog_file_bytes)
     gathered.findings += maybe_missing(plan.queues.values(), view, verdicts.beyond)
     _checkpoint(plan, stitched, view, gathered)
-    return _audit(plan, stitched, view, verdicts, gathered, {*verdicts.failed, *(split.path for split in unread)})
+    unknown = {*verdicts.failed, *(split.path for split in unread)}
+    runs: dict[tuple[str, int], list[Numbers]] = {}
+    for report in stitched:
+        for (_, topic, queue_id), table in report.runs.items():
+            runs.setdefault((topic, queue_id), []).append(table)
+    return Concluded(plan, view, _audit(plan, stitched, view, verdicts, gathered, unknown), runs)
 
 
 def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:

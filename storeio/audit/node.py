@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from storeio.audit.conclusion import conclude
+from storeio.audit.conclusion import Concluded, concluded
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
 from storeio.audit.split import SplitReport, audit_split
 from storeio.errors import UnreadableError
@@ -47,7 +47,6 @@ class _Meter:
                 self._tell(Progress(self._done, self._total, phase))
 
 
-@kept_open()
 def check(
     root: str | os.PathLike[str],
     *,
@@ -69,6 +68,19 @@ def check(
         NotAStoreError: ``root`` is no store.
         UsageError: A given setting is unknown or has a bad value.
     """
+    return look_at_store(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress).audit
+
+
+@kept_open()
+def look_at_store(
+    root: str | os.PathLike[str],
+    *,
+    given: Mapping[str, str] | None = None,
+    jobs: int | None = None,
+    split_bytes: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Concluded:
+    """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does."""
     plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
     meter = _Meter(plan.total_bytes, progress)
     failed: list[str] = []
@@ -76,7 +88,7 @@ def check(
         plan = look_at_files(plan, pool, meter.add)
         found = list(pool.map(lambda split: _split(plan, split, meter, failed), plan.splits))
     reports = [report for report in found if report is not None]
-    return conclude(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=failed)
+    return concluded(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=failed)
 
 
 def look_at_files(plan: AuditPlan, pool: Executor, add: Callable[[int, str], None]) -> AuditPlan:

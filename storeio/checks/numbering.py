@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -97,7 +97,8 @@ def _without_outliers(
             expected = before if before is not None else (after or width) - width
             detail = f"queue offset {run[RUN_FIRST]} does not fit its neighbours, expected {expected}"
             at = run[RUN_START_AT] + log.QUEUE_OFFSET_AT
-            result.findings.append(_at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail))
+            found = _at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail)
+            result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
             run = [expected, expected + width, *run[2:]]
         if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
             kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]

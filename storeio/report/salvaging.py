@@ -1,0 +1,130 @@
+"""A salvage as JSON and as text: what was saved, what is lost, what was decided by which evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from storeio.report.next_step import shell_quoted
+from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.results import EXIT_SOUND
+from storeio.safe import printable
+from storeio.salvaged import LostMessages, Salvaged
+
+ROWS: Final = 20
+
+
+def salvaged_object(result: Salvaged) -> dict[str, Any]:
+    """Return the salvage as plain objects; ``docs/salvage.md`` explains every key."""
+    return {
+        "tool": result.tool,
+        "version": result.version,
+        "store": result.store,
+        "into": result.into,
+        "started_ms": result.started_ms,
+        "seconds": round(result.seconds, 6),
+        "crc_engine": result.crc_engine,
+        "settings": {s.name: {"value": s.value, "source": s.source} for s in result.settings},
+        "verdict": "lossy" if result.lossy else "whole",
+        "exit_code": result.exit_code,
+        "log": {
+            "min_physical_offset": result.min_physical_offset,
+            "max_physical_offset": result.max_physical_offset,
+            "records": result.records,
+            "tombstones": result.tombstones,
+            "fillers": result.fillers,
+        },
+        "lost_count": result.lost_count,
+        "lost": [asdict(part) for part in result.lost],
+        "restored": [asdict(record) for record in result.restored],
+        "moved": [asdict(piece) for piece in result.moved],
+        "dropped": [asdict(record) for record in result.dropped],
+        "problems": list(result.problems),
+        "files": list(result.files),
+        "written_bytes": result.written_bytes,
+    }
+
+
+def salvaged_sentence(result: Salvaged) -> str:
+    """Return what the salvage comes to, in one sentence that begins with capitals."""
+    what = f"{counted(result.records, 'record')} of {printable(result.store)} in {printable(result.into)}"
+    also = [f"{counted(len(result.restored), 'record')} restored"] if result.restored else []
+    also += [f"{counted(len(result.moved), 'piece')} put into place"] if result.moved else []
+    also += [f"{counted(len(result.dropped), 'record')} not taken for messages"] if result.dropped else []
+    how = f", {', '.join(also)}" if also else ""
+    word = "SAVED" if result.exit_code == EXIT_SOUND else "SAVED WITH LOSSES" if not result.problems else "INCOMPLETE"
+    lost = f"; {counted(result.lost_count, 'message')} lost" if result.lost else "; nothing is known to be lost"
+    return f"{word}: {what}{how}{lost}."
+
+
+def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
+    """Return the report; every line ends."""
+    lines = paragraph("", salvaged_sentence(result), width, "")
+    lines += _problems(result.problems, width)
+    lines += _lost(result.lost, width)
+    lines += _restored(result, width)
+    lines += _moved(result, width)
+    if result.dropped:
+        lines += ["", "DROPPED (records that are no messages)"]
+        rows = [(row.physical_offset, row.size, row.reason) for row in result.dropped[:ROWS]]
+        lines += [*table(("physical offset", "bytes", "why"), rows, width), *_rest(len(result.dropped), "record")]
+    size = bytes_text(result.written_bytes)
+    text = f"Wrote {counted(len(result.files), 'file')}, {size}, in {result.seconds:.2f} s: "
+    text += f"{counted(result.tombstones, 'tombstone')} and {counted(result.fillers, 'filler')} among them; "
+    text += f"CRC by {printable(result.crc_engine)}, storeio {result.version}, exit code {result.exit_code}."
+    lines += ["", *paragraph("", text, width, "")]
+    into = result.into.rstrip("/")
+    commands = [["storeio", "check", into], ["storeio", "simulate", into]]
+    lines += ["", "NEXT", *("  " + " ".join(shell_quoted(word) for word in words) for words in commands)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _problems(problems: Sequence[str], width: int) -> list[str]:
+    if not problems:
+        return []
+    lines = ["", "NOT DONE"]
+    for text in problems[:ROWS]:
+        lines += paragraph("- ", printable(text), width, "  ")
+    return [*lines, *_rest(len(problems), "place")]
+
+
+def _lost(lost: Sequence[LostMessages], width: int) -> list[str]:
+    if not lost:
+        return []
+    rows = [
+        (
+            f"{part.topic}/{part.queue_id}", part.first_queue_offset, part.stop_queue_offset - 1,
+            "-" if part.bytes is None else part.bytes, f"{part.physical_start}..{part.physical_stop}", part.evidence,
+        )
+        for part in lost[:ROWS]
+    ]  # fmt: skip
+    head = ("queue", "first", "last", "bytes", "physical offsets", "known from")
+    lines = ["", "LOST (messages that no byte of the store can supply)", *table(head, rows, width)]
+    return [*lines, *_rest(len(lost), "range")]
+
+
+def _restored(result: Salvaged, width: int) -> list[str]:
+    if not result.restored:
+        return []
+    rows = [
+        (r.physical_offset, f"{r.topic}/{r.queue_id}", r.queue_offset, r.field, r.old, r.new)
+        for r in result.restored[:ROWS]
+    ]
+    head = ("physical offset", "queue", "queue offset", "field", "was", "is")
+    lines = ["", "RESTORED (one damaged field, and one answer)", *table(head, rows, width)]
+    return [*lines, *_rest(len(result.restored), "record")]
+
+
+def _moved(result: Salvaged, width: int) -> list[str]:
+    if not result.moved:
+        return []
+    rows = [
+        (piece.physical_offset, piece.length, f"{piece.source} at {piece.position}") for piece in result.moved[:ROWS]
+    ]
+    lines = ["", "PUT INTO PLACE", *table(("physical offset", "bytes", "from"), rows, width)]
+    return [*lines, *_rest(len(result.moved), "piece")]
+
+
+def _rest(count: int, what: str) -> list[str]:
+    return [f"  ... and {counted(count - ROWS, f'more {what}')}; --json FILE has all"] if count > ROWS else []

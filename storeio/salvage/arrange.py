@@ -1,0 +1,224 @@
+"""Intact bytes of the log that lie elsewhere, put into their places: misnamed and shifted files, and replicas.
+
+A record says where it belongs. A file all of whose records say another place has a wrong name, or lost its beginning;
+what another copy of the log holds at the same physical offsets fills holes on whose both sides the copies agree. All
+of it is laid into links to the store, so that what follows sees a store whose files are where they should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from storeio.audit import AuditPlan, Concluded
+from storeio.checks.segments import Segment
+from storeio.format import commitlog as log
+from storeio.kernels import tables as w
+from storeio.paths import COMMITLOG, StoreFile, file_name
+from storeio.planning.linked import LinkedStore
+from storeio.salvage.regions import Stretch, stretches
+from storeio.salvage.survey import Survey, survey
+from storeio.salvaged import Moved
+from storeio.splits import Split
+from storeio.walk import walk_split
+
+ROUNDS: Final = 4  # a file may have been shifted more than once
+LOOKED_AT: Final = 8 << 20  # bytes of a file without a number in which a record is looked for
+AT_ONCE: Final = 16 << 20
+SIDE_BYTES: Final = 64  # on either side of a hole in which two copies must agree: no record is so short
+
+Ranges = list[tuple[int, int]]
+
+
+class Piece(NamedTuple):
+    """Bytes of a file, and the physical offset at which they belong."""
+
+    plan: AuditPlan
+    path: str
+    position: int
+    length: int
+    physical_offset: int
+
+
+def arranged(
+    found: Concluded, donors: Sequence[Concluded], scratch: Path, look: Callable[[Path], Concluded]
+) -> tuple[Concluded, list[Moved]]:
+    """Return the audit of the store with everything in its place, and what was moved there.
+
+    Args:
+        found: The store's own audit.
+        donors: Audits of other copies of its log, the best one first.
+        scratch: Directory for links to the store; made where it is needed.
+        look: Audits a store with the settings of this one.
+    """
+    store: LinkedStore | None = None
+    moved: list[Moved] = []
+    size = found.plan.config.commitlog_file_bytes
+    for number in range(ROUNDS + len(donors)):
+        pieces = list(_misplaced(found) if number < ROUNDS else _donated(survey(found), donors[number - ROUNDS]))
+        if not pieces:
+            continue
+        if store is None:
+            store = LinkedStore(found.plan.listing, scratch)
+        for piece in pieces:
+            _lay(store, piece, size)
+        for path in _emptied(found, pieces):
+            store.remove(path)
+        shown = [Moved(f"{p.plan.root}/{p.path}", p.position, p.length, p.physical_offset) for p in pieces]
+        moved += shown
+        found = look(store.root)
+    return found, moved
+
+
+def _lay(store: LinkedStore, piece: Piece, size: int) -> None:
+    """Copy a piece to its place, segment by segment."""
+    at, left, position = piece.physical_offset, piece.length, piece.position
+    while left:
+        base = at - at % size
+        count = min(left, base + size - at, AT_ONCE)
+        path = f"{COMMITLOG}/{file_name(base)}"
+        if not store.exists(path) or store.length(path) < size:
+            store.resize(path, size)
+        store.write(path, at - base, piece.plan.read(piece.path, position, position + count).tobytes())
+        at, left, position = at + count, left - count, position + count
+
+
+def _emptied(found: Concluded, pieces: Sequence[Piece]) -> list[str]:
+    """Return the files whose records all went elsewhere, and whose own place is none of the log's."""
+    names = {piece.path for piece in pieces if piece.plan is found.plan}
+    targets = {f"{COMMITLOG}/{file_name(p.physical_offset // _size(found) * _size(found))}" for p in pieces}
+    kept = {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.RECORD).any()}
+    low, high = found.view.min_physical_offset, found.view.max_physical_offset
+    inside = {s.file.path for s in found.view.segments if low <= s.base < high and s.base % _size(found) == 0}
+    return sorted(names - targets - kept - inside)
+
+
+def _size(found: Concluded) -> int:
+    return found.plan.config.commitlog_file_bytes
+
+
+# ---- Files of the store itself
+
+
+def _misplaced(found: Concluded) -> Iterator[Piece]:
+    """Yield stretches of intact records whose place in the log is free, and the ones they name."""
+    taken = _taken(found)
+    for segment in found.view.segments:
+        kinds = segment.spans[w.SPAN_CLASS]
+        alone = not (kinds == w.RECORD).any()
+        for low, high, kind, why in segment.spans.T.tolist():
+            if kind == w.STALE and why == w.WHY_MISPLACED:
+                yield from _piece(found, segment.file, low, high, taken, alone=alone)
+    for file in found.plan.listing.files:
+        if file.kind == COMMITLOG and not file.is_dir and file.base_offset is None:
+            at = _first_record(found.plan, file)
+            if at is not None:
+                yield from _piece(found, file, at, file.size, taken, alone=True)
+
+
+def _first_record(plan: AuditPlan, file: StoreFile) -> int | None:
+    """Return where the first intact record of a file without a number lies."""
+    split = Split(file.path, 0, file.size, 0, min(file.size, LOOKED_AT))
+    if not split.stop:
+        return None
+    spans = walk_split(lambda start, stop: plan.read(file.path, start, stop), split).spans
+    places = spans[w.SPAN_START, (spans[w.SPAN_CLASS] == w.STALE) | (spans[w.SPAN_CLASS] == w.RECORD)]
+    return int(places[0]) if len(places) else None
+
+
+def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges, *, alone: bool) -> Iterator[Piece]:
+    """Yield what of ``[low, high)`` of a file belongs to free places; ``taken`` grows by them."""
+    head = found.plan.read(file.path, low, low + log.PHYSICAL_OFFSET_AT + 8).tobytes()
+    physical = int.from_bytes(head[log.PHYSICAL_OFFSET_AT :], "big", signed=True)
+    first, end = found.view.min_physical_offset, found.view.max_physical_offset
+    if physical < 0 or physical > 2**62 or (not alone and not first <= physical < end):
+        return
+    stop = physical + high - low
+    for start, limit in _free(physical, stop, taken):
+        yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
+    taken.append((physical, stop))
+
+
+def _taken(found: Concluded) -> Ranges:
+    """Return the physical ranges that hold intact records; a blank record may be that of a shifted file."""
+    return [row for segment in found.view.segments for row in _good(segment, w.RECORD)]
+
+
+def _good(segment: Segment, *classes: int) -> Ranges:
+    spans = segment.spans
+    good = np.isin(spans[w.SPAN_CLASS], classes)
+    return [(segment.base + low, segment.base + high) for low, high in spans[:2, good].T.tolist()]
+
+
+def _free(start: int, stop: int, taken: Ranges) -> Iterator[tuple[int, int]]:
+    """Yield what of a range is not taken."""
+    at = start
+    for low, high in sorted(row for row in taken if row[0] < stop and row[1] > start):
+        if low > at:
+            yield at, low
+        at = max(at, high)
+    if at < stop:
+        yield at, stop
+
+
+# ---- Other copies of the log
+
+
+def _donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
+    """Yield what a copy of the log holds where this one has holes, or records that something speaks against."""
+    if donor.plan.config.commitlog_file_bytes != known.segment_bytes:
+        return
+    theirs = survey(donor)
+    good = [row for segment in donor.view.segments for row in _good(segment, w.RECORD, w.BLANK)]
+    holes = [(stretch.start, _reach(known, stretch)) for stretch in stretches(known)]
+    holes += [(place, place + size) for place in known.doubts if (size := _record_size(known, place))]
+    own = sorted(_taken(known.concluded))
+    for start, stop in sorted(set(holes)):
+        if not _agree(known, theirs, own, start, stop):
+            continue
+        for low, high in good:
+            part = max(low, start), min(high, stop)
+            if part[0] >= part[1]:
+                continue
+            if any(part[0] <= place < part[1] for place in theirs.doubts):
+                continue
+            path = f"{COMMITLOG}/{file_name(part[0] - part[0] % known.segment_bytes)}"
+            yield Piece(donor.plan, path, part[0] % known.segment_bytes, part[1] - part[0], part[0])
+    yield from _tail(known, theirs, good, own)
+
+
+def _tail(known: Survey, theirs: Survey, good: Ranges, own: Ranges) -> Iterator[Piece]:
+    """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
+    last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
+    lost = any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings)
+    if not lost or not _agree(known, theirs, own, last + known.segment_bytes, 2**62):
+        return
+    for low, high in good:
+        if low >= last + known.segment_bytes:
+            path = f"{COMMITLOG}/{file_name(low - low % known.segment_bytes)}"
+            yield Piece(theirs.plan, path, low % known.segment_bytes, high - low, low)
+
+
+def _reach(known: Survey, stretch: Stretch) -> int:
+    """Return where a hole ends for a donor: the free tail of the log is none, unless something was lost from it."""
+    if not stretch.tail or any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings):
+        return stretch.stop
+    return stretch.stop if any(known.read(stretch.start, stretch.stop)) else stretch.start
+
+
+def _record_size(known: Survey, place: int) -> int:
+    size = int.from_bytes(known.read(place, place + 4), "big", signed=True)
+    limit = known.segment_bytes - place % known.segment_bytes
+    return size if log.MIN_RECORD_BYTES <= size <= limit else 0
+
+
+def _agree(known: Survey, theirs: Survey, own: Ranges, start: int, stop: int) -> bool:
+    """Tell whether two copies hold the same bytes before and behind a hole, where the nearest intact ones lie."""
+    before = max((high for _, high in own if high <= start), default=None)
+    behind = min((low for low, _ in own if low >= stop), default=None)
+    places = [] if before is None else [before - SIDE_BYTES]
+    places += [] if behind is None else [behind]
+    return all(known.read(at, at + SIDE_BYTES) == theirs.read(at, at + SIDE_BYTES) for at in places)

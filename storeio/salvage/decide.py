@@ -1,0 +1,319 @@
+"""All of a log decided: which bytes stay, which are restored, what is written where messages were lost."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.kernels import tables as w
+from storeio.salvage import holes
+from storeio.salvage.fillers import NOBODY, Bytes, Setting, least_tombstone
+from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled
+from storeio.salvage.missing import Missing, missing_of, stands_for
+from storeio.salvage.numbers import lost_after
+from storeio.salvage.regions import END, MOST_RECORD_BYTES, RECORD, Fixed, Judged, Stretch, judge, stretches
+from storeio.salvage.restore import Known, Unit, agrees, property_crc_agrees, restored, whole_record
+from storeio.salvage.survey import Survey
+
+TOMBSTONES: Final = "tombstones"
+GAPS: Final = "gaps"
+LOSSES: Final = (TOMBSTONES, GAPS)
+MISFIT: Final = "does not fit its neighbours"
+HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A record that is no message any more: it lies in the body of another one, or its head is damaged beyond doubt."""
+
+    physical_offset: int
+    size: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Decision:
+    """What becomes of a log. Patches are sorted and do not overlap; everything else stays as it is.
+
+    ``first`` and ``stop`` bound the log, ``segments`` are the physical offsets at which its files begin. ``tight`` are
+    holes that no record fits into.
+    """
+
+    first: int = 0
+    stop: int = 0
+    segments: list[int] = field(default_factory=list)
+    patches: list[Patch] = field(default_factory=list)
+    fixed: list[Fixed] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    unplaced: list[Missing] = field(default_factory=list)
+    tight: list[str] = field(default_factory=list)
+
+
+def decide(survey: Survey, *, losses: str = TOMBSTONES) -> Decision:
+    """Return what becomes of a log.
+
+    Args:
+        survey: What is known of its damage.
+        losses: ``tombstones`` for records that take the numbers of lost messages, ``gaps`` for none.
+    """
+    return _Decider(survey, losses).run()
+
+
+class _Decider:
+    """One decision while it is made."""
+
+    def __init__(self, survey: Survey, losses: str) -> None:
+        self.survey, self.losses = survey, losses
+        self.made = Decision()
+        self.holes: list[tuple[Hole, list[Unit]]] = []
+        self.starts, self.last_ms = _record_starts(survey), survey.audit.log.last_store_timestamp_ms or 1
+        self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
+        odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
+        self.habit = len(odd) > HABIT
+        self.batch_topics = frozenset(survey.plan.batch_topics)
+
+    def run(self) -> Decision:
+        """Decide it all."""
+        survey, made = self.survey, self.made
+        if not survey.concluded.view.segments or not survey.audit.log.records:
+            return made
+        made.first = survey.concluded.view.min_physical_offset
+        judged = list(self._judged())
+        made.stop = max([survey.concluded.view.max_physical_offset, *(_content_stop(each) for each in judged)])
+        for each in judged:
+            made.fixed += each.fixed
+            made.dropped += [self._forged(at) for at in each.forged]
+            self._free(each)
+        for place in sorted(survey.doubts):
+            self._doubt(place)
+        self._blank_sizes()
+        self._lost()
+        self._fill()
+        for fixed in made.fixed:
+            made.patches.append(Patch(fixed.start, holes.RESTORED, Bytes(fixed.restored.raw, 0, b"")))
+        made.patches.sort(key=lambda patch: patch.physical_offset)
+        size = survey.segment_bytes
+        made.segments = list(range(made.first - made.first % size, made.stop, size))
+        return made
+
+    def _judged(self) -> Iterator[Judged]:
+        """Yield what each stretch holds; what turned out to belong to the one before it is left out."""
+        covered = 0
+        for stretch in (*stretches(self.survey), *_beyond(self.survey)):
+            if stretch.stop > covered:
+                found = judge(self.survey, replace(stretch, start=max(stretch.start, covered)))
+                covered = found.stop
+                yield found
+
+    def _forged(self, at: int) -> Dropped:
+        record = self.survey.record(at)
+        if record is None:
+            return Dropped(at, 0, "lies in the body of another message")
+        self.gone.append((at, record))
+        return Dropped(at, record.size, "lies in the body of another message")
+
+    def _free(self, judged: Judged) -> None:
+        """Remember the holes of a stretch: what lies between its restored records."""
+        stretch, size = judged.stretch, self.survey.segment_bytes
+        segment = stretch.start - stretch.start % size
+        at = stretch.start
+        for fixed in judged.fixed:
+            if fixed.start > at:
+                self._hole(at, fixed.start, segment, closes=False, slots=judged.slots)
+            at = fixed.stop
+        closes = stretch.behind != RECORD and judged.stop == stretch.stop
+        stop = segment + size if closes else judged.stop
+        if not stretch.tail or (stop < self.made.stop and closes):
+            if at < stop or (closes and stretch.behind == END):
+                self._hole(at, stop, segment, closes=closes, slots=judged.slots)
+            return
+        end = max(at, min(self.made.stop, segment + size))
+        if end > at:
+            self._hole(at, end, segment, closes=False, slots=judged.slots)
+        if any(self.survey.read(end, segment + size)):
+            self.made.patches.append(Patch(end, holes.ZEROS, Bytes(b"", segment + size - end, b"")))
+
+    def _hole(self, start: int, stop: int, segment: int, *, closes: bool, slots: Iterable[Unit]) -> None:
+        if stop <= start and not closes:
+            return
+        inside = [slot for slot in slots if start <= slot.physical_offset and slot.physical_offset + slot.size <= stop]
+        setting = self._setting(stop)
+        self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, setting), inside))
+
+    def _setting(self, place: int) -> Setting:
+        """Return time and host of the next intact record from a place on, or of the log's end."""
+        record = self.survey.record(place)
+        if record is None:
+            i = bisect_left(self.starts, place)
+            record = self.survey.record(self.starts[i]) if i < len(self.starts) else None
+        checks = self.survey.audit.checks
+        crc = checks.get("property_crc", 0) > 0
+        if record is None:
+            return Setting(self.last_ms, NOBODY, crc)
+        return Setting(max(record.store_timestamp_ms, 1), record.store_host, crc)
+
+    def _doubt(self, place: int) -> None:
+        """Decide on an accepted record that something speaks against: restored, dropped, or left as it is."""
+        if any(fixed.start <= place < fixed.stop for fixed in self.made.fixed) or self._covers(place):
+            return
+        size = self._size_at(place)
+        raw = self.survey.read(place, place + size)
+        record = whole_record(raw)
+        if record is None or property_crc_agrees(raw):
+            return
+        topic = p.java_decode(record.topic)
+        own = self.survey.number_of(topic, record.queue_id, place)
+        missing = [unit for unit in self.survey.units_in(place, place + 1) if self._lacks(unit)]
+        if own >= 0 and own != record.queue_offset and own in self._numbers(place).get((topic, record.queue_id), ()):
+            missing.append(Unit(topic, record.queue_id, own, place, size, 0))
+        sure = self._is_sure(place)
+        plain = self._is_plain(record, place)
+        if not missing and own == record.queue_offset and plain and not sure:
+            return
+        known = Known(place, ((size, "its own size"),), missing[0] if len(missing) == 1 else None, self._numbers(place))
+        if agrees(raw, known) is not None and plain and not sure:
+            return
+        found = restored(raw, known) if property_crc_agrees(raw) is not None or not sure else None
+        if found is not None:
+            self.made.fixed.append(Fixed(place, found))
+            self.gone.append((place, record))
+        elif missing or not plain or sure:
+            self.made.dropped.append(Dropped(place, size, "its head is damaged, and nothing tells what stood there"))
+            self.gone.append((place, record))
+            base = place - place % self.survey.segment_bytes
+            self._hole(place, place + size, base, closes=False, slots=missing[:1])
+
+    def _is_sure(self, place: int) -> bool:
+        """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""
+        codes = {finding.code for finding in self.survey.doubts[place]}
+        return "LOG_PROPERTY_CRC" in codes or ("LOG_PROPERTIES" in codes and not self.habit)
+
+    def _is_plain(self, record: log.Record, place: int) -> bool:
+        """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
+        field = any(row.code == "LOG_FIELD" and MISFIT not in row.detail for row in self.survey.doubts[place])
+        return record.physical_offset == place and not field
+
+    def _size_at(self, place: int) -> int:
+        head = self.survey.read(place, place + 4)
+        size = int.from_bytes(head, "big", signed=True)
+        limit = self.survey.segment_bytes - place % self.survey.segment_bytes
+        return size if log.MIN_RECORD_BYTES <= size <= limit else 0
+
+    def _lacks(self, unit: Unit) -> bool:
+        return any(
+            (part.topic, part.queue_id) == (unit.topic, unit.queue_id)
+            and part.first_queue_offset <= unit.number < part.stop_queue_offset
+            for part in self.survey.lost
+        )
+
+    def _numbers(self, place: int) -> dict[tuple[str, int], range]:
+        """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere."""
+        found = {
+            (part.topic, part.queue_id): range(part.first_queue_offset, part.stop_queue_offset)
+            for part in self.survey.lost
+            if part.physical_start <= place < part.physical_stop
+        }
+        for finding in self.survey.doubts.get(place, ()):
+            if (
+                finding.code == "LOG_FIELD"
+                and MISFIT in finding.detail
+                and finding.topic
+                and finding.queue_id is not None
+                and finding.queue_offset is not None
+            ):
+                number = finding.queue_offset
+                found[finding.topic, finding.queue_id] = range(number, number + 1)
+        return found
+
+    def _blank_sizes(self) -> None:
+        """Give blank records the true rest of their segments."""
+        size = self.survey.segment_bytes
+        for segment in self.survey.concluded.view.segments:
+            spans = segment.spans
+            if not spans.shape[1] or spans[w.SPAN_CLASS, -1] != w.BLANK or segment.base >= self.made.stop:
+                continue
+            place = segment.base + int(spans[w.SPAN_START, -1])
+            head = log.encode_blank(segment.base + size - place)
+            if self.survey.read(place, place + len(head)) != head and not self._covers(place):
+                self.made.patches.append(Patch(place, holes.BLANK, Bytes(head, 0, b"")))
+
+    def _covers(self, place: int) -> bool:
+        return any(hole.start <= place < hole.stop for hole, _ in self.holes)
+
+    def _lost(self) -> None:
+        """Tell which messages are missing."""
+        made, survey = self.made, self.survey
+        now = [(fixed.start, fixed.restored.record) for fixed in made.fixed]
+        units = [unit for _, slots in self.holes for unit in slots]
+        lost = lost_after(survey.lost, survey.concluded.runs, survey.concluded.view, (self.gone, now), units)
+        made.missing = list(missing_of(lost, units, self.batch_topics))
+
+    def _fill(self) -> None:
+        """Cover all holes."""
+        self.holes.sort(key=lambda row: row[0].start)
+        wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
+        room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
+        for missing in self.made.missing if self.losses == TOMBSTONES else ():
+            if not self._place(missing, wants, room):
+                self.made.unplaced.append(missing)
+        for (hole, _), rows in zip(self.holes, wants, strict=True):
+            hole.wants = [want for want, _ in rows]
+            try:
+                self.made.patches += filled(hole)
+            except TooSmallError as error:
+                self.made.tight.append(str(error))
+            self.made.unplaced += [missing for want, missing in rows if want in hole.unplaced]
+
+    def _place(self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int]) -> bool:
+        """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie."""
+        for i, (hole, slots) in enumerate(self.holes):
+            unit = missing.unit if missing.unit in slots else None
+            if unit is None and (missing.unit is not None or hole.stop <= missing.low or hole.start >= missing.high):
+                continue
+            lost = stands_for(missing, self.survey.plan.config.delays_ms, hole.setting.store_ms, self.batch_topics)
+            need = unit.size if unit is not None else least_tombstone(lost)
+            if need > room[i]:
+                continue
+            want = Want(lost, unit.physical_offset, unit.size) if unit is not None else Want(lost)
+            wants[i].append((want, missing))
+            room[i] -= need
+            return True
+        return False
+
+
+def _record_starts(survey: Survey) -> list[int]:
+    """Return where stretches of intact records begin, sorted."""
+    found = []
+    for segment in survey.concluded.view.segments:
+        spans = segment.spans
+        found += (spans[w.SPAN_START, spans[w.SPAN_CLASS] == w.RECORD] + segment.base).tolist()
+    return sorted(found)
+
+
+def _content_stop(judged: Judged) -> int:
+    """Return where what a stretch of the tail holds ends, 0 where it holds nothing or is not of the tail."""
+    if not judged.stretch.tail:
+        return 0
+    stops = [fixed.stop for fixed in judged.fixed]
+    stops += [slot.physical_offset + slot.size for slot in judged.slots]
+    return max(stops, default=0)
+
+
+def _beyond(survey: Survey) -> Iterator[Stretch]:
+    """Yield the segments behind the last file into which queue units point, one behind the other from the log's end."""
+    view, size = survey.concluded.view, survey.segment_bytes
+    end = view.max_physical_offset
+    known = {segment.base for segment in view.segments}
+    stop = end
+    for unit in survey.units_in(end, 2**62):
+        if unit.physical_offset > end + MOST_RECORD_BYTES:
+            break
+        end = max(end, unit.physical_offset + unit.size)
+        stop = end
+    first = view.max_physical_offset // size * size
+    yield from (Stretch(base, base + size, END, tail=True) for base in range(first, stop, size) if base not in known)

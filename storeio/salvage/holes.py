@@ -1,0 +1,178 @@
+"""What is written where records were lost: tombstones and fillers that cover a hole exactly, or close its segment.
+
+Pure. A hole is a run of free bytes and of slots, places of which a queue unit tells exactly what lay there. Tombstones
+go where their slots are, others into the free bytes; what is left over becomes fillers, the end of a segment a blank
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.salvage.fillers import LEAST_BYTES, MOST_BYTES, Bytes, Lost, Setting, filler, least_tombstone, tombstone
+
+FILLER: Final = "filler"
+TOMBSTONE: Final = "tombstone"
+BLANK: Final = "blank"
+RESTORED: Final = "restored"
+USUAL_BYTES: Final = 256  # of a filler that may have any size
+ZEROS: Final = "zeros"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """New bytes at a place of the log. ``lost`` is the message that a tombstone stands for."""
+
+    physical_offset: int
+    kind: str
+    bytes: Bytes
+    lost: Lost | None = None
+
+    @property
+    def stop(self) -> int:
+        """Behind the last byte."""
+        return self.physical_offset + len(self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A tombstone that is to be written: at ``[place, place + size)``, or, without a place, anywhere in the hole."""
+
+    lost: Lost
+    place: int = -1
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Hole:
+    """Bytes ``[start, stop)`` of one segment that are to be covered.
+
+    ``closes`` says that nothing follows in the segment, which ends at ``segment_stop``: then a blank record may begin
+    anywhere. ``unplaced`` are tombstones for which there was no room.
+    """
+
+    start: int
+    stop: int
+    segment_start: int
+    segment_stop: int
+    closes: bool
+    setting: Setting
+    wants: Sequence[Want] = ()
+    unplaced: list[Want] = field(default_factory=list)
+
+
+class TooSmallError(ValueError):
+    """No record is so small as a hole."""
+
+
+def filled(hole: Hole) -> Iterator[Patch]:
+    """Yield what covers a hole, in order, each byte once.
+
+    Raises:
+        TooSmallError: The hole is smaller than any record, and not at the end of its segment.
+    """
+    rows = _rows(hole)
+    for i, ((low, high, want), setting) in enumerate(zip(rows, _settings(rows, hole.setting), strict=True)):
+        if want is not None:
+            yield Patch(low, TOMBSTONE, tombstone(low, high - low, want.lost, setting), want.lost)
+        elif hole.closes and i == len(rows) - 1:
+            yield from _closed(low, hole)
+            return
+        else:
+            yield from _fillers(low, high, setting)
+    if hole.closes and (not rows or rows[-1][1] < hole.segment_stop):
+        yield _blank(rows[-1][1] if rows else hole.start, hole)
+
+
+Row = tuple[int, int, Want | None]
+
+
+def _rows(hole: Hole) -> list[Row]:
+    """Return the hole cut into tombstones and free pieces, none of them too small for a record."""
+    slots = sorted((want for want in hole.wants if want.place >= 0), key=lambda want: want.place)
+    free = [want for want in hole.wants if want.place < 0]
+    rows: list[Row] = []
+    at = hole.start
+    for slot in slots:
+        if slot.place < at or slot.place + slot.size > hole.stop or least_tombstone(slot.lost) > slot.size:
+            free.append(slot)
+            continue
+        if slot.place > at:
+            rows.append((at, slot.place, None))
+        rows.append((slot.place, slot.place + slot.size, slot))
+        at = slot.place + slot.size
+    if at < hole.stop:
+        rows.append((at, hole.stop, None))
+    return _joined(list(_with(rows, free, hole)), hole)
+
+
+def _settings(rows: Sequence[Row], setting: Setting) -> list[Setting]:
+    """Return the setting of each row: times never fall, and some tombstones know their own."""
+    found = []
+    for _, _, want in reversed(rows):
+        if want is not None and 0 < want.lost.store_ms < setting.store_ms:
+            setting = replace(setting, store_ms=want.lost.store_ms)
+        found.append(setting)
+    return found[::-1]
+
+
+def _with(rows: Sequence[Row], free: Sequence[Want], hole: Hole) -> Iterator[Row]:
+    """Yield the rows with the tombstones that have no place put into the free ones, in their order."""
+    left = list(free)
+    for low, high, want in rows:
+        if want is not None:
+            yield low, high, want
+            continue
+        closing = hole.closes and high == hole.stop
+        room = high - low - (log.BLANK_HEAD_BYTES if closing else 0)
+        while left and (least := least_tombstone(left[0].lost)) <= room:
+            size = room if room - least < LEAST_BYTES and not closing else least
+            yield low, low + size, left.pop(0)
+            low, room = low + size, room - size
+        if low < high:
+            yield low, high, None
+    hole.unplaced += left
+
+
+def _joined(rows: list[Row], hole: Hole) -> list[Row]:
+    """Return the rows with free pieces that are too small for a record added to a tombstone beside them.
+
+    Raises:
+        TooSmallError: There is none.
+    """
+    result: list[Row] = []
+    for i, (low, high, want) in enumerate(rows):
+        last = i == len(rows) - 1
+        if want is None and high - low < LEAST_BYTES and not (last and hole.closes):
+            if result and result[-1][2] is not None:
+                result[-1] = result[-1][0], high, result[-1][2]
+                continue
+            if last:
+                raise TooSmallError(f"{high - low} bytes at {low}")
+            rows[i + 1] = low, rows[i + 1][1], rows[i + 1][2]
+            continue
+        result.append((low, high, want))
+    return result
+
+
+def _fillers(low: int, high: int, setting: Setting) -> Iterator[Patch]:
+    count = -(-(high - low) // MOST_BYTES)
+    for k in range(count):
+        start, stop = low + (high - low) * k // count, low + (high - low) * (k + 1) // count
+        yield Patch(start, FILLER, filler(start, stop - start, setting))
+
+
+def _closed(low: int, hole: Hole) -> Iterator[Patch]:
+    """Close a segment; behind a filler where it would hold nothing, since brokers look at a segment's first record."""
+    if low == hole.segment_start and hole.segment_stop - low >= USUAL_BYTES + log.BLANK_HEAD_BYTES:
+        yield Patch(low, FILLER, filler(low, USUAL_BYTES, hole.setting))
+        low += USUAL_BYTES
+    yield _blank(low, hole)
+
+
+def _blank(low: int, hole: Hole) -> Patch:
+    rest = hole.segment_stop - low
+    return Patch(low, BLANK, Bytes(log.encode_blank(rest), rest - log.BLANK_HEAD_BYTES, b""))

@@ -1,0 +1,84 @@
+"""Lost messages by their numbers, and the tombstones that take their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.results import LostRange
+from storeio.salvage.fillers import Lost
+from storeio.salvage.restore import Unit
+
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+NOWHERE: Final = "storeio_tombstones"
+"""Topic to which tombstones of delayed messages are delivered when their time has come."""
+
+MOST_BATCH: Final = 2**15 - 1  # messages in one inner batch
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Numbers ``[first, stop)`` of a queue that one tombstone takes: one, or an inner batch.
+
+    ``low`` and ``high`` bound where the message lay. ``unit`` is its surviving queue unit.
+    """
+
+    topic: str
+    queue_id: int
+    first: int
+    stop: int
+    low: int
+    high: int
+    unit: Unit | None = None
+
+
+def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: frozenset[str]) -> Iterator[Missing]:
+    """Yield what is missing, queue by queue in order of numbers.
+
+    Args:
+        lost: Ranges of queue offsets.
+        units: Surviving units whose records are lost.
+        batch_topics: Topics with batch queues.
+    """
+    known = {(unit.topic, unit.queue_id, unit.number): unit for unit in units}
+    taken: dict[tuple[str, int], int] = {}
+    for part in sorted(lost, key=lambda part: (part.topic, part.queue_id, part.first_queue_offset)):
+        queue = part.topic, part.queue_id
+        if part.topic.startswith(log.LMQ_PREFIX):
+            continue  # its units are those of other queues' messages
+        first = max(part.first_queue_offset, taken.get(queue, 0))
+        taken[queue] = max(part.stop_queue_offset, taken.get(queue, 0))
+        step = MOST_BATCH if part.topic in batch_topics else 1
+        room = max(part.physical_stop - part.physical_start, 0) // log.MIN_RECORD_BYTES
+        for number in range(first, part.stop_queue_offset, step):
+            unit = known.get((*queue, number))
+            if unit is None and number - part.first_queue_offset > room:
+                break  # more numbers than records fit: the number is damaged that they are counted up to
+            stop = min(number + step, part.stop_queue_offset)
+            yield Missing(*queue, number, stop, part.physical_start, part.physical_stop, unit)
+
+
+def stands_for(missing: Missing, delays_ms: tuple[int, ...], store_ms: int, batch_topics: frozenset[str]) -> Lost:
+    """Return what a tombstone has to say so that brokers and clients take it for a message of its queue."""
+    topic = missing.topic
+    real = {"REAL_TOPIC": NOWHERE, "REAL_QID": "0"}
+    if topic == log.SCHEDULE_TOPIC:
+        level = missing.queue_id + 1
+        delay = delays_ms[min(level, len(delays_ms) - 1)]
+        due = missing.unit.tags_code - delay if missing.unit is not None else 0
+        near = due > 0 and abs(due - store_ms) < 86_400_000
+        return Lost(topic.encode(), missing.queue_id, missing.first, {p.DELAY: str(level), **real},
+                    store_ms=due if near else 0)  # fmt: skip
+    said: dict[str, str] = {}
+    if topic == HALF_TOPIC:
+        said = {**real, "PGROUP": NOWHERE}
+    elif topic == TIMER_TOPIC:
+        said = {**real, "TIMER_OUT_MS": str(store_ms)}
+    if topic in batch_topics:
+        said |= {p.INNER_NUM: str(missing.stop - missing.first), p.INNER_BASE: str(missing.first)}
+        return Lost(topic.encode(), missing.queue_id, missing.first, said, log.SYS_INNER_BATCH)
+    return Lost(topic.encode(), missing.queue_id, missing.first, said)

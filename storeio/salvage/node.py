@@ -1,0 +1,200 @@
+"""``storeio salvage`` on one node: audit, decide, write the log anew, build everything else from it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from storeio import __version__, crc
+from storeio.audit import Concluded, Progress, look_at_store, prepare
+from storeio.config import SIZES
+from storeio.format import properties as p
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
+from storeio.publishing import begun, target_of
+from storeio.rebuild.node import Build, in_order
+from storeio.rebuild.tally import PARTS, wanted_of
+from storeio.results import Setting
+from storeio.salvage import holes
+from storeio.salvage.arrange import arranged
+from storeio.salvage.decide import TOMBSTONES, Decision, decide
+from storeio.salvage.missing import Missing
+from storeio.salvage.survey import Survey, survey
+from storeio.salvaged import DroppedRecord, LostMessages, RestoredRecord, Salvaged
+from storeio.scan import kept_open
+from storeio.staging import Staging
+from storeio.uris import shown
+
+AT_ONCE: Final = 16 << 20
+TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
+BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
+LEFT: Final = (ABORT, LOCK, CHECKPOINT)
+
+
+@kept_open()
+def salvage(
+    root: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    given: Mapping[str, str] | None = None,
+    losses: str = TOMBSTONES,
+    donors: Sequence[str | os.PathLike[str]] = (),
+    jobs: int | None = None,
+    split_bytes: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Salvaged:
+    """Return what was saved of the store at ``root``, which is only read, into the new directory ``into``.
+
+    Args:
+        root: The store directory, or its URI.
+        into: A directory or URI that is new or empty; it appears whole or not at all.
+        given: Broker settings by name; what is not given is told from the files.
+        donors: Other copies of the same log, the best one first; they are only read.
+        losses: ``tombstones`` or ``gaps``, see ``storeio.salvage.decide``.
+        jobs: Threads, by default one a core.
+        split_bytes: Bytes of the log that one task walks.
+        progress: Called after each task.
+
+    Raises:
+        NotAStoreError: ``root`` is no store.
+        UsageError: A bad setting, or ``into`` is not free.
+        UnreadableError: A file could not be read.
+        WriteError: A file could not be written.
+    """
+    started_ms = time.time_ns() // 1_000_000
+    place = target_of(into, root)
+
+    def look(at: str | os.PathLike[str], settings: Mapping[str, str] | None) -> Concluded:
+        return look_at_store(at, given=settings, jobs=jobs, split_bytes=split_bytes, progress=progress)
+
+    first = look(root, given)
+    settings = told_by(first.audit.settings) | dict(given or {})
+    others = [look(donor, settings) for donor in donors]
+    wanted = wanted_of(first.plan, None, PARTS)
+    threads = jobs or os.cpu_count() or 1
+    with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
+        looked, moved = arranged(first, others, Path(scratch) / "store", lambda at: look(at, settings))
+        known = survey(looked)
+        decision = decide(known, losses=losses)
+        write_log(known, decision, staging)
+        copy_others(known, staging)
+        plan = prepare(str(staging.partial), given=settings, split_bytes=split_bytes)
+        build = Build(plan, wanted, frozenset(PARTS), staging)
+        for derived in in_order(plan, wanted, threads):
+            build.add(derived)
+        built = build.finish(threads)
+    result = report(known, decision, started_ms, shown(os.fspath(place)))
+    result.store, result.moved = first.audit.store, moved
+    result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
+    result.records = built.records - result.tombstones - result.fillers
+    return result
+
+
+def told_by(settings: Sequence[Setting]) -> dict[str, str]:
+    """Return the sizes that a store's files tell: those that are written must tell the same."""
+    return {setting.name: setting.value for setting in settings if setting.name in TOLD}
+
+
+def write_log(known: Survey, decision: Decision, staging: Staging) -> None:
+    """Write the segments: what stays as it is, and what is new; zeros are not written."""
+    size = known.segment_bytes
+    for base in decision.segments:
+        path = f"{COMMITLOG}/{file_name(base)}"
+        staging.write(path, 0, b"", size=size)
+        inside = [patch for patch in decision.patches if base <= patch.physical_offset < base + size]
+        for start, stop in _between(base, min(base + size, _zero_from(known, decision, base)), inside):
+            for low in range(start, stop, AT_ONCE):
+                data = known.read(low, min(low + AT_ONCE, stop))
+                if data.strip(b"\0"):
+                    staging.write(path, low - base, data, size=size)
+        for patch in inside:
+            at = patch.physical_offset - base
+            staging.write(path, at, patch.bytes.head, size=size)
+            staging.write(path, at + len(patch.bytes) - len(patch.bytes.tail), patch.bytes.tail, size=size)
+
+
+def _zero_from(known: Survey, decision: Decision, base: int) -> int:
+    """Return where what stays of a segment ends: behind the log's end there are only zeros."""
+    return decision.stop if base <= decision.stop <= base + known.segment_bytes else base + known.segment_bytes
+
+
+def _between(start: int, stop: int, patches: Sequence[holes.Patch]) -> Iterator[tuple[int, int]]:
+    """Yield what of a range no patch covers."""
+    at = start
+    for patch in patches:
+        if patch.physical_offset > at:
+            yield at, min(patch.physical_offset, stop)
+        at = max(at, patch.stop)
+    if at < stop:
+        yield at, stop
+
+
+def copy_others(known: Survey, staging: Staging) -> None:
+    """Copy what is neither log nor derived from it: configuration, consumers' offsets, timers."""
+    for file in known.plan.listing.files:
+        if file.path.split("/")[0] in BUILT or file.path in LEFT:
+            continue
+        if file.is_dir:
+            staging.make_directory(file.path)
+            continue
+        staging.write(file.path, 0, b"", size=file.size)
+        for low in range(0, file.size, AT_ONCE):
+            data = known.plan.read(file.path, low, min(low + AT_ONCE, file.size)).tobytes()
+            staging.write(file.path, low, data, size=file.size)
+
+
+def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Salvaged:
+    """Return what a decision comes to, without what is built of the new log."""
+    kinds = [patch.kind for patch in decision.patches]
+    unplaced = set(decision.unplaced)
+    return Salvaged(
+        known.audit.store, __version__, into, crc.ENGINE, started_ms,
+        (time.time_ns() // 1_000_000 - started_ms) / 1000, tuple(known.audit.settings), decision.first, decision.stop,
+        known.audit.log.records, kinds.count(holes.TOMBSTONE), kinds.count(holes.FILLER),
+        [
+            RestoredRecord(
+                fixed.start, len(fixed.restored.raw), p.java_decode(fixed.restored.record.topic),
+                fixed.restored.record.queue_id, fixed.restored.record.queue_offset, fixed.restored.change.field,
+                fixed.restored.change.old.hex(), fixed.restored.change.new.hex(), fixed.restored.evidence,
+            )
+            for fixed in decision.fixed
+        ],
+        dropped=[DroppedRecord(row.physical_offset, row.size, row.reason) for row in decision.dropped],
+        lost=list(_lost(decision.missing, unplaced)),
+        problems=[*decision.tight],
+    )  # fmt: skip
+
+
+def _lost(missing: Sequence[Missing], unplaced: set[Missing]) -> Iterator[LostMessages]:
+    """Yield what is lost, neighbours of which the same is known as one."""
+    last: LostMessages | None = None
+    for row in missing:
+        unit = row.unit
+        low, high = (unit.physical_offset, unit.physical_offset + unit.size) if unit else (row.low, row.high)
+        evidence = "its queue unit" if unit else "queue offsets of its neighbours"
+        one = LostMessages(
+            row.topic, row.queue_id, row.first, row.stop, low, high, unit.size if unit else None, evidence,
+            row not in unplaced,
+        )  # fmt: skip
+        if last is None:
+            last = one
+        elif _follows(last, one):
+            total = None if last.bytes is None or one.bytes is None else last.bytes + one.bytes
+            last = LostMessages(
+                last.topic, last.queue_id, last.first_queue_offset, one.stop_queue_offset,
+                min(last.physical_start, low), max(last.physical_stop, high), total, evidence, one.tombstone,
+            )  # fmt: skip
+        else:
+            yield last
+            last = one
+    if last is not None:
+        yield last
+
+
+def _follows(last: LostMessages, one: LostMessages) -> bool:
+    queues = (last.topic, last.queue_id) == (one.topic, one.queue_id)
+    same = (last.evidence, last.tombstone) == (one.evidence, one.tombstone)
+    return queues and same and last.stop_queue_offset == one.first_queue_offset

@@ -1,0 +1,102 @@
+"""Which queue offsets are missing once damaged records were restored and false ones taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks.numbering import number_queue
+from storeio.checks.segments import LogView
+from storeio.checks.uncovered import subtract
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.results import LostRange
+from storeio.salvage.restore import Unit, enters_queue
+
+Numbers = npt.NDArray[np.int64]
+Run = list[int]
+Place = tuple[int, log.Record]
+"""A record and its physical offset."""
+
+
+def lost_after(
+    lost: Sequence[LostRange], runs: Mapping[tuple[str, int], Sequence[Numbers]], view: LogView,
+    changes: tuple[Sequence[Place], Sequence[Place]], units: Sequence[Unit],
+) -> list[LostRange]:  # fmt: skip
+    """Return what is lost.
+
+    Args:
+        lost: What the audit says is.
+        runs: Tables of ``kernels.group`` by topic and queue id, in log order: what it says so from.
+        view: The log.
+        changes: Records as they were read that are none any more, and records as they are now instead.
+        units: Surviving units of lost records.
+    """
+    gone: dict[tuple[str, int], list[Place]] = {}
+    new: dict[tuple[str, int], list[Place]] = {}
+    for found, places in ((gone, changes[0]), (new, changes[1])):
+        for place, record in places:
+            if enters_queue(record):
+                found.setdefault((p.java_decode(record.topic), record.queue_id), []).append((place, record))
+    touched = {*gone, *new, *((unit.topic, unit.queue_id) for unit in units)}
+    result = [part for part in lost if (part.topic, part.queue_id) not in touched]
+    for queue in sorted(touched):
+        table = [run for table in runs.get(queue, ()) for run in table.T.tolist()]
+        for place, record in gone.get(queue, ()):
+            table = without(table, place, record)
+        table += [_run(place, record) for place, record in new.get(queue, ())]
+        own = [unit for unit in units if (unit.topic, unit.queue_id) == queue]
+        said = [part for part in lost if (part.topic, part.queue_id) == queue]
+        result += _lost(queue, sorted(table, key=lambda run: run[RUN_START_AT]), said, own, view)
+    return result
+
+
+def _lost(
+    queue: tuple[str, int], table: list[Run], said: list[LostRange], units: Sequence[Unit], view: LogView
+) -> list[LostRange]:
+    lost = [] if table else said
+    ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost]
+    if table:
+        numbering = number_queue(*queue, [np.array(table, np.int64).T], view)
+        lost += numbering.lost
+        ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
+    for unit in sorted(units, key=lambda unit: unit.number):
+        if subtract((unit.number, unit.number + 1), ranges):
+            stop = unit.physical_offset + unit.size
+            lost.append(LostRange(*queue, unit.number, unit.number + 1, unit.physical_offset, stop, "its queue unit"))
+    return lost
+
+
+def _run(place: int, record: log.Record) -> Run:
+    run = [0] * 5
+    run[RUN_FIRST], run[RUN_STOP] = record.queue_offset, record.queue_offset + batch_size(record)
+    run[RUN_START_AT], run[RUN_STOP_AT], run[RUN_RECORDS] = place, place + record.size, 1
+    return run
+
+
+def batch_size(record: log.Record) -> int:
+    """Return the numbers that a record takes: those of an inner batch, else one."""
+    if not record.sys_flag & log.SYS_INNER_BATCH:
+        return 1
+    number = p.java_int(p.parse(record.properties).get(p.INNER_NUM, ""))
+    return number if number is not None and number > 0 else 1
+
+
+def without(table: list[Run], place: int, record: log.Record) -> list[Run]:
+    """Return runs without the record at a place; what it cuts in two is bounded by the place."""
+    left: list[Run] = []
+    number, stop = record.queue_offset, record.queue_offset + batch_size(record)
+    for run in table:
+        inside = run[RUN_START_AT] <= place < run[RUN_STOP_AT] and run[RUN_FIRST] <= number < run[RUN_STOP]
+        if not inside:
+            left.append(run)
+            continue
+        before, after = list(run), list(run)
+        before[RUN_STOP], before[RUN_STOP_AT] = number, place
+        after[RUN_FIRST], after[RUN_START_AT] = stop, place + record.size
+        before[RUN_RECORDS], after[RUN_RECORDS] = max(number - run[RUN_FIRST], 1), max(run[RUN_STOP] - stop, 1)
+        left += [part for part in (before, after) if part[RUN_FIRST] < part[RUN_STOP]]
+    return left

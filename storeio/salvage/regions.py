@@ -1,0 +1,258 @@
+"""A damaged stretch of the log: what of it can be restored, where lost records lay, what is no record at all.
+
+A stretch lies between intact records. Places in it at which a record may have begun are its first byte, those that
+surviving queue units point at, and those whose eight bytes for the physical offset name the place itself. At each, in
+order, a record is restored where one answer is left; else a unit tells how long the lost record was; else the next
+place is tried.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from storeio.checks.segments import Segment
+from storeio.format import commitlog as log
+from storeio.kernels import tables as w
+from storeio.salvage.restore import Known, Restored, Unit, restored
+from storeio.salvage.survey import Survey
+
+MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
+AT_ONCE: Final = 4 << 20
+RECORD: Final = "record"
+BLANK: Final = "blank"
+END: Final = "end"  # of the segment
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Damaged bytes ``[start, stop)`` of one segment, in physical offsets, and what stands behind them.
+
+    ``tail`` marks what lies behind the last intact record of the log: there zeros are as they should be.
+    """
+
+    start: int
+    stop: int
+    behind: str
+    tail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A restored record and where it begins."""
+
+    start: int
+    restored: Restored
+
+    @property
+    def stop(self) -> int:
+        """Behind its last byte."""
+        return self.start + len(self.restored.raw)
+
+
+@dataclass(slots=True)
+class Judged:
+    """What a stretch holds, in order. ``stop`` is where intact records go on: behind the stretch's own where records
+    behind it turned out to lie in the body of a lost one."""
+
+    stretch: Stretch
+    stop: int
+    fixed: list[Fixed] = field(default_factory=list)
+    slots: list[Unit] = field(default_factory=list)
+    forged: list[int] = field(default_factory=list)
+
+
+def stretches(survey: Survey) -> Iterator[Stretch]:
+    """Yield the damaged stretches of a log in order, missing segments whole; its tail last, if it holds anything."""
+    view, size = survey.concluded.view, survey.segment_bytes
+    last = next((s for s in reversed(view.segments) if s.last_record_stop()), None)
+    if last is None:
+        return
+    before: Segment | None = None
+    for segment in view.segments:
+        if before is not None:
+            for base in range(before.base + size, segment.base, size):
+                yield Stretch(base, base + size, END, tail=base > last.base)
+        yield from _of_segment(segment, size, is_last=segment is last, is_after=segment.base > last.base)
+        before = segment
+
+
+def _of_segment(segment: Segment, size: int, *, is_last: bool, is_after: bool) -> Iterator[Stretch]:
+    tail_from = 0 if is_after else segment.last_record_stop() if is_last else size
+    start: int | None = None
+    at = 0
+    for low, high, kind, _ in segment.spans.T.tolist():
+        if kind in (w.RECORD, w.BLANK):
+            if start is not None:
+                behind = RECORD if kind == w.RECORD else BLANK
+                yield Stretch(segment.base + start, segment.base + low, behind, start >= tail_from)
+            start = None
+        elif start is None:
+            start = low
+        at = high
+    if start is None and at < size:
+        start = at
+    if start is not None:
+        yield Stretch(segment.base + start, segment.base + size, END, start >= tail_from)
+
+
+def judge(survey: Survey, stretch: Stretch) -> Judged:
+    """Return what a stretch holds."""
+    return _Judge(survey, stretch).run()
+
+
+class _Judge:
+    """One stretch while it is looked at."""
+
+    def __init__(self, survey: Survey, stretch: Stretch) -> None:
+        self.survey, self.stretch = survey, stretch
+        self.limit = stretch.start - stretch.start % survey.segment_bytes + survey.segment_bytes
+        self.units = survey.units_in(stretch.start, stretch.stop)
+        self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
+        self.found = Judged(stretch, stretch.stop)
+
+    def run(self) -> Judged:
+        """Go through the places at which a record may begin."""
+        places = self.places()
+        at = self.stretch.start
+        for i, place in enumerate(places):
+            if place < at:
+                continue
+            follower = places[i + 1] if i + 1 < len(places) else self.stretch.stop
+            units = [unit for unit in self.units if unit.physical_offset == place]
+            fixed = self.fixed(place, follower, units)
+            if fixed is not None:
+                self.found.fixed.append(fixed)
+                at = fixed.stop
+            elif (slot := self.slot(units)) is not None:
+                self.found.slots.append(slot)
+                at = place + slot.size
+        if at > self.stretch.stop:
+            self.covered(at)
+        return self.found
+
+    def places(self) -> list[int]:
+        """Return where records may begin, sorted."""
+        start, stop = self.stretch.start, self.stretch.stop
+        return sorted({start, *(unit.physical_offset for unit in self.units), *self_named(self.survey, start, stop)})
+
+    def fixed(self, place: int, follower: int, units: list[Unit]) -> Fixed | None:
+        """Return the record that can be restored at a place."""
+        data = self.survey.read(place, min(self.limit, place + MOST_RECORD_BYTES))
+        if not any(data[: log.BORN_HOST_AT]):
+            return None
+        answers = set()
+        for unit in (*units, *(() if units else (None,))):
+            ends = dict(self.ends(data, place, follower, unit))
+            known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc())
+            found = restored(data, known)
+            if found is not None:
+                answers.add(Fixed(place, found))
+        return answers.pop() if len(answers) == 1 else None
+
+    def ends(self, data: bytes, place: int, follower: int, unit: Unit | None) -> Iterator[tuple[int, str]]:
+        """Yield the sizes that a record at a place may have: those that lead to where another one may begin."""
+        if unit is not None:
+            yield unit.size, "queue unit"
+            return
+        yield follower - place, "start of what follows"
+        for size in {int(struct.unpack_from(">i", data)[0]), formula(data)}:
+            if log.MIN_RECORD_BYTES <= size <= len(data) and self.is_start(place + size):
+                yield size, "start of what follows"
+
+    def is_start(self, place: int) -> bool:
+        """Tell whether something begins at a place behind this one: a record, a blank one, or the log's free tail."""
+        if place < self.stretch.stop:
+            zeros = self.survey.read(place, min(self.limit, place + log.MIN_RECORD_BYTES))
+            return self.stretch.tail and not any(zeros)
+        while self.chain[-1] < place <= self.stretch.stop + MOST_RECORD_BYTES:
+            record = self.survey.record(self.chain[-1])
+            if record is None:
+                break
+            self.chain.append(self.chain[-1] + record.size)
+        return place in self.chain
+
+    def slot(self, units: list[Unit]) -> Unit | None:
+        """Return the unit that tells of a lost record here; units that contradict each other tell nothing."""
+        fitting = [unit for unit in units if unit.physical_offset + unit.size <= self.limit - log.BLANK_HEAD_BYTES]
+        own = [unit for unit in fitting if not unit.topic.startswith(log.LMQ_PREFIX)] or fitting
+        missing = [unit for unit in own if self.is_missing(unit)]
+        best = missing or own
+        return best[0] if len({unit.size for unit in best}) == 1 and self.may_cover(best[0]) else None
+
+    def may_cover(self, unit: Unit) -> bool:
+        """Tell whether a lost record may reach over the intact ones behind the stretch: none of them has a unit."""
+        stop = unit.physical_offset + unit.size
+        at = self.stretch.stop
+        while at < stop:
+            record = self.survey.record(at)
+            if record is None:
+                return True
+            topic = record.topic.decode("utf-8", "replace")
+            if self.survey.number_of(topic, record.queue_id, at) == record.queue_offset:
+                return False
+            at += record.size
+        return True
+
+    def is_missing(self, unit: Unit) -> bool:
+        """Tell whether the log lacks the number that a unit has."""
+        return any(
+            (part.topic, part.queue_id) == (unit.topic, unit.queue_id)
+            and part.first_queue_offset <= unit.number < part.stop_queue_offset
+            for part in self.survey.lost
+        )
+
+    def missing(self, place: int) -> dict[tuple[str, int], range]:
+        """Return the numbers that are missing where a place lies, by topic and queue id."""
+        found: dict[tuple[str, int], range] = {}
+        for part in self.survey.lost:
+            if part.physical_start <= place < part.physical_stop:
+                known = found.get((part.topic, part.queue_id), range(part.first_queue_offset, part.stop_queue_offset))
+                first = min(known.start, part.first_queue_offset)
+                found[part.topic, part.queue_id] = range(first, max(known.stop, part.stop_queue_offset))
+        return found
+
+    def with_property_crc(self) -> bool:
+        """Tell whether the records of this log have a property CRC, all of them."""
+        checks = self.survey.audit.checks
+        return checks.get("property_crc", 0) == checks.get("records", 0) > 0
+
+    def covered(self, stop: int) -> None:
+        """Take the records away that lie in the body of one that was lost or restored."""
+        at = self.stretch.stop
+        while at < stop and (record := self.survey.record(at)) is not None:
+            self.found.forged.append(at)
+            at += record.size
+        self.found.stop = max(at, stop)
+
+
+def formula(data: bytes) -> int:
+    """Return the size that a record's own lengths add up to, 0 where one of them leads out of the data."""
+    try:
+        record = log.decode_record(data)
+    except (ValueError, struct.error):
+        return 0
+    if record.magic not in (log.MAGIC_V1, log.MAGIC_V2):
+        return 0
+    lengths = len(record.body), len(record.topic), len(record.properties)
+    return log.record_size(record.sys_flag, record.magic, *lengths)
+
+
+def self_named(survey: Survey, start: int, stop: int) -> Iterator[int]:
+    """Yield the places in a range of the log whose bytes for the physical offset name them."""
+    lead = log.PHYSICAL_OFFSET_AT
+    for low in range(start, stop, AT_ONCE):
+        high = min(low + AT_ONCE, stop)
+        limit = low - low % survey.segment_bytes + survey.segment_bytes
+        data = np.frombuffer(survey.read(low, min(high + lead + 8, limit)), np.uint8)
+        count = min(high - low, len(data) - lead - 8)
+        if count <= 0:
+            continue
+        at = np.arange(count)
+        for k in range(7, -1, -1):
+            at = at[data[at + lead + k] == ((at + low >> 8 * (7 - k)) & 0xFF)]
+        yield from (at + low).tolist()

@@ -1,0 +1,135 @@
+"""What is known of damage: the audit's view of the log, and the queue units that survived the records they point at."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from storeio.audit import AuditPlan, Concluded
+from storeio.audit.peek import record_at
+from storeio.checks.locate import decode, numbers_of
+from storeio.checks.queue_files import Queue
+from storeio.errors import UnreadableError
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.format import consumequeue
+from storeio.paths import CONSUMEQUEUE
+from storeio.results import Audit, LostRange
+from storeio.salvage.restore import Unit
+
+# Findings whose units may point at records that the log has no more.
+UNIT_CODES: Final = frozenset((
+    "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED", "CQ_DUPLICATE",
+))  # fmt: skip
+# Findings at records that a broker accepts, and of which some say that the record is not as it was.
+DOUBT_CODES: Final = frozenset((
+    "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES",
+))  # fmt: skip
+
+
+@dataclass(slots=True)
+class Survey:
+    """A store's damage. ``units`` point at no intact record, by physical offset; ``doubts`` are accepted records that
+    something speaks against, by physical offset."""
+
+    plan: AuditPlan
+    audit: Audit
+    concluded: Concluded
+    units: list[Unit]
+    doubts: dict[int, list[Finding]] = field(default_factory=dict)
+
+    @property
+    def segment_bytes(self) -> int:
+        """Length of a segment."""
+        return self.plan.config.commitlog_file_bytes
+
+    @property
+    def lost(self) -> list[LostRange]:
+        """Numbers that the audit misses."""
+        return self.audit.lost
+
+    def units_in(self, start: int, stop: int) -> list[Unit]:
+        """Return the units that point into a physical range, in order."""
+        low = bisect_right(self.units, start - 1, key=lambda unit: unit.physical_offset)
+        high = bisect_right(self.units, stop - 1, key=lambda unit: unit.physical_offset)
+        return self.units[low:high]
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return bytes of the log, zeros where it has none; within one segment."""
+        base = start - start % self.segment_bytes
+        segment = next((f for f in self.plan.segments if f.base_offset == base), None)
+        have = 0 if segment is None else max(min(segment.size, self.segment_bytes, stop - base) - (start - base), 0)
+        data = b""
+        if segment is not None and have:
+            data = self.plan.read(segment.path, start - base, start - base + have).tobytes()
+        return data.ljust(stop - start, b"\0")
+
+    def record(self, physical_offset: int) -> log.Record | None:
+        """Return the record whose head stands at a place."""
+        return record_at(self.plan, physical_offset)
+
+    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int:
+        """Return the number of a queue's unit that points at a place, -1 for none."""
+        queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
+        if not queue.files:
+            return -1
+        return int(numbers_of(queue, self.plan.read, np.array([physical_offset], np.int64))[0])
+
+
+def survey(concluded: Concluded) -> Survey:
+    """Return what a finished audit knows of damage.
+
+    Raises:
+        UnreadableError: A queue could not be read.
+    """
+    plan, audit = concluded.plan, concluded.audit
+    units = sorted(set(_units(plan, audit.findings)), key=lambda unit: (unit.physical_offset, unit))
+    doubts: dict[int, list[Finding]] = {}
+    for finding in audit.findings:
+        if finding.code in DOUBT_CODES and finding.physical_offset is not None:
+            for at in _places(plan, finding):
+                doubts.setdefault(at, []).append(finding)
+    return Survey(plan, audit, concluded, units, doubts)
+
+
+def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:
+    """Yield the physical offsets of the records that a finding is about: neighbours are one finding."""
+    assert finding.physical_offset is not None
+    at, left = finding.physical_offset, finding.count
+    while left > 0:
+        yield at
+        left -= 1
+        record = record_at(plan, at) if left else None
+        if record is None:
+            return
+        at += record.size
+
+
+def _units(plan: AuditPlan, findings: Iterable[Finding]) -> Iterator[Unit]:
+    for finding in findings:
+        if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
+            continue
+        queue = plan.queue(CONSUMEQUEUE, finding.topic, finding.queue_id)
+        file = next((file for file in queue.files if file.path == finding.path), None)
+        if file is None:
+            continue
+        yield from _read(plan, queue, file.base + finding.position, file.base + finding.position + finding.length)
+
+
+def _read(plan: AuditPlan, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
+    size = queue.unit_bytes
+    start, stop = start - start % size, stop + -stop % size
+    try:
+        data, _ = queue.read(plan.read, start, stop)
+    except UnreadableError:
+        return  # told by the audit
+    units = decode(queue, data)
+    good = (units["physical_offset"] >= 0) & (units["size"] >= log.MIN_RECORD_BYTES)
+    good &= units["size"] < consumequeue.PRE_BLANK_SIZE
+    for i in np.flatnonzero(good).tolist():
+        physical, length, tags = (int(units[name][i]) for name in consumequeue.UNIT.names or ())
+        yield Unit(queue.topic, queue.queue_id, start // size + i, physical, length, tags)

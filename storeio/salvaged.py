@@ -1,0 +1,104 @@
+"""What a salvage came to, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storeio.rebuilt import QueueBuilt
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class LostMessages:
+    """Messages ``[first, stop)`` of a queue that no byte of the store can supply.
+
+    ``bytes`` is how much they took, None where no queue unit tells; the physical range bounds where they lay.
+    ``tombstone`` says that records of their numbers were written.
+    """
+
+    topic: str
+    queue_id: int
+    first_queue_offset: int
+    stop_queue_offset: int
+    physical_start: int
+    physical_stop: int
+    bytes: int | None
+    evidence: str
+    tombstone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredRecord:
+    """A record of which one damaged field was given its bytes back."""
+
+    physical_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    field: str
+    old: str
+    new: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRecord:
+    """A record that was not taken for a message, and why."""
+
+    physical_offset: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes of a file, of this store or another copy of its log, that were put where their records say they belong."""
+
+    source: str
+    position: int
+    length: int
+    physical_offset: int
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """One salvage. ``records`` are those that were intact or restored; ``saved`` of them lie behind the place where the
+    broker's own recovery would have cut the log; ``problems`` are sentences on what could not be done."""
+
+    store: str
+    version: str
+    into: str
+    crc_engine: str
+    started_ms: int
+    seconds: float
+    settings: tuple[Setting, ...]
+    min_physical_offset: int
+    max_physical_offset: int
+    records: int
+    tombstones: int = 0
+    fillers: int = 0
+    restored: list[RestoredRecord] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
+    dropped: list[DroppedRecord] = field(default_factory=list)
+    lost: list[LostMessages] = field(default_factory=list)
+    queues: list[QueueBuilt] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    written_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    tool: str = "storeio"
+
+    @property
+    def lost_count(self) -> int:
+        """How many messages are lost."""
+        return sum(part.stop_queue_offset - part.first_queue_offset for part in self.lost)
+
+    @property
+    def lossy(self) -> bool:
+        """Whether the result is not all that the store held."""
+        return bool(self.lost or self.dropped)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing is lost, 4 if messages are, and 8 where something could not be done."""
+        return (EXIT_DAMAGED if self.lossy else EXIT_SOUND) | (EXIT_FAILED if self.problems else 0)

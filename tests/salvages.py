@@ -1,0 +1,288 @@
+"""Seeded damage of logs for the tests of salvage, and what is truly lost by it, known from the undamaged store."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import golden_data as golden
+import slow
+from storebuilder import forged
+
+from storeio.format import commitlog as log
+from storeio.salvaged import Salvaged
+
+TRANSACTION: Final = 0xC
+NO_NUMBER: Final = (0x4, 0xC)  # prepared, rolled back
+UNPROTECTED: Final = (
+    (log.FLAG_AT, log.QUEUE_OFFSET_AT),
+    (log.BORN_TIMESTAMP_AT, 84),  # times, hosts, reconsume times, prepared offset
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Original:
+    """One record of the undamaged log."""
+
+    head: slow.Head
+    raw: bytes
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """Topic and queue id."""
+        return slow.java_text(self.head.topic), self.head.queue_id
+
+    @property
+    def numbers(self) -> range:
+        """The queue offsets that it takes."""
+        if self.head.sys_flag & TRANSACTION in NO_NUMBER:
+            return range(0)
+        return range(self.head.batch_base, self.head.batch_base + self.head.batch_size)
+
+
+Originals = dict[int, Original]
+
+
+def records_of(root: Path, segment_bytes: int) -> Originals:
+    """Return the records of a sound log by physical offset, as the slow decoder reads them."""
+    found: Originals = {}
+    for path in sorted((root / "commitlog").iterdir()):
+        base, data = int(path.name), path.read_bytes()[:segment_bytes]
+        for head in slow.SlowWalk(data, base).records:
+            found[base + head.position] = Original(head, data[head.position : head.position + head.size])
+    return found
+
+
+@dataclass
+class Damage:
+    """A store that is being damaged, and the chances of it."""
+
+    root: Path
+    chance: random.Random
+    segment_bytes: int
+    originals: Originals
+    kinds: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pick()
+
+    def pick(self) -> None:
+        """Choose the record that the next damage hits."""
+        self.at = self.chance.choice(sorted(self.originals))
+        self.record = self.originals[self.at]
+        self.inside = self.at % self.segment_bytes
+        self.path = self.root / "commitlog" / f"{self.at - self.inside:020d}"
+
+    def put(self, position: int, data: bytes) -> None:
+        """Write into the chosen record's segment, as far as it reaches."""
+        with self.path.open("r+b") as file:
+            file.seek(position)
+            file.write(data[: max(self.segment_bytes - position, 0)])
+
+    def flip(self, position: int) -> None:
+        """Flip a bit of the segment."""
+        data = self.path.read_bytes()
+        if position < len(data):
+            self.put(position, bytes((data[position] ^ 1 << self.chance.randrange(8),)))
+
+    def field(self, at: int, form: str, *values: int) -> None:
+        """Give a field of the chosen record one of some values."""
+        self.put(self.inside + at, struct.pack(form, self.chance.choice(values)))
+
+    def somewhere(self) -> int:
+        """Return a position in a segment."""
+        return self.chance.randrange(self.segment_bytes)
+
+    def resize(self, change: Callable[[bytes], bytes]) -> None:
+        """Replace all of the segment's bytes."""
+        self.path.write_bytes(change(self.path.read_bytes()))
+
+    def rename(self, name: str) -> None:
+        """Give the segment another name, if that is free."""
+        if not self.path.with_name(name).exists():
+            self.path.rename(self.path.with_name(name))
+
+    def last_stop(self) -> int:
+        """Return where the last record of the chosen segment ends, in the segment."""
+        base = self.at - self.inside
+        last = max(at for at in self.originals if base <= at < base + self.segment_bytes)
+        return last - base + len(self.originals[last].raw)
+
+
+def _body_forged(d: Damage) -> None:
+    """Destroy a record's head and let its body hold an intact record of its own place."""
+    body = d.record.head.body_length
+    inside = forged(d.at + 88 + 2, store_ms=d.record.head.store_ms)
+    if d.record.head.sys_flag & 0x30 == 0 and body > len(inside) + 4:
+        d.put(d.inside + 88, (b".." + inside).ljust(body, b"-"))
+        d.put(d.inside, bytes(8))
+
+
+def _older_copy(d: Damage) -> None:
+    """Write another intact record over the chosen one: a record of another place."""
+    other = d.originals[d.chance.choice(sorted(d.originals))]
+    d.put(d.inside, other.raw)
+
+
+def _shift(d: Damage) -> None:
+    """Take bytes away from the segment's beginning; sometimes its length stays."""
+    count = d.chance.choice((1, 512, 4096))
+    d.resize(lambda data: data[count:] + (bytes(count) if d.chance.random() < 0.5 else b""))
+
+
+def _insert(d: Damage) -> None:
+    """Put bytes into the segment that move the rest."""
+    count, at = d.chance.choice((1, 7, 512)), d.somewhere()
+    d.resize(lambda data: (data[:at] + d.chance.randbytes(count) + data[at:])[: d.segment_bytes])
+
+
+def _remove_queue(d: Damage) -> None:
+    """Remove a queue's directory."""
+    queues = [path for path in sorted((d.root / "consumequeue").glob("*/*")) if path.is_dir()]
+    if queues:
+        shutil.rmtree(d.chance.choice(queues))
+
+
+def _page(d: Damage) -> int:
+    size = d.chance.choice((512, 4096))
+    return d.somewhere() // size * size
+
+
+KINDS: Final[dict[str, Callable[[Damage], Any]]] = {
+    "bit in a head": lambda d: d.flip(d.inside + d.chance.randrange(88)),
+    "bit in a record": lambda d: d.flip(d.inside + d.chance.randrange(len(d.record.raw))),
+    "zeroed record": lambda d: d.put(d.inside, bytes(len(d.record.raw))),
+    "zeroed range": lambda d: d.put(d.somewhere(), bytes(d.chance.randrange(1, 6000))),
+    "zeroed page": lambda d: d.put(_page(d), bytes(512)),
+    "random range": lambda d: d.put(d.somewhere(), d.chance.randbytes(d.chance.randrange(1, 3000))),
+    "size": lambda d: d.field(0, ">i", 0, -1, 5, 2**31 - 1, len(d.record.raw) + 1, len(d.record.raw) - 1),
+    "magic": lambda d: d.put(d.inside + 4, d.chance.randbytes(4)),
+    "body CRC": lambda d: d.put(d.inside + 8, d.chance.randbytes(4)),
+    "queue id": lambda d: d.field(12, ">i", -1, d.record.head.queue_id + 1, 77),
+    "queue offset": lambda d: d.field(20, ">q", 0, -5, 2**39 + 3, d.record.head.queue_offset + 1),
+    "physical offset": lambda d: d.put(d.inside + 28, struct.pack(">q", d.chance.getrandbits(40))),
+    "host flags": lambda d: d.put(d.inside + 39, bytes((d.record.head.sys_flag & 0xFF ^ d.chance.choice((16, 32)),))),
+    "body length": lambda d: d.field(84, ">i", -1, 0, 2**31 - 1, len(d.record.raw), 7),
+    "blank over a record": lambda d: d.put(d.inside, log.encode_blank(d.segment_bytes - d.inside)),
+    "no closing blank": lambda d: d.put(d.last_stop(), bytes(8)),
+    "truncated": lambda d: d.resize(lambda data: data[: d.somewhere()]),
+    "padded": lambda d: d.resize(lambda data: data + d.chance.randbytes(d.chance.randrange(1, 5000))),
+    "missing segment": lambda d: d.path.unlink(),
+    "copied range": lambda d: d.put(d.somewhere(), d.path.read_bytes()[d.somewhere() :][:4096]),
+    "record of another place": _older_copy,
+    "forged record in a body": _body_forged,
+    "wrong name": lambda d: d.rename(f"{d.chance.choice((50, 70, 10**6)) * d.segment_bytes:020d}"),
+    "no number for a name": lambda d: d.rename(f"{d.path.name}.bak"),
+    "start missing": _shift,
+    "bytes inserted": _insert,
+    "queue missing": _remove_queue,
+    "all queues missing": lambda d: shutil.rmtree(d.root / "consumequeue", ignore_errors=True),
+}
+
+
+def damaged(name: str, seed: int, target: Path) -> Damage:
+    """Return a copy of a golden store with one to three damages, of kinds and places that the seed chooses."""
+    chance = random.Random(f"{name}/{seed}")
+    size = int(golden.options(name)["clFile"])
+    damage = Damage(golden.copy_of(name, target), chance, size, originals_of(name))
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        damage.pick()
+        kind = chance.choice(sorted(KINDS))
+        if damage.path.exists():
+            KINDS[kind](damage)
+            damage.kinds.append(kind)
+    return damage
+
+
+_known: dict[str, Originals] = {}
+
+
+def originals_of(name: str) -> Originals:
+    """Return the records of a golden store."""
+    if name not in _known:
+        _known[name] = records_of(golden.store(name), int(golden.options(name)["clFile"]))
+    return _known[name]
+
+
+def intact(damage: Damage) -> set[int]:
+    """Return where the records lay of which all bytes are still in some file of the log, one behind the other."""
+    everything = [path.read_bytes() for path in sorted((damage.root / "commitlog").iterdir())]
+    return {at for at, record in damage.originals.items() if any(record.raw in data for data in everything)}
+
+
+def only_unprotected(now: Original, before: Original) -> bool:
+    """Tell whether a record differs only in fields that nothing in a store repeats or checks."""
+    if len(now.raw) != len(before.raw) or b"__CRC32#" in before.raw:
+        return False
+    properties = len(before.raw) - before.head.properties_length
+    spans = (*UNPROTECTED, (properties, len(before.raw)))
+    different = [i for i, (a, b) in enumerate(zip(now.raw, before.raw, strict=True)) if a != b]
+    return all(any(low <= i < high for low, high in spans) for i in different)
+
+
+@dataclass
+class Compared:
+    """What came out of a salvage against what is true."""
+
+    not_saved: list[int]
+    changed: list[int]
+    false: list[int]
+    said_lost: list[tuple[str, int, int]]
+    not_said: list[tuple[str, int, int]]
+
+    @property
+    def right(self) -> bool:
+        """Whether there is no difference."""
+        return not (self.not_saved or self.changed or self.false or self.said_lost or self.not_said)
+
+
+def compared(damage: Damage, into: Path, result: Salvaged) -> Compared:
+    """Return the differences of a salvaged store from what its undamaged form says should be left of it."""
+    saved, left = records_of(into, damage.segment_bytes), intact(damage)
+    said = {
+        (part.topic, part.queue_id, number)
+        for part in result.lost
+        for number in range(part.first_queue_offset, part.stop_queue_offset)
+    }
+    ours = {at for at, record in saved.items() if is_new(record, damage.originals.get(at), said)}
+    messages = set(saved) - ours
+    wrong = {
+        at
+        for at in messages
+        if at not in damage.originals
+        or (saved[at].raw != damage.originals[at].raw and not only_unprotected(saved[at], damage.originals[at]))
+    }
+    ends: dict[tuple[str, int], int] = {}
+    for at in messages:
+        if saved[at].numbers:
+            ends[saved[at].name] = max(ends.get(saved[at].name, 0), saved[at].numbers.stop)
+    no_queues = any("queue" in kind and "missing" in kind for kind in damage.kinds)
+    lost = {
+        (*record.name, number)
+        for at, record in damage.originals.items()
+        if (at not in messages or at in wrong) and at >= result.min_physical_offset
+        for number in record.numbers
+        if not no_queues or number < ends.get(record.name, 0)  # behind the last one nothing else tells of it
+    }
+    return Compared(
+        sorted(left - set(saved)),
+        sorted(at for at in left & set(saved) if saved[at].raw != damage.originals[at].raw),
+        sorted(wrong),
+        sorted(said - lost),
+        sorted(lost - said),
+    )
+
+
+def is_new(record: Original, before: Original | None, said: set[tuple[str, int, int]]) -> bool:
+    """Tell whether a record is a filler or a tombstone."""
+    if before is not None and before.raw == record.raw:
+        return False
+    if record.head.topic and b"storeio_filler".startswith(record.head.topic):
+        return True
+    body = record.raw[88 : 88 + max(record.head.body_length, 0)]
+    return not body.strip(b"\0") and any((*record.name, number) in said for number in record.numbers)
