@@ -19,10 +19,7 @@ from storeio.salvaged import Salvaged
 
 TRANSACTION: Final = 0xC
 NO_NUMBER: Final = (0x4, 0xC)  # prepared, rolled back
-UNPROTECTED: Final = (
-    (log.FLAG_AT, log.QUEUE_OFFSET_AT),
-    (log.BORN_TIMESTAMP_AT, 84),  # times, hosts, reconsume times, prepared offset
-)  # fmt: skip
+UNPROTECTED: Final = ((log.FLAG_AT, log.QUEUE_OFFSET_AT),)
 
 
 @dataclass(frozen=True)
@@ -220,7 +217,8 @@ def only_unprotected(now: Original, before: Original) -> bool:
     if len(now.raw) != len(before.raw) or b"__CRC32#" in before.raw:
         return False
     properties = len(before.raw) - before.head.properties_length
-    spans = (*UNPROTECTED, (properties, len(before.raw)))
+    body_at = 64 + sum(20 if before.head.sys_flag & bit else 8 for bit in (0x10, 0x20)) + 8
+    spans = (*UNPROTECTED, (log.BORN_TIMESTAMP_AT, body_at - 4), (properties, len(before.raw)))
     different = [i for i, (a, b) in enumerate(zip(now.raw, before.raw, strict=True)) if a != b]
     return all(any(low <= i < high for low, high in spans) for i in different)
 

@@ -28,7 +28,7 @@ records before is stale (it lies behind a cut); resumed lasts until a record is 
 
 *Blank magic.* The rest of the segment is blank if it is zero behind the 8 bytes. Else, with the wrong size it is bad:
 search. With the right size it is still blank, unless the first thing that search would find behind it is a record
-not older than the last two: then search.
+not older than the last two, or nothing lies in front of it: then search.
 
 *Gap.* Cut into zero and other bytes by blocks that end at multiples of 64.
 """
@@ -429,7 +429,8 @@ class SlowWalk:
                 return
             found, head = self._find(position + 8)
             in_place = head is not None and head.physical == self.base + found
-            if in_place and head is not None and self.times and head.store_ms >= min(self.times[-2:]):
+            newer = head is not None and bool(self.times) and head.store_ms >= min(self.times[-2:])
+            if in_place and (newer or position == 0):
                 self._search(w.WHY_BLANK_EARLY)
                 return
             why = w.WHY_BLANK_DIRTY

@@ -168,7 +168,8 @@ def take_blank(
         if found[1] == w.RECORD:
             # Nothing starts at the blank's second byte: this question counts wherever the walk came from.
             reference = reference_time(state, position + 1)
-            if reference != w.UNKNOWN and head[h.STORE_MS] >= reference:
+            # No broker begins a segment with one: there is nothing that it could close.
+            if position == 0 or (reference != w.UNKNOWN and head[h.STORE_MS] >= reference):
                 return search(data, view, state, w.WHY_BLANK_EARLY, head, delays_ms, work, spans)
     if not add_span(spans, state, position, file_size, w.BLANK, why):
         return np.int64(w.FULL_SPANS)

@@ -168,15 +168,20 @@ class _Decider:
             return
         topic = p.java_decode(record.topic)
         own = self.survey.number_of(topic, record.queue_id, place)
-        missing = [unit for unit in self.survey.units_in(place, place + 1) if self._lacks(unit)]
+        missing = [
+            unit for unit in self.survey.units_in(place, place + 1) if self.survey.lacks(unit) and unit.size == size
+        ]
         if own >= 0 and own != record.queue_offset and own in self._numbers(place).get((topic, record.queue_id), ()):
             missing.append(Unit(topic, record.queue_id, own, place, size, 0))
+        leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
+        near_ms = self._setting(place + size).store_ms
         sure = self._is_sure(place)
         plain = self._is_plain(record, place)
-        if not missing and own == record.queue_offset and plain and not sure:
+        if not missing and own == record.queue_offset and plain and not sure and not leaps:
             return
-        known = Known(place, ((size, "its own size"),), missing[0] if len(missing) == 1 else None, self._numbers(place))
-        if agrees(raw, known) is not None and plain and not sure:
+        unit = missing[0] if len(missing) == 1 else None
+        known = Known(place, ((size, "its own size"),), unit, self._numbers(place), near_ms=near_ms, leaps=leaps)
+        if agrees(raw, known) is not None and plain and not sure and not leaps:
             return
         found = restored(raw, known) if property_crc_agrees(raw) is not None or not sure else None
         if found is not None:
@@ -203,13 +208,6 @@ class _Decider:
         size = int.from_bytes(head, "big", signed=True)
         limit = self.survey.segment_bytes - place % self.survey.segment_bytes
         return size if log.MIN_RECORD_BYTES <= size <= limit else 0
-
-    def _lacks(self, unit: Unit) -> bool:
-        return any(
-            (part.topic, part.queue_id) == (unit.topic, unit.queue_id)
-            and part.first_queue_offset <= unit.number < part.stop_queue_offset
-            for part in self.survey.lost
-        )
 
     def _numbers(self, place: int) -> dict[tuple[str, int], range]:
         """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +46,9 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
         batch_topics: Topics with batch queues.
     """
     known = {(unit.topic, unit.queue_id, unit.number): unit for unit in units}
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for topic, queue_id, number in sorted(known):
+        numbers.setdefault((topic, queue_id), []).append(number)
     taken: dict[tuple[str, int], int] = {}
     for part in sorted(lost, key=lambda part: (part.topic, part.queue_id, part.first_queue_offset)):
         queue = part.topic, part.queue_id
@@ -54,11 +58,15 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
         taken[queue] = max(part.stop_queue_offset, taken.get(queue, 0))
         step = MOST_BATCH if part.topic in batch_topics else 1
         room = max(part.physical_stop - part.physical_start, 0) // log.MIN_RECORD_BYTES
-        for number in range(first, part.stop_queue_offset, step):
+        own = numbers.get(queue, [])
+        stop = first
+        while (number := stop) < part.stop_queue_offset:
             unit = known.get((*queue, number))
             if unit is None and number - part.first_queue_offset > room:
                 break  # more numbers than records fit: the number is damaged that they are counted up to
-            stop = min(number + step, part.stop_queue_offset)
+            following = own[at] if (at := bisect_right(own, number)) < len(own) else part.stop_queue_offset
+            count = unit.messages if unit is not None else min(step, following - number)
+            stop = min(number + count, part.stop_queue_offset)
             yield Missing(*queue, number, stop, part.physical_start, part.physical_stop, unit)
 
 

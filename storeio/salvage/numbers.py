@@ -64,9 +64,9 @@ def _lost(
         lost += numbering.lost
         ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
     for unit in sorted(units, key=lambda unit: unit.number):
-        if subtract((unit.number, unit.number + 1), ranges):
-            stop = unit.physical_offset + unit.size
-            lost.append(LostRange(*queue, unit.number, unit.number + 1, unit.physical_offset, stop, "its queue unit"))
+        for first, stop in subtract((unit.number, unit.number + unit.messages), ranges):
+            behind = unit.physical_offset + unit.size
+            lost.append(LostRange(*queue, first, stop, unit.physical_offset, behind, "its queue unit"))
     return lost
 
 

@@ -114,6 +114,7 @@ class _Judge:
         self.units = survey.units_in(stretch.start, stretch.stop)
         self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
         self.found = Judged(stretch, stretch.stop)
+        self.near_ms = survey.audit.log.last_store_timestamp_ms
 
     def run(self) -> Judged:
         """Go through the places at which a record may begin."""
@@ -148,7 +149,7 @@ class _Judge:
         answers = set()
         for unit in (*units, *(() if units else (None,))):
             ends = dict(self.ends(data, place, follower, unit))
-            known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc())
+            known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms)
             found = restored(data, known)
             if found is not None:
                 answers.add(Fixed(place, found))
@@ -180,7 +181,7 @@ class _Judge:
         """Return the unit that tells of a lost record here; units that contradict each other tell nothing."""
         fitting = [unit for unit in units if unit.physical_offset + unit.size <= self.limit - log.BLANK_HEAD_BYTES]
         own = [unit for unit in fitting if not unit.topic.startswith(log.LMQ_PREFIX)] or fitting
-        missing = [unit for unit in own if self.is_missing(unit)]
+        missing = [unit for unit in own if self.survey.lacks(unit)]
         best = missing or own
         return best[0] if len({unit.size for unit in best}) == 1 and self.may_cover(best[0]) else None
 
@@ -197,14 +198,6 @@ class _Judge:
                 return False
             at += record.size
         return True
-
-    def is_missing(self, unit: Unit) -> bool:
-        """Tell whether the log lacks the number that a unit has."""
-        return any(
-            (part.topic, part.queue_id) == (unit.topic, unit.queue_id)
-            and part.first_queue_offset <= unit.number < part.stop_queue_offset
-            for part in self.survey.lost
-        )
 
     def missing(self, place: int) -> dict[tuple[str, int], range]:
         """Return the numbers that are missing where a place lies, by topic and queue id."""

@@ -19,11 +19,17 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.paths import is_legal_topic
 
+MOST_PORT: Final = 2**16 - 1
+FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
+JUST_BEFORE_MS: Final = 60_000
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 
 
 class Unit(NamedTuple):
-    """A queue unit that survived, and so tells of a record: its queue, number, place, size and tags code."""
+    """A queue unit that survived, and so tells of a record: its queue, number, place, size and tags code.
+
+    One of a batch queue stands for ``messages``, the first of which has the number.
+    """
 
     topic: str
     queue_id: int
@@ -31,6 +37,7 @@ class Unit(NamedTuple):
     physical_offset: int
     size: int
     tags_code: int
+    messages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,8 @@ class Known:
 
     ``ends`` are the sizes that it may have, each with what says so. ``unit`` is the queue unit that points at it.
     ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
-    that records here have one.
+    that records here have one, ``near_ms`` is the store time of what follows. ``leaps``
+    says that the record's own leaps out of those around it.
     """
 
     physical_offset: int
@@ -47,6 +55,8 @@ class Known:
     unit: Unit | None = None
     numbers: dict[tuple[str, int], range] | None = None
     property_crc: bool = False
+    near_ms: int | None = None
+    leaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     if record is None or record.physical_offset != known.physical_offset:
         return None
     topic = p.java_decode(record.topic)
-    if record.queue_id < 0 or record.queue_offset < 0 or record.sys_flag & ~log.SYS_KNOWN or not is_name(topic):
+    if record.sys_flag & ~log.SYS_KNOWN or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
     evidence = ["size formula"]
     if record.body:
@@ -146,6 +156,16 @@ def whole_record(raw: bytes) -> log.Record | None:
     if log.record_size(record.sys_flag, record.magic, *lengths) != len(raw):
         return None
     return record if not record.body or log.body_crc(record.body) == record.body_crc else None
+
+
+def is_likely(record: log.Record, near_ms: int | None) -> bool:
+    """Tell whether a record's numbers are such as brokers write."""
+    hosts = all(0 <= host.port <= MOST_PORT for host in (record.born_host, record.store_host))
+    times = record.store_timestamp_ms > 0 and record.born_timestamp_ms > 0
+    apart = abs(record.born_timestamp_ms - record.store_timestamp_ms)
+    near = near_ms is None or abs(record.store_timestamp_ms - near_ms) < FAR_MS
+    numbers = min(record.queue_id, record.queue_offset, record.reconsume_times, record.prepared_transaction_offset)
+    return hosts and times and apart < FAR_MS and near and numbers >= 0
 
 
 def enters_queue(record: log.Record) -> bool:
@@ -215,6 +235,18 @@ def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
             if number == queue_id and len(missing) == 1:
                 yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", missing[0]), size)
             yield Try("queue_id", log.QUEUE_ID_AT, struct.pack(">i", number), size)
+
+
+def _times(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The store time with one bit changed, if that leads to just before what follows; nothing else of it is known."""
+    if not known.leaps or known.near_ms is None:
+        return
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    at = log.BORN_HOST_AT + log.host_bytes(flag)[0]
+    value = int.from_bytes(data[at : at + 8], "big")
+    for bit in range(64):
+        if known.near_ms - JUST_BEFORE_MS <= value ^ 1 << bit <= known.near_ms:
+            yield Try("store_timestamp", at, (value ^ 1 << bit).to_bytes(8, "big"), size)
 
 
 def _prepared(data: bytes, size: int, known: Known) -> Iterator[Try]:
@@ -316,8 +348,8 @@ def _crc_with(data: bytes, size: int, place: int, new: bytes) -> bool:
 
 
 _MAKERS: Final[tuple[Callable[[bytes, int, Known], Iterator[Try]], ...]] = (
-    _sizes, _magics, _places, _sys_flags, _queues, _prepared, _body_crcs, _body_lengths, _topic_lengths, _topics,
-    _properties_lengths, _bits,
+    _sizes, _magics, _places, _sys_flags, _queues, _times, _prepared, _body_crcs, _body_lengths, _topic_lengths,
+    _topics, _properties_lengths, _bits,
 )  # fmt: skip
 
 

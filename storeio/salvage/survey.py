@@ -17,17 +17,20 @@ from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
-from storeio.paths import CONSUMEQUEUE
+from storeio.kernels.group import RUN_FIRST, RUN_STOP
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.restore import Unit
 
 # Findings whose units may point at records that the log has no more.
 UNIT_CODES: Final = frozenset((
     "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED", "CQ_DUPLICATE",
+    "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
 ))  # fmt: skip
 # Findings at records that a broker accepts, and of which some say that the record is not as it was.
 DOUBT_CODES: Final = frozenset((
     "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES",
+    "LOG_TIME",
 ))  # fmt: skip
 
 
@@ -68,6 +71,13 @@ class Survey:
             data = self.plan.read(segment.path, start - base, start - base + have).tobytes()
         return data.ljust(stop - start, b"\0")
 
+    def lacks(self, unit: Unit) -> bool:
+        """Tell whether no record that was read has a unit's number."""
+        return not any(
+            ((table[RUN_FIRST] <= unit.number) & (table[RUN_STOP] > unit.number)).any()
+            for table in self.concluded.runs.get((unit.topic, unit.queue_id), ())
+        )
+
     def record(self, physical_offset: int) -> log.Record | None:
         """Return the record whose head stands at a place."""
         return record_at(self.plan, physical_offset)
@@ -99,21 +109,22 @@ def survey(concluded: Concluded) -> Survey:
 def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:
     """Yield the physical offsets of the records that a finding is about: neighbours are one finding."""
     assert finding.physical_offset is not None
-    at, left = finding.physical_offset, finding.count
-    while left > 0:
+    base = parse_number(finding.path.rpartition("/")[2]) or 0
+    at, stop = finding.physical_offset, base + finding.position + finding.length
+    while True:
         yield at
-        left -= 1
-        record = record_at(plan, at) if left else None
-        if record is None:
+        record = record_at(plan, at)
+        at += record.size if record is not None else stop
+        if at >= stop:
             return
-        at += record.size
 
 
 def _units(plan: AuditPlan, findings: Iterable[Finding]) -> Iterator[Unit]:
     for finding in findings:
         if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
             continue
-        queue = plan.queue(CONSUMEQUEUE, finding.topic, finding.queue_id)
+        kind = BATCHQUEUE if finding.code.startswith("BCQ") else CONSUMEQUEUE
+        queue = plan.queue(kind, finding.topic, finding.queue_id)
         file = next((file for file in queue.files if file.path == finding.path), None)
         if file is None:
             continue
@@ -132,4 +143,9 @@ def _read(plan: AuditPlan, queue: Queue, start: int, stop: int) -> Iterator[Unit
     good &= units["size"] < consumequeue.PRE_BLANK_SIZE
     for i in np.flatnonzero(good).tolist():
         physical, length, tags = (int(units[name][i]) for name in consumequeue.UNIT.names or ())
-        yield Unit(queue.topic, queue.queue_id, start // size + i, physical, length, tags)
+        if queue.kind == BATCHQUEUE:
+            number, count = int(units["base_queue_offset"][i]), int(units["batch_size"][i])
+            if number >= 0 and count > 0:
+                yield Unit(queue.topic, queue.queue_id, number, physical, length, tags, count)
+        else:
+            yield Unit(queue.topic, queue.queue_id, start // size + i, physical, length, tags)

@@ -1,0 +1,89 @@
+"""Damaged stores after a salvage: real brokers start on them, deliver exactly what is left, and go on numbering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import salvages
+
+from broker.brokers import VERSIONS, Key, Queue
+from broker.whole import (
+    Record,
+    assert_new_messages,
+    broker_accepts,
+    keys_of,
+    messages_of,
+    records_of,
+)  # fmt: skip
+from storeio.salvage.node import salvage
+from tests import golden_data
+
+pytestmark = pytest.mark.broker
+
+SEEDS: Final = 4
+MORE_SEEDS: Final = 28
+SYSTEM: Final = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS", "%LMQ%", "storeio_", "rmq_sys")
+
+
+def expected(name: str, damage: salvages.Damage, into: Path) -> tuple[list[Record], list[Key]]:
+    """Return the records that have to be left, tombstones included, and the keys that have to lead nowhere."""
+    saved = salvages.records_of(into, damage.segment_bytes)
+    before = records_of(golden_data.dump(name), golden_data.options(name))
+    kept, gone = [], []
+    for record in before:
+        now = saved.get(record["physical_offset"])
+        same = now is not None and now.raw == damage.originals[record["physical_offset"]].raw
+        (kept if same else gone).append(record)
+    known = {record["physical_offset"] for record in kept}
+    new = [_new(at, record) for at, record in saved.items() if at not in known]
+    return sorted([*kept, *new], key=lambda record: record["physical_offset"]), [*keys_of(gone)]
+
+
+def _new(at: int, record: salvages.Original) -> Record:
+    head = record.head
+    return Record(
+        topic=record.name[0], queue_id=head.queue_id, queue_offset=head.queue_offset, physical_offset=at,
+        sys_flag=head.sys_flag, keys=None, unique_key=None, size=head.size, body_crc=head.body_crc,
+        body_bytes=head.body_length, batch_size=head.batch_size,
+    )  # fmt: skip
+
+
+def assert_accepted(version: str, name: str, seed: int, place: Path) -> None:
+    """Salvage a damaged store, and start the broker of its line on it, after a clean stop and after a crash."""
+    damage = salvages.damaged(name, seed, place / "store")
+    sizes = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
+    result = salvage(damage.root, place / "new", given=sizes, jobs=1)
+    records, nowhere = expected(name, damage, place / "new")
+    keys = keys_of(records, tags=version == "5.5.1")
+    keys = {**{key: () for key in nowhere if key not in keys}, **keys}
+    options: dict[str, Any] = golden_data.options(name)
+    starts = broker_accepts(
+        place / "new", version, options, messages_of(records), keys, log_end=result.max_physical_offset,
+        put=put_to(records),
+    )  # fmt: skip
+    for started in starts.values():
+        assert_new_messages(started, put_to(records))
+
+
+def put_to(records: Sequence[Record]) -> list[Queue]:
+    """Return the ordinary queues: each gets a new message."""
+    queues = {(record["topic"], record["queue_id"]) for record in records if record["sys_flag"] & 0xC in (0, 8)}
+    plain = {queue for queue in queues if not queue[0].startswith((*SYSTEM, "bcq_")) and len(queue[0]) < 100}
+    return sorted(plain)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_broker_goes_on(version: str, seed: int, tmp_path: Path) -> None:
+    assert_accepted(version, f"base-{version}", seed, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + MORE_SEEDS))
+@pytest.mark.parametrize("kind", ["base", "rich"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_broker_goes_on_after_more(version: str, kind: str, seed: int, tmp_path: Path) -> None:
+    assert_accepted(version, f"{kind}-{version}", seed, tmp_path)
