@@ -164,7 +164,7 @@ def _done(work: str, spark: Any, root: str, into: Path) -> tuple[int, int]:
     if work == "rebuild":
         words = ["--store", root, "--into", str(into / "built"), "--tables", str(into / "tables"), "--quiet"]
         code = rebuild_queues.main([*words, "--json", str(into / "report.json"), "--master", "local[2]"])
-        return json.loads((into / "report.json").read_text())["records"], code
+        return json.loads((into / "report.json").read_text())["log"]["records"], code
     register(spark)
     frame = spark.read.format(NAME).options(path=root, what="units" if work == "units" else "records")
     frame = frame.option("body", str(work == "bodies").lower()).load()

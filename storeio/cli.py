@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 LATER = {
     "apply": "storeio.apply.command",
+    "diff": "storeio.diff_command",
     "inspect": "storeio.inspect.command",
     "plan": "storeio.plan_command",
     "rebuild": "storeio.rebuild_command",

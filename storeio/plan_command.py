@@ -14,7 +14,7 @@ from storeio.console import coloured, explain, is_inside, json_sink, put, queue_
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
-from storeio.planning import Selection, plan_store
+from storeio.planning import GOALS, REPAIR, Selection, plan_store
 from storeio.prediction import NEWEST
 from storeio.report import failure_object, to_json
 from storeio.report.planning import plan_object, plan_sentence, render_plan
@@ -47,6 +47,10 @@ def selection(
 @click.option("--code", "codes", metavar="CODE", multiple=True, help="Only findings of this code; may be repeated.")
 @click.option("--risk", "risks", type=click.Choice(model.RISKS), multiple=True, help="Only actions of this risk.")
 @click.option("--allow-log", is_flag=True, help="Plan actions that touch the commitlog, too.")
+@click.option("--goal", type=click.Choice(GOALS), default=REPAIR, show_default=True,
+              help="Also make a damaged log whole; needs --allow-log.")  # fmt: skip
+@click.option("--donor", "donors", metavar="STORE", multiple=True,
+              help="With --goal salvage: another copy of the same log; may be repeated.")  # fmt: skip
 @click.option("--json", "json_to", metavar="FILE", help="JSON; - is standard output, alone there.")
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given.")
 @click.option("--quiet", is_flag=True, help="One line.")
@@ -54,8 +58,8 @@ def selection(
 @click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
 def plan(
     store: str, out: str | None, broker: str, topics: Sequence[str], queues: Sequence[str], paths: Sequence[str],
-    codes: Sequence[str], risks: Sequence[str], allow_log: bool, json_to: str | None, jobs: int | None, quiet: bool,
-    conf: str | None, sets: Sequence[str],
+    codes: Sequence[str], risks: Sequence[str], allow_log: bool, goal: str, donors: Sequence[str],
+    json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
@@ -68,7 +72,7 @@ def plan(
         try:
             found = plan_store(
                 store, out or Path(scratch) / "plan.json", broker=broker, given=given, select=select,
-                allow_log=allow_log, jobs=jobs,
+                allow_log=allow_log, goal=goal, donors=donors, jobs=jobs,
             )  # fmt: skip
         except Exception as error:
             code = explain(error, store)

@@ -13,7 +13,8 @@ class LostMessages:
     """Messages ``[first, stop)`` of a queue that no byte of the store can supply.
 
     ``bytes`` is how much they took, None where no queue unit tells; the physical range bounds where they lay.
-    ``tombstone`` says that records of their numbers were written.
+    ``tombstone`` says that records of their numbers were written. ``key_hashes`` are those of index units that point at
+    them, at most 16; the store times bound theirs.
     """
 
     topic: str
@@ -25,6 +26,9 @@ class LostMessages:
     bytes: int | None
     evidence: str
     tombstone: bool
+    key_hashes: tuple[int, ...] = ()
+    first_store_timestamp_ms: int | None = None
+    last_store_timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,8 @@ class Moved:
 
 @dataclass(slots=True)
 class Salvaged:
-    """One salvage. ``records`` are those that were intact or restored; ``saved`` of them lie behind the place where the
-    broker's own recovery would have cut the log; ``problems`` are sentences on what could not be done."""
+    """One salvage. ``records`` are those that were intact or restored; of them the next start of ``broker`` would have
+    given up ``saved``, all of them if it refuses. ``problems`` are sentences on what could not be done."""
 
     store: str
     version: str
@@ -76,6 +80,8 @@ class Salvaged:
     min_physical_offset: int
     max_physical_offset: int
     records: int
+    broker: str = ""
+    saved: int | None = None
     tombstones: int = 0
     fillers: int = 0
     restored: list[RestoredRecord] = field(default_factory=list)

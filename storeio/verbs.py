@@ -14,6 +14,7 @@ from typing import Any, Final
 
 VERBS: Final = {
     "check": ("storeio.audit", "check"),
+    "diff": ("storeio.compare.node", "diff"),
     "simulate": ("storeio.prediction", "simulate"),
     "rebuild": ("storeio.rebuild.node", "rebuild"),
     "salvage": ("storeio.salvage.node", "salvage"),

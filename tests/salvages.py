@@ -265,14 +265,15 @@ def compared(damage: Damage, into: Path, result: Salvaged) -> Compared:
         for at, record in damage.originals.items()
         if (at not in messages or at in wrong) and at >= result.min_physical_offset
         for number in record.numbers
-        if not no_queues or number < ends.get(record.name, 0)  # behind the last one nothing else tells of it
     }
+    # Behind the last record of a queue only its units tell of more.
+    needed = {row for row in lost if not no_queues or row[2] < ends.get(row[:2], 0)}
     return Compared(
         sorted(left - set(saved)),
         sorted(at for at in left & set(saved) if saved[at].raw != damage.originals[at].raw),
         sorted(wrong),
         sorted(said - lost),
-        sorted(lost - said),
+        sorted(needed - said),
     )
 
 

@@ -300,7 +300,7 @@ def test_measure_prints_table_and_json(tmp_path: Path) -> None:
         assert name in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_measure_of_spark(tmp_path: Path) -> None:
     rows, text = measured(tmp_path, "--cases", "audit on Spark", "rebuild on Spark", "--jobs", "2")
     assert [(row["case"], row["baseline"]) for row in rows] == [

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import golden_data as golden
 import pytest
 import salvages
+from applies import tree_of
 from rebuilds import no_waiting_for_disks
 
-from storeio import audit
+from storeio import audit, cli
+from storeio.salvage.decide import GAPS
 from storeio.salvage.node import salvage
 
 __all__ = ["no_waiting_for_disks"]
@@ -57,3 +60,67 @@ def test_a_sound_store_comes_out_as_it_was(name: str, tmp_path: Path) -> None:
             if path.is_file():
                 new = tmp_path / "new" / path.relative_to(root)
                 assert new.read_bytes() == path.read_bytes(), str(new)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.5.1"])
+def test_gaps_instead_of_tombstones(name: str, seed: int, tmp_path: Path) -> None:
+    damage = salvages.damaged(name, seed, tmp_path / "store")
+    given = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
+    result = salvage(damage.root, tmp_path / "new", given=given, losses=GAPS, jobs=1)
+    assert result.tombstones == 0
+    assert not any(part.tombstone for part in result.lost)
+    saved = salvages.records_of(tmp_path / "new", damage.segment_bytes)
+    assert salvages.intact(damage) <= set(saved)
+    assert result.problems == []
+
+
+def test_what_is_told_of_the_lost(tmp_path: Path) -> None:
+    """Place and size from the queue unit, key hashes from the index, times from index and neighbours."""
+    name = "base-5.3.3"
+    root, size = golden.copy_of(name, tmp_path / "store"), int(golden.options(name)["clFile"])
+    records = salvages.originals_of(name)
+    places = sorted(records)
+    at = next(place for place in places[20:] if records[place].head.keys and place % size)
+    path = root / "commitlog" / f"{at // size * size:020d}"
+    data = bytearray(path.read_bytes())
+    data[at % size : at % size + len(records[at].raw)] = bytes(len(records[at].raw))
+    path.write_bytes(data)
+    result = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, broker="5.3.3", jobs=1)
+    (lost,) = result.lost
+    topic, queue_id = records[at].name
+    assert (lost.topic, lost.queue_id, lost.first_queue_offset) == (topic, queue_id, records[at].numbers.start)
+    assert (lost.physical_start, lost.physical_stop, lost.bytes) == (
+        at,
+        at + len(records[at].raw),
+        len(records[at].raw),
+    )
+    assert set(lost.key_hashes) == {key for key, name in records[at].head.keys if name != "TAGS"}
+    first, last = lost.first_store_timestamp_ms, lost.last_store_timestamp_ms
+    assert first is not None and last is not None
+    assert first <= records[at].head.store_ms <= last
+    assert result.saved is not None
+    assert (result.exit_code, result.records) == (4, len(records) - 1)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage = salvages.damaged("base-4.9.8", 1, tmp_path / "store")
+    words = ["salvage", str(damage.root), "--set", f"mappedFileSizeCommitLog={damage.segment_bytes}"]
+    code = cli.run([*words, "--into", str(tmp_path / "one")])
+    assert code in (0, 4)
+    assert capsys.readouterr().out.startswith("SAVED")
+    assert cli.run([*words, "--into", str(tmp_path / "two"), "--json", "-"]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == code
+    assert {"lost", "restored", "moved", "dropped", "log", "problems", "verdict"} <= told.keys()
+    assert cli.run([*words, "--into", str(tmp_path / "two")]) == 16
+    assert "not empty" in capsys.readouterr().err
+    assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16
+
+
+def test_the_store_is_only_read(tmp_path: Path) -> None:
+    damage = salvages.damaged("rich-5.3.3", 3, tmp_path / "store")
+    before = tree_of(damage.root)
+    salvage(damage.root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(damage.segment_bytes)}, jobs=1)
+    assert tree_of(damage.root) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "store"]

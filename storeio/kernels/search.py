@@ -63,6 +63,26 @@ def next_magic(data: Bytes, i: int, stop: int) -> int:
     return stop
 
 
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64[::1])")
+def self_named(data: Bytes, physical: int, count: int, places: npt.NDArray[np.int64]) -> int:
+    """Return how many of the first ``count`` bytes may begin a record: the eight for its physical offset say so.
+
+    Args:
+        data: At least 36 bytes more than ``count``, or there is none at its end.
+        physical: Physical offset of the first byte.
+        count: Bytes that are looked at.
+        places: Room for their indexes; what has none is counted all the same.
+    """
+    found = np.int64(0)
+    last = log.PHYSICAL_OFFSET_AT + 7
+    for i in range(min(count, len(data) - last)):
+        if data[i + last] == (physical + i) & 0xFF and int64_at(data, i + log.PHYSICAL_OFFSET_AT) == physical + i:
+            if found < len(places):
+                places[found] = i
+            found += 1
+    return found
+
+
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64)")
 def boundary(data: Bytes, origin: int, base: int, file_size: int, position: int) -> int:
     """Return how well ``position`` looks like a start: 2 a head or the true blank, 1 zeros, 0 neither.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storeio.plan.results import Planned
-from storeio.planning.node import Selection, plan_store
+from storeio.planning.node import GOALS, REPAIR, SALVAGE, plan_store
+from storeio.planning.selection import Selection
 
-__all__ = ["Planned", "Selection", "plan_store"]
+__all__ = ["GOALS", "REPAIR", "SALVAGE", "Planned", "Selection", "plan_store"]

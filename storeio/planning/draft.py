@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from storeio.linked import LinkedStore
 from storeio.plan import model
 from storeio.plan.digest import FILE, listing_sha256, zeros_sha256
 from storeio.plan.model import Action
-from storeio.planning.linked import LinkedStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +15,15 @@ from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, infer_config
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import Finding
+from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
 from storeio.plan import Plan, model
 from storeio.plan.results import Planned
 from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
-from storeio.planning.linked import LinkedStore
+from storeio.planning.salvaging import plan_salvage
+from storeio.planning.selection import Selection
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
@@ -34,6 +35,9 @@ from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
+REPAIR: Final = "repair"
+SALVAGE: Final = "salvage"
+GOALS: Final = (REPAIR, SALVAGE)
 EVERYTHING: Final = "everything"
 BYTES: Final = ".bytes"
 WORK: Final = ".work"
@@ -46,33 +50,6 @@ QUEUE_PREFIXES: Final = {"CQ": CONSUMEQUEUE, "BCQ": BATCHQUEUE, "EXT": CONSUMEQU
 Queue = tuple[str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which actions are wanted; an empty collection means all.
-
-    ``queues`` are topics, or topic and queue id; ``paths`` are patterns as of the shell.
-    """
-
-    queues: Collection[tuple[str, int | None]] = ()
-    paths: Collection[str] = ()
-    codes: Collection[str] = ()
-    risks: Collection[str] = ()
-
-    def takes(self, finding: Finding) -> bool:
-        """Tell whether what a finding asks for is wanted."""
-        if self.codes and finding.code not in self.codes:
-            return False
-        if self.paths and not any(fnmatchcase(finding.path, pattern) for pattern in self.paths):
-            return False
-        if not self.queues:
-            return True
-        return (finding.topic, None) in self.queues or (finding.topic, finding.queue_id) in self.queues
-
-    def takes_risk(self, risk: str) -> bool:
-        """Tell whether actions of a risk are wanted."""
-        return not self.risks or risk in self.risks
-
-
 @kept_open()
 def plan_store(
     root: str | os.PathLike[str],
@@ -82,6 +59,8 @@ def plan_store(
     given: Mapping[str, str] | None = None,
     select: Selection | None = None,
     allow_log: bool = False,
+    goal: str = REPAIR,
+    donors: Sequence[str | os.PathLike[str]] = (),
     jobs: int | None = None,
 ) -> Planned:
     """Return the plan for the store at ``root``, which is only read; written to ``out`` and ``out`` + ".bytes".
@@ -93,6 +72,8 @@ def plan_store(
         given: Broker settings by name; what is not given is told from the files.
         select: Which actions are wanted, by default all.
         allow_log: Whether actions may touch the commitlog.
+        goal: ``repair``, or ``salvage`` to make a damaged log whole in place, too, which needs ``allow_log``.
+        donors: Other copies of the log, for ``salvage``.
         jobs: Threads, by default one a core.
 
     Raises:
@@ -103,6 +84,8 @@ def plan_store(
     """
     started = time.monotonic()
     rules_of(broker)
+    if goal not in GOALS or (goal == SALVAGE and not allow_log) or (donors and goal != SALVAGE):
+        raise UsageError("--goal salvage changes the commitlog: it needs --allow-log; --donor goes with it")
     place, store = Path(refuse_remote(os.fspath(out), "a plan is a local file")), place_of(os.fspath(root))
     if not is_remote(store) and place.resolve().is_relative_to(Path(store).resolve()):
         raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
@@ -115,6 +98,7 @@ def plan_store(
             planner = _Planner(
                 Path(root), Path(scratch) / str(number), Path(f"{place}{BYTES}"), settings, jobs, withheld
             )
+            planner.donors = donors if goal == SALVAGE else None
             after = planner.run(before, select or Selection(), allow_log=allow_log)
             last = simulate(planner.store.root, broker=broker, given=settings) if planner.draft.actions else first
             if not is_worse(last, first):
@@ -167,6 +151,8 @@ class _Planner:
         self.store = LinkedStore(listing, work / "store")
         self.draft = Draft(self.store, bytes_path)
         self._rebuilds = 0
+        self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
+        self.problems: list[str] = []
 
     def audited(self) -> Audit:
         """Return the audit of the store as the plan would leave it, with the settings of the first one."""
@@ -174,9 +160,15 @@ class _Planner:
 
     def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""
-        for _ in range(ROUNDS if EVERYTHING not in self.withheld else 0):
+        for number in range(ROUNDS if EVERYTHING not in self.withheld else 0):
             count = len(self.draft.actions)
             wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            if self.donors is not None and not number:
+                misnamed = [finding for finding in wanted if finding.code == "LOG_SEGMENT_MISNAMED"]
+                self._layout(found, misnamed, select, allow_log=allow_log)
+                self._salvage(self.donors)
+                found = self.audited()
+                wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             self._layout(found, wanted, select, allow_log=allow_log)
             if len(self.draft.actions) > count:
                 found = self.audited()
@@ -190,6 +182,14 @@ class _Planner:
             if len(self.draft.actions) == count:
                 break
         return found
+
+    def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
+        """Make the log whole."""
+
+        def look(root: str | os.PathLike[str]) -> audit.Concluded:
+            return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
+
+        self.problems += plan_salvage(self.draft, self.work / "arranged", look, [look(donor) for donor in donors])
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG)
@@ -239,7 +239,7 @@ class _Planner:
             store, __version__, time.time_ns() // 1_000_000, broker,
             bytes_path.name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
             tuple(self.draft.actions), self.settings, _summary(audits[0], starts[0]), _summary(audits[1], starts[1]),
-            (*self._withheld(broker), *_left(audits[1], starts[1], allow_log=allow_log)),
+            (*self._withheld(broker), *self.problems, *_left(audits[1], starts[1], allow_log=allow_log)),
         )  # fmt: skip
 
     def _withheld(self, broker: str) -> list[str]:

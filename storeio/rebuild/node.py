@@ -113,8 +113,8 @@ class Build:
         if found.keys is not None:
             self.index.add(found.keys, found.first_ms)
 
-    def finish(self, jobs: int) -> Rebuilt:
-        """Write what is left, give the directory its name, and return what it holds."""
+    def finish(self, jobs: int, look: Callable[[], object] | None = None) -> Rebuilt:
+        """Write what is left, give the directory its name, and return what it holds; ``look`` is called in between."""
         staging, index = self.staging, self.index
         queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()))
         index.close()
@@ -123,6 +123,8 @@ class Build:
             staging.write(CHECKPOINT, 0, data, size=len(data))
         if changed := changed_since(self.tally.plan.listing):
             raise UnreadableError(changed[0])
+        if look is not None:
+            look()
         files = staging.finish(jobs)
         made = (len(index.files), index.entries) if index.staging else (0, 0)
         return self.tally.rebuilt(queues, staging, files, staging.written_bytes, *made)

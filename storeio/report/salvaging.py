@@ -32,6 +32,8 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
             "min_physical_offset": result.min_physical_offset,
             "max_physical_offset": result.max_physical_offset,
             "records": result.records,
+            "saved": result.saved,
+            "broker": result.broker,
             "tombstones": result.tombstones,
             "fillers": result.fillers,
         },
@@ -54,6 +56,8 @@ def salvaged_sentence(result: Salvaged) -> str:
     also += [f"{counted(len(result.dropped), 'record')} not taken for messages"] if result.dropped else []
     how = f", {', '.join(also)}" if also else ""
     word = "SAVED" if result.exit_code == EXIT_SOUND else "SAVED WITH LOSSES" if not result.problems else "INCOMPLETE"
+    if result.saved:
+        how += f"; broker {result.broker} would have given up {counted(result.saved, 'message')} of them"
     lost = f"; {counted(result.lost_count, 'message')} lost" if result.lost else "; nothing is known to be lost"
     return f"{word}: {what}{how}{lost}."
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from storeio.audit import AuditPlan, Concluded
 from storeio.checks.segments import Segment
 from storeio.format import commitlog as log
+from storeio.kernels import head as h
 from storeio.kernels import tables as w
-from storeio.paths import COMMITLOG, StoreFile, file_name
-from storeio.planning.linked import LinkedStore
-from storeio.salvage.regions import Stretch, stretches
+from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
+from storeio.salvage.regions import Judged, judge, stretches
 from storeio.salvage.survey import Survey, survey
 from storeio.salvaged import Moved
 from storeio.splits import Split
@@ -43,18 +43,41 @@ class Piece(NamedTuple):
     physical_offset: int
 
 
+class Target(Protocol):
+    """A store as it would be: what is put into its place is written there."""
+
+    @property
+    def root(self) -> Path:
+        """Its directory."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is something of this name."""
+
+    def length(self, path: str) -> int:
+        """Return a file's length."""
+
+    def resize(self, path: str, length: int) -> None:
+        """Make a file so long, or a new one of zeros."""
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        """Write into a file."""
+
+    def remove(self, path: str) -> None:
+        """Take away a file."""
+
+
 def arranged(
-    found: Concluded, donors: Sequence[Concluded], scratch: Path, look: Callable[[Path], Concluded]
+    found: Concluded, donors: Sequence[Concluded], begin: Callable[[], Target], look: Callable[[Path], Concluded]
 ) -> tuple[Concluded, list[Moved]]:
     """Return the audit of the store with everything in its place, and what was moved there.
 
     Args:
         found: The store's own audit.
         donors: Audits of other copies of its log, the best one first.
-        scratch: Directory for links to the store; made where it is needed.
+        begin: Gives the store into which pieces are written; called where there are any.
         look: Audits a store with the settings of this one.
     """
-    store: LinkedStore | None = None
+    store: Target | None = None
     moved: list[Moved] = []
     size = found.plan.config.commitlog_file_bytes
     for number in range(ROUNDS + len(donors)):
@@ -62,18 +85,22 @@ def arranged(
         if not pieces:
             continue
         if store is None:
-            store = LinkedStore(found.plan.listing, scratch)
+            store = begin()
         for piece in pieces:
             _lay(store, piece, size)
-        for path in _emptied(found, pieces):
+        emptied = _emptied(found, pieces)
+        for path in emptied:
             store.remove(path)
+        for path, position, length in _left_behind(found, pieces, size):
+            if path not in emptied:
+                store.write(path, position, bytes(length))
         shown = [Moved(f"{p.plan.root}/{p.path}", p.position, p.length, p.physical_offset) for p in pieces]
         moved += shown
         found = look(store.root)
     return found, moved
 
 
-def _lay(store: LinkedStore, piece: Piece, size: int) -> None:
+def _lay(store: Target, piece: Piece, size: int) -> None:
     """Copy a piece to its place, segment by segment."""
     at, left, position = piece.physical_offset, piece.length, piece.position
     while left:
@@ -84,6 +111,17 @@ def _lay(store: LinkedStore, piece: Piece, size: int) -> None:
             store.resize(path, size)
         store.write(path, at - base, piece.plan.read(piece.path, position, position + count).tobytes())
         at, left, position = at + count, left - count, position + count
+
+
+def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterator[tuple[str, int, int]]:
+    """Yield where pieces of this store lay: bytes that stay there would be taken for records of another place again."""
+    targets = [(piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces]
+    for piece in pieces:
+        base = parse_number(piece.path.rpartition("/")[2])
+        if piece.plan is found.plan and base is not None and 0 <= base < 2**62:
+            stop = min(piece.position + piece.length, size)
+            for low, high in _free(base + piece.position, base + stop, targets):
+                yield piece.path, low - base, high - low
 
 
 def _emptied(found: Concluded, pieces: Sequence[Piece]) -> list[str]:
@@ -112,6 +150,8 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
         for low, high, kind, why in segment.spans.T.tolist():
             if kind == w.STALE and why == w.WHY_MISPLACED:
                 yield from _piece(found, segment.file, low, high, taken, alone=alone)
+                if alone:
+                    break  # all of the file goes along; what then still lies wrong is seen in the next round
     for file in found.plan.listing.files:
         if file.kind == COMMITLOG and not file.is_dir and file.base_offset is None:
             at = _first_record(found.plan, file)
@@ -130,16 +170,22 @@ def _first_record(plan: AuditPlan, file: StoreFile) -> int | None:
 
 
 def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges, *, alone: bool) -> Iterator[Piece]:
-    """Yield what of ``[low, high)`` of a file belongs to free places; ``taken`` grows by them."""
+    """Yield what of ``[low, high)`` of a file belongs to free places; ``taken`` grows by them.
+
+    Of a file that is ``alone``, without any record in its place, all goes along that the record's segment has room for.
+    """
     head = found.plan.read(file.path, low, low + log.PHYSICAL_OFFSET_AT + 8).tobytes()
     physical = int.from_bytes(head[log.PHYSICAL_OFFSET_AT :], "big", signed=True)
     first, end = found.view.min_physical_offset, found.view.max_physical_offset
     if physical < 0 or physical > 2**62 or (not alone and not first <= physical < end):
         return
-    stop = physical + high - low
-    for start, limit in _free(physical, stop, taken):
+    begin, stop = physical, physical + high - low
+    if alone:
+        base = physical - physical % _size(found)
+        begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
+    for start, limit in _free(begin, stop, taken):
         yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
-    taken.append((physical, stop))
+    taken.append((begin, stop))
 
 
 def _taken(found: Concluded) -> Ranges:
@@ -173,9 +219,13 @@ def _donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
         return
     theirs = survey(donor)
     good = [row for segment in donor.view.segments for row in _good(segment, w.RECORD, w.BLANK)]
-    holes = [(stretch.start, _reach(known, stretch)) for stretch in stretches(known)]
-    holes += [(place, place + size) for place in known.doubts if (size := _record_size(known, place))]
-    own = sorted(_taken(known.concluded))
+    judged = [judge(known, stretch) for stretch in stretches(known)]
+    holes = [(each.stretch.start, _reach(known, each)) for each in judged]
+    holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
+    holes += list(_odd_blanks(known))
+    places = [*known.doubts, *(at for each in judged for at in each.forged)]
+    doubtful = [(place, place + known.size_at(place)) for place in places]
+    own = sorted(part for row in _taken(known.concluded) for part in _free(*row, doubtful))
     for start, stop in sorted(set(holes)):
         if not _agree(known, theirs, own, start, stop):
             continue
@@ -190,6 +240,14 @@ def _donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     yield from _tail(known, theirs, good, own)
 
 
+def _odd_blanks(known: Survey) -> Iterator[tuple[int, int]]:
+    """Yield the closing blank records behind whose head something stands, or whose size is wrong."""
+    for segment in known.concluded.view.segments:
+        for low, high, kind, why in segment.spans.T.tolist():
+            if kind == w.BLANK and why != h.OK:
+                yield segment.base + low, segment.base + high
+
+
 def _tail(known: Survey, theirs: Survey, good: Ranges, own: Ranges) -> Iterator[Piece]:
     """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
     last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
@@ -202,17 +260,14 @@ def _tail(known: Survey, theirs: Survey, good: Ranges, own: Ranges) -> Iterator[
             yield Piece(theirs.plan, path, low % known.segment_bytes, high - low, low)
 
 
-def _reach(known: Survey, stretch: Stretch) -> int:
+def _reach(known: Survey, judged: Judged) -> int:
     """Return where a hole ends for a donor: the free tail of the log is none, unless something was lost from it."""
+    stretch = judged.stretch
+    if judged.stop > stretch.stop:
+        return judged.stop
     if not stretch.tail or any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings):
         return stretch.stop
     return stretch.stop if any(known.read(stretch.start, stretch.stop)) else stretch.start
-
-
-def _record_size(known: Survey, place: int) -> int:
-    size = int.from_bytes(known.read(place, place + 4), "big", signed=True)
-    limit = known.segment_bytes - place % known.segment_bytes
-    return size if log.MIN_RECORD_BYTES <= size <= limit else 0
 
 
 def _agree(known: Survey, theirs: Survey, own: Ranges, start: int, stop: int) -> bool:

@@ -8,27 +8,27 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from storeio.format import commitlog as log
-from storeio.format import properties as p
 from storeio.kernels import tables as w
 from storeio.salvage import holes
+from storeio.salvage.doubts import Doubts
+from storeio.salvage.evidence import Unit
 from storeio.salvage.fillers import NOBODY, Bytes, Setting, least_tombstone
 from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled
 from storeio.salvage.missing import Missing, missing_of, stands_for
 from storeio.salvage.numbers import lost_after
 from storeio.salvage.regions import END, MOST_RECORD_BYTES, RECORD, Fixed, Judged, Stretch, judge, stretches
-from storeio.salvage.restore import Known, Unit, agrees, property_crc_agrees, restored, whole_record
 from storeio.salvage.survey import Survey
 
 TOMBSTONES: Final = "tombstones"
 GAPS: Final = "gaps"
 LOSSES: Final = (TOMBSTONES, GAPS)
-MISFIT: Final = "does not fit its neighbours"
-HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
+IN_A_BODY: Final = "lies in the body of another message"
+HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A record that is no message any more: it lies in the body of another one, or its head is damaged beyond doubt."""
+    """A record that is no message any more, and why."""
 
     physical_offset: int
     size: int
@@ -73,8 +73,7 @@ class _Decider:
         self.holes: list[tuple[Hole, list[Unit]]] = []
         self.starts, self.last_ms = _record_starts(survey), survey.audit.log.last_store_timestamp_ms or 1
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
-        odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
-        self.habit = len(odd) > HABIT
+        self.doubts = Doubts(survey)
         self.batch_topics = frozenset(survey.plan.batch_topics)
 
     def run(self) -> Decision:
@@ -113,9 +112,9 @@ class _Decider:
     def _forged(self, at: int) -> Dropped:
         record = self.survey.record(at)
         if record is None:
-            return Dropped(at, 0, "lies in the body of another message")
+            return Dropped(at, 0, IN_A_BODY)
         self.gone.append((at, record))
-        return Dropped(at, record.size, "lies in the body of another message")
+        return Dropped(at, record.size, IN_A_BODY)
 
     def _free(self, judged: Judged) -> None:
         """Remember the holes of a stretch: what lies between its restored records."""
@@ -161,72 +160,16 @@ class _Decider:
         """Decide on an accepted record that something speaks against: restored, dropped, or left as it is."""
         if any(fixed.start <= place < fixed.stop for fixed in self.made.fixed) or self._covers(place):
             return
-        size = self._size_at(place)
-        raw = self.survey.read(place, place + size)
-        record = whole_record(raw)
-        if record is None or property_crc_agrees(raw):
+        answer = self.doubts.answer(place, lambda stop: self._setting(stop).store_ms)
+        if answer is None:
             return
-        topic = p.java_decode(record.topic)
-        own = self.survey.number_of(topic, record.queue_id, place)
-        missing = [
-            unit for unit in self.survey.units_in(place, place + 1) if self.survey.lacks(unit) and unit.size == size
-        ]
-        if own >= 0 and own != record.queue_offset and own in self._numbers(place).get((topic, record.queue_id), ()):
-            missing.append(Unit(topic, record.queue_id, own, place, size, 0))
-        leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
-        near_ms = self._setting(place + size).store_ms
-        sure = self._is_sure(place)
-        plain = self._is_plain(record, place)
-        if not missing and own == record.queue_offset and plain and not sure and not leaps:
+        self.gone.append((place, answer.record))
+        if answer.fixed is not None:
+            self.made.fixed.append(answer.fixed)
             return
-        unit = missing[0] if len(missing) == 1 else None
-        known = Known(place, ((size, "its own size"),), unit, self._numbers(place), near_ms=near_ms, leaps=leaps)
-        if agrees(raw, known) is not None and plain and not sure and not leaps:
-            return
-        found = restored(raw, known) if property_crc_agrees(raw) is not None or not sure else None
-        if found is not None:
-            self.made.fixed.append(Fixed(place, found))
-            self.gone.append((place, record))
-        elif missing or not plain or sure:
-            self.made.dropped.append(Dropped(place, size, "its head is damaged, and nothing tells what stood there"))
-            self.gone.append((place, record))
-            base = place - place % self.survey.segment_bytes
-            self._hole(place, place + size, base, closes=False, slots=missing[:1])
-
-    def _is_sure(self, place: int) -> bool:
-        """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""
-        codes = {finding.code for finding in self.survey.doubts[place]}
-        return "LOG_PROPERTY_CRC" in codes or ("LOG_PROPERTIES" in codes and not self.habit)
-
-    def _is_plain(self, record: log.Record, place: int) -> bool:
-        """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
-        field = any(row.code == "LOG_FIELD" and MISFIT not in row.detail for row in self.survey.doubts[place])
-        return record.physical_offset == place and not field
-
-    def _size_at(self, place: int) -> int:
-        head = self.survey.read(place, place + 4)
-        size = int.from_bytes(head, "big", signed=True)
-        limit = self.survey.segment_bytes - place % self.survey.segment_bytes
-        return size if log.MIN_RECORD_BYTES <= size <= limit else 0
-
-    def _numbers(self, place: int) -> dict[tuple[str, int], range]:
-        """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere."""
-        found = {
-            (part.topic, part.queue_id): range(part.first_queue_offset, part.stop_queue_offset)
-            for part in self.survey.lost
-            if part.physical_start <= place < part.physical_stop
-        }
-        for finding in self.survey.doubts.get(place, ()):
-            if (
-                finding.code == "LOG_FIELD"
-                and MISFIT in finding.detail
-                and finding.topic
-                and finding.queue_id is not None
-                and finding.queue_offset is not None
-            ):
-                number = finding.queue_offset
-                found[finding.topic, finding.queue_id] = range(number, number + 1)
-        return found
+        stop = place + answer.record.size
+        self.made.dropped.append(Dropped(place, answer.record.size, HEAD_DAMAGED))
+        self._hole(place, stop, place - place % self.survey.segment_bytes, closes=False, slots=answer.units)
 
     def _blank_sizes(self) -> None:
         """Give blank records the true rest of their segments."""
@@ -256,8 +199,8 @@ class _Decider:
         self.holes.sort(key=lambda row: row[0].start)
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
         room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
-        for missing in self.made.missing if self.losses == TOMBSTONES else ():
-            if not self._place(missing, wants, room):
+        for missing in self.made.missing:
+            if self.losses != TOMBSTONES or not self._place(missing, wants, room):
                 self.made.unplaced.append(missing)
         for (hole, _), rows in zip(self.holes, wants, strict=True):
             hole.wants = [want for want, _ in rows]

@@ -10,8 +10,8 @@ from typing import Final
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.results import LostRange
+from storeio.salvage.evidence import Unit
 from storeio.salvage.fillers import Lost
-from storeio.salvage.restore import Unit
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"

@@ -6,31 +6,35 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storeio import __version__, crc
 from storeio.audit import Concluded, Progress, look_at_store, prepare
+from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES
-from storeio.format import properties as p
+from storeio.linked import LinkedStore
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
+from storeio.prediction import NEWEST, simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
 from storeio.rebuild.tally import PARTS, wanted_of
 from storeio.results import Setting
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
-from storeio.salvage.decide import TOMBSTONES, Decision, decide
-from storeio.salvage.missing import Missing
+from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
 from storeio.salvage.survey import Survey, survey
-from storeio.salvaged import DroppedRecord, LostMessages, RestoredRecord, Salvaged
+from storeio.salvage.telling import report
+from storeio.salvaged import Salvaged
 from storeio.scan import kept_open
+from storeio.simulate.ends import STARTS
 from storeio.staging import Staging
 from storeio.uris import shown
 
 AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
 BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
+OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN", "CQ_DUPLICATE")
 LEFT: Final = (ABORT, LOCK, CHECKPOINT)
 
 
@@ -40,6 +44,7 @@ def salvage(
     into: str | os.PathLike[str],
     *,
     given: Mapping[str, str] | None = None,
+    broker: str = NEWEST,
     losses: str = TOMBSTONES,
     donors: Sequence[str | os.PathLike[str]] = (),
     jobs: int | None = None,
@@ -53,6 +58,7 @@ def salvage(
         into: A directory or URI that is new or empty; it appears whole or not at all.
         given: Broker settings by name; what is not given is told from the files.
         donors: Other copies of the same log, the best one first; they are only read.
+        broker: Version whose own recovery the result is compared with.
         losses: ``tombstones`` or ``gaps``, see ``storeio.salvage.decide``.
         jobs: Threads, by default one a core.
         split_bytes: Bytes of the log that one task walks.
@@ -76,7 +82,8 @@ def salvage(
     wanted = wanted_of(first.plan, None, PARTS)
     threads = jobs or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
-        looked, moved = arranged(first, others, Path(scratch) / "store", lambda at: look(at, settings))
+        links = partial(LinkedStore, first.plan.listing, Path(scratch) / "store")
+        looked, moved = arranged(first, others, links, lambda at: look(at, settings))
         known = survey(looked)
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
@@ -85,12 +92,29 @@ def salvage(
         build = Build(plan, wanted, frozenset(PARTS), staging)
         for derived in in_order(plan, wanted, threads):
             build.add(derived)
-        built = build.finish(threads)
-    result = report(known, decision, started_ms, shown(os.fspath(place)))
-    result.store, result.moved = first.audit.store, moved
+        result = report(known, decision, started_ms, shown(os.fspath(place)))
+        result.store, result.moved, result.broker = first.audit.store, moved, broker
+        built = build.finish(threads, lambda: result.problems.extend(_unsound(look(staging.partial, settings), losses)))
+        result.saved = saved_from(root, result.records, broker, settings)
     result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
     result.records = built.records - result.tombstones - result.fillers
     return result
+
+
+def _unsound(made: Concluded, losses: str) -> list[str]:
+    """Return sentences on what an audit of the new store finds: nothing, but for gaps that were asked for."""
+    findings = [f for f in made.audit.findings if f.severity in (ERROR, WARNING)]
+    if losses == GAPS:
+        findings = [f for f in findings if f.code not in OF_GAPS]
+    return [f"the new store: {f.code} {f.path} at {f.position}: {f.detail}" for f in findings]
+
+
+def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:
+    """Return how many intact messages a broker's next start would have given up; all, if it refuses to start."""
+    start = simulate(root, broker=broker, given=settings)
+    if start.outcome.outcome != STARTS:
+        return records
+    return start.given_up.messages if start.given_up is not None else None
 
 
 def told_by(settings: Sequence[Setting]) -> dict[str, str]:
@@ -144,57 +168,3 @@ def copy_others(known: Survey, staging: Staging) -> None:
         for low in range(0, file.size, AT_ONCE):
             data = known.plan.read(file.path, low, min(low + AT_ONCE, file.size)).tobytes()
             staging.write(file.path, low, data, size=file.size)
-
-
-def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Salvaged:
-    """Return what a decision comes to, without what is built of the new log."""
-    kinds = [patch.kind for patch in decision.patches]
-    unplaced = set(decision.unplaced)
-    return Salvaged(
-        known.audit.store, __version__, into, crc.ENGINE, started_ms,
-        (time.time_ns() // 1_000_000 - started_ms) / 1000, tuple(known.audit.settings), decision.first, decision.stop,
-        known.audit.log.records, kinds.count(holes.TOMBSTONE), kinds.count(holes.FILLER),
-        [
-            RestoredRecord(
-                fixed.start, len(fixed.restored.raw), p.java_decode(fixed.restored.record.topic),
-                fixed.restored.record.queue_id, fixed.restored.record.queue_offset, fixed.restored.change.field,
-                fixed.restored.change.old.hex(), fixed.restored.change.new.hex(), fixed.restored.evidence,
-            )
-            for fixed in decision.fixed
-        ],
-        dropped=[DroppedRecord(row.physical_offset, row.size, row.reason) for row in decision.dropped],
-        lost=list(_lost(decision.missing, unplaced)),
-        problems=[*decision.tight],
-    )  # fmt: skip
-
-
-def _lost(missing: Sequence[Missing], unplaced: set[Missing]) -> Iterator[LostMessages]:
-    """Yield what is lost, neighbours of which the same is known as one."""
-    last: LostMessages | None = None
-    for row in missing:
-        unit = row.unit
-        low, high = (unit.physical_offset, unit.physical_offset + unit.size) if unit else (row.low, row.high)
-        evidence = "its queue unit" if unit else "queue offsets of its neighbours"
-        one = LostMessages(
-            row.topic, row.queue_id, row.first, row.stop, low, high, unit.size if unit else None, evidence,
-            row not in unplaced,
-        )  # fmt: skip
-        if last is None:
-            last = one
-        elif _follows(last, one):
-            total = None if last.bytes is None or one.bytes is None else last.bytes + one.bytes
-            last = LostMessages(
-                last.topic, last.queue_id, last.first_queue_offset, one.stop_queue_offset,
-                min(last.physical_start, low), max(last.physical_stop, high), total, evidence, one.tombstone,
-            )  # fmt: skip
-        else:
-            yield last
-            last = one
-    if last is not None:
-        yield last
-
-
-def _follows(last: LostMessages, one: LostMessages) -> bool:
-    queues = (last.topic, last.queue_id) == (one.topic, one.queue_id)
-    same = (last.evidence, last.tombstone) == (one.evidence, one.tombstone)
-    return queues and same and last.stop_queue_offset == one.first_queue_offset

@@ -14,7 +14,7 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
-from storeio.salvage.restore import Unit, enters_queue
+from storeio.salvage.evidence import Unit, enters_queue
 
 Numbers = npt.NDArray[np.int64]
 Run = list[int]

@@ -17,12 +17,15 @@ import numpy as np
 
 from storeio.checks.segments import Segment
 from storeio.format import commitlog as log
+from storeio.kernels import search
 from storeio.kernels import tables as w
-from storeio.salvage.restore import Known, Restored, Unit, restored
+from storeio.salvage.evidence import Known, Restored, Unit
+from storeio.salvage.restore import restored
 from storeio.salvage.survey import Survey
 
 MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
 AT_ONCE: Final = 4 << 20
+MOST_PLACES: Final = AT_ONCE // log.MIN_RECORD_BYTES
 RECORD: Final = "record"
 BLANK: Final = "blank"
 END: Final = "end"  # of the segment
@@ -237,15 +240,10 @@ def formula(data: bytes) -> int:
 
 def self_named(survey: Survey, start: int, stop: int) -> Iterator[int]:
     """Yield the places in a range of the log whose bytes for the physical offset name them."""
-    lead = log.PHYSICAL_OFFSET_AT
+    room = np.empty(MOST_PLACES, np.int64)
     for low in range(start, stop, AT_ONCE):
         high = min(low + AT_ONCE, stop)
         limit = low - low % survey.segment_bytes + survey.segment_bytes
-        data = np.frombuffer(survey.read(low, min(high + lead + 8, limit)), np.uint8)
-        count = min(high - low, len(data) - lead - 8)
-        if count <= 0:
-            continue
-        at = np.arange(count)
-        for k in range(7, -1, -1):
-            at = at[data[at + lead + k] == ((at + low >> 8 * (7 - k)) & 0xFF)]
-        yield from (at + low).tolist()
+        data = np.frombuffer(survey.read(low, min(high + log.BORN_HOST_AT, limit)), np.uint8)
+        count = int(search.self_named(data, low, high - low, room))
+        yield from (room[:count] + low).tolist()

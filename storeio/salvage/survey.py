@@ -20,7 +20,7 @@ from storeio.format import consumequeue
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, parse_number
 from storeio.results import Audit, LostRange
-from storeio.salvage.restore import Unit
+from storeio.salvage.evidence import Unit
 
 # Findings whose units may point at records that the log has no more.
 UNIT_CODES: Final = frozenset((
@@ -77,6 +77,12 @@ class Survey:
             ((table[RUN_FIRST] <= unit.number) & (table[RUN_STOP] > unit.number)).any()
             for table in self.concluded.runs.get((unit.topic, unit.queue_id), ())
         )
+
+    def size_at(self, place: int) -> int:
+        """Return the size that a record at a place names, 0 where it cannot be one."""
+        size = int.from_bytes(self.read(place, place + 4), "big", signed=True)
+        limit = self.segment_bytes - place % self.segment_bytes
+        return size if log.MIN_RECORD_BYTES <= size <= limit else 0
 
     def record(self, physical_offset: int) -> log.Record | None:
         """Return the record whose head stands at a place."""

@@ -1,0 +1,100 @@
+"""Actions that make a damaged log whole in place: what a salvage writes into a new store, written into this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from storeio.audit import Concluded
+from storeio.checks.uncovered import subtract
+from storeio.linked import LinkedStore
+from storeio.paths import COMMITLOG, file_name
+from storeio.plan import model
+from storeio.planning.draft import Draft, Why
+from storeio.salvage import holes
+from storeio.salvage.arrange import arranged
+from storeio.salvage.decide import Decision, decide
+from storeio.salvage.survey import survey
+from storeio.scan import list_store
+
+AT_ONCE: Final = 1 << 20
+NEAR: Final = 64  # bytes between differences that are written as one
+PLACED: Final = Why(model.LOG, "records say that they belong here")
+LENGTH: Final = Why(model.LOG, "a segment of the log, without which brokers refuse to start")
+EMPTIED: Final = Why(model.LOG, "all that it held was put where its records say")
+REASONS: Final = {
+    holes.RESTORED: "one field of this record was damaged, and what stood there has one answer",
+    holes.TOMBSTONE: "a record without content takes the number of a lost message, so that its queue has no gap",
+    holes.FILLER: "a record that brokers read over, where nothing can be saved",
+    holes.BLANK: "closes the segment where its last record ends",
+    holes.ZEROS: "lies behind the end of the log; a later recovery could take it for live",
+}
+
+
+def plan_salvage(
+    draft: Draft, scratch: Path, look: Callable[[Path], Concluded], donors: Sequence[Concluded]
+) -> list[str]:
+    """Add the actions of a salvage in place; return sentences on what could not be planned.
+
+    Everything is put into its place in links to the store first: no byte of a plan is written twice.
+
+    Args:
+        draft: The plan so far; misnamed segments have their names already.
+        scratch: Directory that can be made.
+        look: Audits a store.
+        donors: Audits of other copies of its log.
+    """
+    listing = list_store(draft.store.root)
+    found, _ = arranged(look(draft.store.root), donors, partial(LinkedStore, listing, scratch), look)
+    decision = decide(survey(found))
+    size = found.plan.config.commitlog_file_bytes
+    there = {file.path for file in found.plan.listing.files}
+    for file in listing.of_kind(COMMITLOG):
+        if file.path not in there:
+            draft.move(file.path, EMPTIED)
+    for base in decision.segments:
+        path = f"{COMMITLOG}/{file_name(base)}"
+        if not draft.store.exists(path):
+            draft.create(path, size, LENGTH)
+        elif draft.store.length(path) != size:
+            draft.resize(path, size, LENGTH)
+        patched = [(patch.physical_offset, patch.stop) for patch in decision.patches]
+        if scratch.exists():
+            for low, high in _differing(draft, scratch / path, path, size):
+                for start, stop in subtract((base + low, base + high), patched):
+                    with (scratch / path).open("rb") as made:
+                        made.seek(start - base)
+                        draft.write(path, start - base, made.read(stop - start), PLACED)
+    _write_patches(draft, decision, size)
+    return list(decision.tight)
+
+
+def _differing(draft: Draft, made: Path, path: str, size: int) -> Iterator[tuple[int, int]]:
+    """Yield where a segment that was put into place differs from what the draft has, in pieces of bounded size."""
+    if made.is_symlink() or not made.exists():
+        return
+    with made.open("rb") as file:
+        for low in range(0, size, AT_ONCE):
+            high = min(low + AT_ONCE, size)
+            new = np.frombuffer(file.read(high - low).ljust(high - low, b"\0"), np.uint8)
+            old = np.frombuffer(b"".join(draft.store.pieces(path, low, high)), np.uint8)
+            at = np.flatnonzero(new != old)
+            if len(at):
+                edges = np.flatnonzero(np.diff(at) > NEAR)
+                starts, stops = np.append(at[:1], at[edges + 1]), np.append(at[edges], at[-1:]) + 1
+                yield from zip((starts + low).tolist(), (stops + low).tolist(), strict=True)
+
+
+def _write_patches(draft: Draft, decision: Decision, size: int) -> None:
+    """Add what a decision writes; of blank records only the heads, since nobody reads what follows."""
+    for patch in decision.patches:
+        base = patch.physical_offset - patch.physical_offset % size
+        data = patch.bytes.head if patch.kind == holes.BLANK else patch.bytes.whole()
+        lost = patch.lost
+        topic, queue_id = (lost.topic.decode("utf-8", "replace"), lost.queue_id) if lost else (None, None)
+        why = Why(model.LOG, REASONS[patch.kind], topic=topic, queue_id=queue_id)
+        draft.write(f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base, data, why)

@@ -1,0 +1,99 @@
+"""Records that brokers accept and that something speaks against: is it the record, and can it be restored?
+
+A queue unit that points at a record and says something else is only believed where the log has no other record of its
+number: else it is the unit that is damaged. A property CRC that agrees vouches for all of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.salvage.evidence import Known, Unit, agrees, property_crc_agrees, whole_record
+from storeio.salvage.regions import Fixed
+from storeio.salvage.restore import restored
+from storeio.salvage.survey import Survey
+
+MISFIT: Final = "does not fit its neighbours"
+HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A record that is not as it was: as it was read, and restored, or lost; ``units`` tell its true number."""
+
+    record: log.Record
+    fixed: Fixed | None
+    units: Sequence[Unit]
+
+
+class Doubts:
+    """Judges the doubtful records of one survey."""
+
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
+        odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
+        self.habit = len(odd) > HABIT
+
+    def answer(self, place: int, time_from: Callable[[int], int]) -> Answer | None:
+        """Return what became of the record at a place, None where it is to be left as it is.
+
+        Args:
+            place: Its physical offset.
+            time_from: Tells the store time of the next intact record from a place on.
+        """
+        raw = self.survey.read(place, place + self.survey.size_at(place))
+        record = whole_record(raw)
+        if record is None or property_crc_agrees(raw):
+            return None
+        numbers = self._numbers(place)
+        units = self._units(place, record, numbers)
+        leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
+        sure, plain = self._is_sure(place), self._is_plain(record, place)
+        near_ms = time_from(place + record.size)
+        unit = units[0] if len(units) == 1 else None
+        known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, leaps=leaps)
+        good = plain and not sure and not leaps
+        own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
+        if good and ((not units and own == record.queue_offset) or agrees(raw, known) is not None):
+            return None
+        found = restored(raw, known) if property_crc_agrees(raw) is not None or not sure else None
+        if found is not None:
+            return Answer(record, Fixed(place, found), units)
+        return Answer(record, None, units[:1]) if units or not plain or sure else None
+
+    def _units(self, place: int, record: log.Record, numbers: dict[tuple[str, int], range]) -> list[Unit]:
+        """Return the units that point at a record and have a number that no record has."""
+        found = self.survey.units_in(place, place + 1)
+        units = [unit for unit in found if unit.size == record.size and self.survey.lacks(unit)]
+        topic = p.java_decode(record.topic)
+        own = self.survey.number_of(topic, record.queue_id, place)
+        if own >= 0 and own != record.queue_offset and own in numbers.get((topic, record.queue_id), ()):
+            units.append(Unit(topic, record.queue_id, own, place, record.size, 0))
+        return list({(unit.topic, unit.queue_id, unit.number): unit for unit in units}.values())
+
+    def _is_sure(self, place: int) -> bool:
+        """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""
+        codes = {finding.code for finding in self.survey.doubts[place]}
+        return "LOG_PROPERTY_CRC" in codes or ("LOG_PROPERTIES" in codes and not self.habit)
+
+    def _is_plain(self, record: log.Record, place: int) -> bool:
+        """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
+        field = any(row.code == "LOG_FIELD" and MISFIT not in row.detail for row in self.survey.doubts[place])
+        return record.physical_offset == place and not field
+
+    def _numbers(self, place: int) -> dict[tuple[str, int], range]:
+        """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere."""
+        found = {
+            (part.topic, part.queue_id): range(part.first_queue_offset, part.stop_queue_offset)
+            for part in self.survey.lost
+            if part.physical_start <= place < part.physical_stop
+        }
+        for row in self.survey.doubts.get(place, ()):
+            number = row.queue_offset
+            if MISFIT in row.detail and row.topic is not None and row.queue_id is not None and number is not None:
+                found[row.topic, row.queue_id] = range(number, number + 1)
+        return found

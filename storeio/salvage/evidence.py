@@ -1,0 +1,146 @@
+"""What is known of a record from elsewhere, and whether bytes agree with all of it.
+
+Source: ``CommitLog.checkMessageAndReturnSize`` for what a sound record is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.paths import is_legal_topic
+
+MOST_PORT: Final = 2**16 - 1
+FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
+
+
+class Unit(NamedTuple):
+    """A queue unit that survived, and so tells of a record: its queue, number, place, size and tags code.
+
+    One of a batch queue stands for ``messages``, the first of which has the number.
+    """
+
+    topic: str
+    queue_id: int
+    number: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    messages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a record from elsewhere.
+
+    ``ends`` are the sizes that it may have, each with what says so. ``unit`` is the queue unit that points at it.
+    ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
+    that records here have one, ``near_ms`` is the store time of what follows. ``leaps``
+    says that the record's own leaps out of those around it.
+    """
+
+    physical_offset: int
+    ends: Sequence[tuple[int, str]]
+    unit: Unit | None = None
+    numbers: dict[tuple[str, int], range] | None = None
+    property_crc: bool = False
+    near_ms: int | None = None
+    leaps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that gets other bytes: name, position in the record, its bytes before and after."""
+
+    field: str
+    position: int
+    old: bytes
+    new: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A record as it was, the field that was changed, and what decided."""
+
+    raw: bytes
+    record: log.Record
+    change: Change
+    evidence: tuple[str, ...]
+
+
+def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | None:
+    """Return the record that all these bytes are and what vouches for it, None where something contradicts."""
+    record = whole_record(raw)
+    if record is None or record.physical_offset != known.physical_offset:
+        return None
+    topic = p.java_decode(record.topic)
+    if record.sys_flag & ~log.SYS_KNOWN or not is_name(topic) or not is_likely(record, known.near_ms):
+        return None
+    evidence = ["size formula"]
+    if record.body:
+        evidence.append("body CRC")
+    if known.unit is not None:
+        said = (known.unit.topic, known.unit.queue_id, known.unit.number, known.unit.size)
+        if said != (topic, record.queue_id, record.queue_offset, record.size):
+            return None
+        evidence.append("queue unit")
+    vouched = property_crc_agrees(raw)
+    if vouched is False or (vouched is None and known.property_crc):
+        return None
+    if vouched:
+        evidence.append("property CRC")
+    if known.unit is None and not vouched and known.numbers is not None and enters_queue(record):
+        missing = known.numbers.get((topic, record.queue_id))
+        if missing is not None and record.queue_offset not in missing:
+            return None
+        if missing is not None:
+            evidence.append("queue offsets of neighbours")
+    return record, tuple(evidence)
+
+
+def whole_record(raw: bytes) -> log.Record | None:
+    """Return the record that these bytes are, with its size and body CRC right; None if they are none."""
+    try:
+        record = log.decode_record(raw)
+    except ValueError:
+        return None
+    if record.magic not in (log.MAGIC_V1, log.MAGIC_V2) or record.size != len(raw):
+        return None
+    lengths = len(record.body), len(record.topic), len(record.properties)
+    if log.record_size(record.sys_flag, record.magic, *lengths) != len(raw):
+        return None
+    return record if not record.body or log.body_crc(record.body) == record.body_crc else None
+
+
+def is_likely(record: log.Record, near_ms: int | None) -> bool:
+    """Tell whether a record's numbers are such as brokers write."""
+    hosts = all(0 <= host.port <= MOST_PORT for host in (record.born_host, record.store_host))
+    times = record.store_timestamp_ms > 0 and record.born_timestamp_ms > 0
+    apart = abs(record.born_timestamp_ms - record.store_timestamp_ms)
+    near = near_ms is None or abs(record.store_timestamp_ms - near_ms) < FAR_MS
+    numbers = min(record.queue_id, record.queue_offset, record.reconsume_times, record.prepared_transaction_offset)
+    return hosts and times and apart < FAR_MS and near and numbers >= 0
+
+
+def enters_queue(record: log.Record) -> bool:
+    """Tell whether a record has a number in its queue: prepared and rolled back ones have none."""
+    return record.sys_flag & log.SYS_TRANSACTION in (0, log.SYS_COMMIT)
+
+
+def is_name(topic: str) -> bool:
+    """Tell whether a topic is one that brokers write."""
+    return is_legal_topic(topic) or topic.startswith(log.LMQ_PREFIX)
+
+
+def property_crc_agrees(raw: bytes) -> bool | None:
+    """Tell whether a record's property CRC is that of its bytes; None without one. Spec 2.6."""
+    tail = raw[-p.PROPERTY_CRC_BYTES :]
+    name = f"{p.PROPERTY_CRC}{p.NAME_VALUE}".encode()
+    if len(raw) < log.MIN_RECORD_BYTES + p.PROPERTY_CRC_BYTES or not tail.startswith(name) or tail[-1:] != b"\x02":
+        return None
+    digits = tail[len(name) : -1]
+    return digits.isdigit() and int(digits[::-1]) == zlib.crc32(raw[: -len(tail)]) & log.CRC_MASK

@@ -1,0 +1,217 @@
+"""Every change of one field of a damaged record that something suggests; each still has to agree with all the rest."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.salvage.evidence import Known, property_crc_agrees
+
+JUST_BEFORE_MS: Final = 60_000
+MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
+MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A hypothesis: this field becomes these bytes, and the record is so long."""
+
+    field: str
+    position: int
+    new: bytes
+    size: int
+    says: str = ""
+
+
+def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
+    """Yield every change of one field that something suggests."""
+    if len(data) < log.BORN_HOST_AT:
+        return
+    for size, says in known.ends:
+        if log.MIN_RECORD_BYTES <= size <= len(data):
+            for maker in _MAKERS:
+                yield from (replace(attempt, says=says) for attempt in maker(data, size, known))
+
+
+def _sizes(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    yield Try("size", log.SIZE_AT, struct.pack(">i", size), size)
+
+
+def _magics(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    for magic in (log.MAGIC_V1, log.MAGIC_V2):
+        yield Try("magic", log.MAGIC_AT, struct.pack(">i", magic), size)
+
+
+def _places(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    yield Try("physical_offset", log.PHYSICAL_OFFSET_AT, struct.pack(">q", known.physical_offset), size)
+
+
+def _sys_flags(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    seen = set()
+    if flag & ~log.SYS_KNOWN:
+        seen.add(flag & log.SYS_KNOWN)
+    seen.update(flag ^ bits for bits in (log.SYS_BORN_V6, log.SYS_STORE_V6, log.SYS_BORN_V6 | log.SYS_STORE_V6))
+    for value in sorted(seen):
+        yield Try("sys_flag", log.SYS_FLAG_AT, struct.pack(">i", value), size)
+
+
+def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """What the unit says; without one, the only number that is missing in the record's own queue."""
+    if known.unit is not None:
+        yield Try("queue_id", log.QUEUE_ID_AT, struct.pack(">i", known.unit.queue_id), size)
+        yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", known.unit.number), size)
+    elif known.numbers:
+        (queue_id,) = struct.unpack_from(">i", data, log.QUEUE_ID_AT)
+        for (_, number), missing in known.numbers.items():
+            if number == queue_id and len(missing) == 1:
+                yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", missing[0]), size)
+            yield Try("queue_id", log.QUEUE_ID_AT, struct.pack(">i", number), size)
+
+
+def _times(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The store time with one bit changed, if that leads to just before what follows; nothing else of it is known."""
+    if not known.leaps or known.near_ms is None:
+        return
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    at = log.BORN_HOST_AT + log.host_bytes(flag)[0]
+    value = int.from_bytes(data[at : at + 8], "big")
+    for bit in range(64):
+        if known.near_ms - JUST_BEFORE_MS <= value ^ 1 << bit <= known.near_ms:
+            yield Try("store_timestamp", at, (value ^ 1 << bit).to_bytes(8, "big"), size)
+
+
+def _prepared(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """Only messages of transactions name another record's place."""
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    if not flag & log.SYS_TRANSACTION:
+        yield Try("prepared_transaction_offset", _body_at(data) - 12, bytes(8), size)
+
+
+def _body_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The CRC of the body that is there: only a property CRC can vouch for that."""
+    if property_crc_agrees(data[:size]) is False:
+        body_at = _body_at(data)
+        (length,) = struct.unpack_from(">i", data, body_at - 4)
+        if 0 < length <= size - body_at:
+            crc = log.body_crc(data[body_at : body_at + length])
+            yield Try("body_crc", log.BODY_CRC_AT, struct.pack(">i", crc), size)
+
+
+def _body_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """Body lengths behind which topic and properties fill the record; the body's CRC then decides."""
+    body_at = _body_at(data)
+    if size > MOST_TRIED or body_at > size:
+        return
+    wide = 2 if struct.unpack_from(">i", data, log.MAGIC_AT)[0] == log.MAGIC_V2 else 1
+    (crc,) = struct.unpack_from(">i", data, log.BODY_CRC_AT)
+    running, at = 0, body_at
+    for length in topic_places(data, body_at, size, wide):
+        running = zlib.crc32(data[at : body_at + length], running)
+        at = body_at + length
+        if not length or running & log.CRC_MASK == crc:
+            yield Try("body_length", body_at - 4, struct.pack(">i", length), size)
+
+
+def topic_places(data: bytes, body_at: int, size: int, wide: int) -> Iterator[int]:
+    """Yield the body lengths, rising, behind which a topic and properties end exactly at ``size``."""
+    for at in range(body_at, size - wide - 2):
+        topic = int.from_bytes(data[at : at + wide], "big")
+        after = at + wide + topic
+        if topic and after + 2 <= size and after + 2 + int.from_bytes(data[after : after + 2], "big") == size:
+            yield at - body_at
+
+
+def _topic_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    at, wide = _topic_at(data, size)
+    if at is None:
+        return
+    for length in range(1, min(size - at - wide - 2, 256 if wide == 2 else 127) + 1):
+        after = at + wide + length
+        if after + 2 + int.from_bytes(data[after : after + 2], "big") == size:
+            yield Try("topic_length", at, length.to_bytes(wide, "big"), size)
+
+
+def _topics(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The topic that the unit names, or one of those that miss numbers here, if it is as long."""
+    at, wide = _topic_at(data, size)
+    if at is None:
+        return
+    length = int.from_bytes(data[at : at + wide], "big")
+    names = [known.unit.topic] if known.unit is not None else sorted({topic for topic, _ in known.numbers or ()})
+    for name in names:
+        raw = name.encode()
+        if len(raw) == length:
+            yield Try("topic", at + wide, raw, size)
+
+
+def _properties_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    at, wide = _topic_at(data, size)
+    if at is None:
+        return
+    after = at + wide + int.from_bytes(data[at : at + wide], "big")
+    length = size - after - 2
+    if 0 <= length <= 32767 and _is_text(data[after + 2 : size]):
+        yield Try("properties_length", after, length.to_bytes(2, "big"), size)
+
+
+def _is_text(raw: bytes) -> bool:
+    """Tell whether bytes are properties as clients write them."""
+    pieces = [piece for piece in raw.split(b"\x02") if piece]
+    return all(0 < piece.find(b"\x01") < len(piece) - 1 for piece in pieces)
+
+
+def _bits(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """Every single bit outside the body: only where a property CRC over all of the record decides."""
+    if size > MOST_FLIPPED or property_crc_agrees(data[:size]) is not False:
+        return
+    at, _ = _topic_at(data, size)
+    places = [*range(log.QUEUE_ID_AT, _body_at(data) - 4), *(range(at, size - p.PROPERTY_CRC_BYTES) if at else ())]
+    for place in places:
+        for bit in range(8):
+            flipped = bytes((data[place] ^ 1 << bit,))
+            if _crc_with(data, size, place, flipped):
+                yield Try(field_at(place, _body_at(data), at or size), place, flipped, size)
+
+
+def _crc_with(data: bytes, size: int, place: int, new: bytes) -> bool:
+    raw = data[:place] + new + data[place + 1 : size]
+    return property_crc_agrees(raw) is True
+
+
+_MAKERS: Final[tuple[Callable[[bytes, int, Known], Iterator[Try]], ...]] = (
+    _sizes, _magics, _places, _sys_flags, _queues, _times, _prepared, _body_crcs, _body_lengths, _topic_lengths,
+    _topics, _properties_lengths, _bits,
+)  # fmt: skip
+
+
+def _body_at(data: bytes) -> int:
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    return log.BORN_HOST_AT + sum(log.host_bytes(flag)) + 24
+
+
+def _topic_at(data: bytes, size: int) -> tuple[int | None, int]:
+    """Return where the topic's length stands, None where the body's length leads out; and how wide it is."""
+    wide = 2 if struct.unpack_from(">i", data, log.MAGIC_AT)[0] == log.MAGIC_V2 else 1
+    body_at = _body_at(data)
+    if body_at > size:
+        return None, wide
+    (length,) = struct.unpack_from(">i", data, body_at - 4)
+    at = body_at + max(length, 0)
+    return (at if at <= size - wide - 2 else None), wide
+
+
+def field_at(place: int, body_at: int, topic_at: int) -> str:
+    """Return the name of the field that holds a byte of a record."""
+    fields = (
+        (log.SIZE_AT, "size"), (log.MAGIC_AT, "magic"), (log.BODY_CRC_AT, "body_crc"), (log.QUEUE_ID_AT, "queue_id"),
+        (log.FLAG_AT, "flag"), (log.QUEUE_OFFSET_AT, "queue_offset"), (log.PHYSICAL_OFFSET_AT, "physical_offset"),
+        (log.SYS_FLAG_AT, "sys_flag"), (log.BORN_TIMESTAMP_AT, "born_timestamp"), (log.BORN_HOST_AT, "hosts and times"),
+        (body_at, "body"), (topic_at, "topic and properties"),
+    )  # fmt: skip
+    return [name for start, name in fields if start <= place][-1]

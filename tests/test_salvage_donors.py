@@ -1,0 +1,83 @@
+"""Salvage with other copies of the same log: what one copy lost, another one gives back, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+import salvages
+from rebuilds import no_waiting_for_disks
+
+from storeio.salvage.node import salvage
+
+__all__ = ["no_waiting_for_disks"]
+
+STORES = ("base-5.3.3", "rich-4.9.8", "rich-5.5.1")
+Bytes = dict[str, bytes]
+
+
+def log_of(root: Path, segment_bytes: int) -> Bytes:
+    """Return the segments of a log; what a file has on top of a segment belongs to none."""
+    return {path.name: path.read_bytes()[:segment_bytes] for path in sorted((root / "commitlog").iterdir())}
+
+
+def unprotected(now: Bytes, before: Bytes, damage: salvages.Damage) -> bool:
+    """Tell whether two logs differ only in fields that nothing in a store repeats or checks."""
+    if now.keys() != before.keys():
+        return False
+    for name, data in now.items():
+        for at in (i for i, (a, b) in enumerate(zip(data, before[name], strict=True)) if a != b):
+            place = int(name) + at
+            start = max(start for start in damage.originals if start <= place)
+            record = damage.originals[start]
+            inside = start - int(name)
+            new = salvages.Original(record.head, data[inside : inside + len(record.raw)])
+            if not salvages.only_unprotected(new, record):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", STORES)
+def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path) -> None:
+    damage = salvages.damaged(name, seed, tmp_path / "store")
+    sizes = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
+    result = salvage(damage.root, tmp_path / "new", given=sizes, donors=[golden.store(name)], jobs=1)
+    before, now = log_of(golden.store(name), damage.segment_bytes), log_of(tmp_path / "new", damage.segment_bytes)
+    assert now == before or unprotected(now, before, damage), damage.kinds
+    assert result.lost == []
+    assert result.problems == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", STORES)
+def test_two_copies_damaged_in_different_places(name: str, seed: int, tmp_path: Path) -> None:
+    damage = salvages.damaged(name, seed, tmp_path / "store")
+    donor = tmp_path / "donor"
+    golden.copy_of(name, donor)
+    sizes = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
+    before, broken = log_of(donor, damage.segment_bytes), log_of(damage.root, damage.segment_bytes)
+    whole = [file for file in sorted(before) if broken.get(file) == before[file]]
+    for file in whole[1::2]:  # the donor has holes where this store has none
+        data = bytearray(before[file])
+        data[2000:5000] = bytes(3000)
+        (donor / "commitlog" / file).write_bytes(data)
+    salvage(damage.root, tmp_path / "new", given=sizes, donors=[donor], jobs=1)
+    now = log_of(tmp_path / "new", damage.segment_bytes)
+    assert now == before or unprotected(now, before, damage), damage.kinds
+
+
+def test_another_log_is_no_donor(tmp_path: Path) -> None:
+    """What differs next to the hole is not believed."""
+    name = "base-5.3.3"
+    root, size = golden.copy_of(name, tmp_path / "store"), int(golden.options(name)["clFile"])
+    path = root / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[4000:6000] = bytes(2000)
+    path.write_bytes(data)
+    sizes = {"mappedFileSizeCommitLog": str(size)}
+    result = salvage(root, tmp_path / "new", given=sizes, donors=[golden.store("base-5.5.1")], jobs=1)
+    assert result.moved == []
+    assert result.lost
+    assert result.exit_code == 4

@@ -1,0 +1,174 @@
+"""The pure parts of a salvage: new records, how they cover a hole, and which damaged field has one answer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+import pytest
+import slow
+from hypothesis import given
+from hypothesis import strategies as st
+from storebuilder import StoreBuilder
+
+from storeio.format import commitlog as log
+from storeio.kernels import head as h
+from storeio.salvage.evidence import Known, Unit, property_crc_agrees, whole_record
+from storeio.salvage.fillers import LEAST_BYTES, Lost, Setting, filler, least_tombstone, tombstone
+from storeio.salvage.holes import BLANK, TOMBSTONE, Hole, TooSmallError, Want, filled
+from storeio.salvage.restore import restored
+
+DELAYS = [0] * 19
+NOW_MS = 1_700_000_000_000
+
+
+def read(raw: bytes, physical: int) -> slow.Head:
+    """Return a record as the slow decoder reads it, which demands that brokers accept it."""
+    head = slow.read(raw, physical, 0, DELAYS)
+    assert head.why == h.OK
+    assert (head.size, head.physical) == (len(raw), physical)
+    return head
+
+
+@pytest.mark.parametrize("crc", [False, True])
+@pytest.mark.parametrize("size", [*range(LEAST_BYTES, 160), 1000, 70_000, 4 << 20])
+def test_fillers_of_every_size(size: int, crc: bool) -> None:
+    made = filler(4096, size, Setting(NOW_MS, property_crc=crc))
+    assert len(made) == size
+    head = read(made.whole(), 4096)
+    assert (head.sys_flag, head.store_ms) == (log.SYS_ROLLBACK, NOW_MS)
+    assert property_crc_agrees(made.whole()) in ((True, None) if crc else (None,))
+    assert not crc or size < 140 or property_crc_agrees(made.whole())
+
+
+@pytest.mark.parametrize("size", [0, 1, LEAST_BYTES - 1, (4 << 20) + 200])
+def test_no_filler_of_other_sizes(size: int) -> None:
+    with pytest.raises(ValueError, match="no filler"):
+        filler(0, size, Setting(NOW_MS))
+
+
+@pytest.mark.parametrize("crc", [False, True])
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "3", "REAL_TOPIC": "a", "REAL_QID": "0"}])
+@pytest.mark.parametrize("topic", ["T", "主题", "x" * 127, "y" * 128])
+def test_tombstones_of_every_size(topic: str, properties: Mapping[str, str], crc: bool) -> None:
+    lost = Lost(topic.encode(), 3, 77, properties)
+    least = least_tombstone(lost)
+    for size in (*range(least, least + 80), least + 5000):
+        raw = tombstone(1 << 40, size, lost, Setting(NOW_MS, property_crc=crc)).whole()
+        head = read(raw, 1 << 40)
+        assert (head.topic, head.queue_id, head.queue_offset, head.sys_flag) == (topic.encode(), 3, 77, 0)
+        assert {name: head.pairs[name] for name in properties} == dict(properties)
+        assert head.body_length > 0 or "STOREIO_TOMBSTONE" not in head.pairs
+        assert property_crc_agrees(raw) is not False
+    with pytest.raises(ValueError, match="no tombstone"):
+        tombstone(0, least - 1, lost, Setting(NOW_MS))
+
+
+@given(st.data())
+def test_a_hole_is_covered_exactly(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, 4000))
+    length = data.draw(st.integers(LEAST_BYTES, 3000))
+    closes = data.draw(st.booleans())
+    stop = 8192 if closes else min(start + length, 8100)
+    wants, at = [], start
+    for number in range(data.draw(st.integers(0, 8))):
+        lost = Lost(b"topic", 0, number, {})
+        if data.draw(st.booleans()):
+            at += data.draw(st.integers(0, 200))
+            size = data.draw(st.integers(least_tombstone(lost), 400))
+            wants.append(Want(lost, at, size))
+            at += size
+        else:
+            wants.append(Want(lost))
+    hole = Hole(start, stop, 0, 8192, closes, Setting(NOW_MS), wants)
+    patches = list(filled(hole))
+    at = start
+    for patch in patches:
+        assert patch.physical_offset == at
+        if patch.kind == BLANK:
+            assert patch.bytes.head == log.encode_blank(8192 - at)
+        else:
+            read(patch.bytes.whole(), at)
+        at = patch.stop
+    assert at == stop
+    placed = [patch.lost.queue_offset for patch in patches if patch.kind == TOMBSTONE and patch.lost]
+    assert sorted([*placed, *(want.lost.queue_offset for want in hole.unplaced)]) == list(range(len(wants)))
+
+
+def test_a_hole_that_no_record_fits_into_is_refused() -> None:
+    with pytest.raises(TooSmallError):
+        list(filled(Hole(0, LEAST_BYTES - 1, 0, 8192, False, Setting(NOW_MS))))
+
+
+# ---- Damaged records
+
+FIELDS: Mapping[str, Callable[[bytearray], None]] = {
+    "size": lambda raw: struct.pack_into(">i", raw, 0, 5),
+    "magic": lambda raw: struct.pack_into(">i", raw, 4, 0),
+    "queue_id": lambda raw: struct.pack_into(">i", raw, 12, 9),
+    "queue_offset": lambda raw: struct.pack_into(">q", raw, 20, 2**40),
+    "physical_offset": lambda raw: struct.pack_into(">q", raw, 28, 12),
+    "sys_flag": lambda raw: struct.pack_into(">i", raw, 36, 0x10),
+    "prepared_transaction_offset": lambda raw: struct.pack_into(">q", raw, 76, -4),
+    "body_length": lambda raw: struct.pack_into(">i", raw, 84, 2**31 - 1),
+    "topic_length": lambda raw: struct.pack_into(">b", raw, 88 + 200, 99),
+    "topic": lambda raw: raw.__setitem__(slice(89 + 200, 91 + 200), b"\xff\xff"),
+    "properties_length": lambda raw: struct.pack_into(">h", raw, 89 + 200 + 5, -1),
+}
+
+
+def one_record(*, property_crc: bool = False) -> tuple[bytes, Known]:
+    """Return a record and what its queue unit and its neighbour tell."""
+    builder = StoreBuilder(property_crc=property_crc)
+    builder.message("other", 1, b"before")
+    placed = builder.message("topic", 2, bytes(range(200)), tags="TagA", keys="k1 k2")
+    size = len(placed.raw)
+    unit = Unit("topic", 2, placed.queue_offset, placed.physical_offset, size, slow.java_hash("TagA"))
+    return placed.raw, Known(placed.physical_offset, ((size, "queue unit"),), unit, property_crc=property_crc)
+
+
+@pytest.mark.parametrize("property_crc", [False, True])
+@pytest.mark.parametrize("field", FIELDS)
+def test_one_damaged_field_is_restored(field: str, property_crc: bool) -> None:
+    raw, known = one_record(property_crc=property_crc)
+    damaged = bytearray(raw)
+    FIELDS[field](damaged)
+    found = restored(bytes(damaged) + bytes(300), known)
+    assert found is not None
+    assert found.raw == raw
+    assert found.change.field == field
+    assert "body CRC" in found.evidence
+
+
+def test_two_damaged_fields_are_not() -> None:
+    raw, known = one_record()
+    damaged = bytearray(raw)
+    FIELDS["size"](damaged)
+    FIELDS["magic"](damaged)
+    assert restored(bytes(damaged), known) is None
+
+
+@pytest.mark.parametrize("position", [88, 150, 287])
+def test_a_body_is_never_changed(position: int) -> None:
+    for property_crc in (False, True):
+        raw, known = one_record(property_crc=property_crc)
+        damaged = bytearray(raw)
+        damaged[position] ^= 1
+        assert restored(bytes(damaged), known) is None
+
+
+def test_every_bit_of_a_head_with_a_property_crc() -> None:
+    raw, known = one_record(property_crc=True)
+    for bit in range(8 * 88):
+        damaged = bytearray(raw)
+        damaged[bit // 8] ^= 1 << bit % 8
+        found = restored(bytes(damaged) + bytes(300), known)
+        assert found is not None, bit
+        assert found.raw == raw, bit
+
+
+def test_what_is_restored_is_whole() -> None:
+    raw, _ = one_record()
+    assert whole_record(raw) is not None
+    assert whole_record(raw[:-1]) is None
+    assert whole_record(raw[:100] + b"?" + raw[101:]) is None
