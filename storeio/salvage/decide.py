@@ -196,7 +196,7 @@ class _Decider:
 
     def _fill(self) -> None:
         """Cover all holes."""
-        self.holes.sort(key=lambda row: row[0].start)
+        self.holes = list(_joined(sorted(self.holes, key=lambda row: row[0].start)))
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
         room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
         for missing in self.made.missing:
@@ -225,6 +225,21 @@ class _Decider:
             room[i] -= need
             return True
         return False
+
+
+def _joined(rows: Iterable[tuple[Hole, list[Unit]]]) -> Iterator[tuple[Hole, list[Unit]]]:
+    """Yield holes in order, each joined with the one that follows at its end in the same segment."""
+    last: tuple[Hole, list[Unit]] | None = None
+    for hole, slots in rows:
+        if last is not None and last[0].stop == hole.start > hole.segment_start and not last[0].closes:
+            joined = replace(last[0], stop=hole.stop, closes=hole.closes, setting=hole.setting)
+            last = joined, [*last[1], *slots]
+            continue
+        if last is not None:
+            yield last
+        last = hole, slots
+    if last is not None:
+        yield last
 
 
 def _record_starts(survey: Survey) -> list[int]:

@@ -41,6 +41,7 @@ def lost_after(
         for place, record in places:
             if enters_queue(record):
                 found.setdefault((p.java_decode(record.topic), record.queue_id), []).append((place, record))
+    lost = [*lost, *_beginnings(runs, view)]
     touched = {*gone, *new, *((unit.topic, unit.queue_id) for unit in units)}
     result = [part for part in lost if (part.topic, part.queue_id) not in touched]
     for queue in sorted(touched):
@@ -52,6 +53,19 @@ def lost_after(
         said = [part for part in lost if (part.topic, part.queue_id) == queue]
         result += _lost(queue, sorted(table, key=lambda run: run[RUN_START_AT]), said, own, view)
     return result
+
+
+def _beginnings(runs: Mapping[tuple[str, int], Sequence[Numbers]], view: LogView) -> list[LostRange]:
+    """Return the numbers before each queue's first one, in a log of which retention has deleted nothing yet."""
+    if view.min_physical_offset or not view.holes:
+        return []
+    found = []
+    for (topic, queue_id), tables in sorted(runs.items()):
+        first, place = int(tables[0][RUN_FIRST, 0]), int(tables[0][RUN_START_AT, 0])
+        room = sum(min(high, place) - low for low, high in view.holes if low < place)
+        if 0 < first <= room // log.MIN_RECORD_BYTES:
+            found.append(LostRange(topic, queue_id, 0, first, 0, place, "a queue begins at 0"))
+    return found
 
 
 def _lost(

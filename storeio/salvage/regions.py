@@ -19,7 +19,8 @@ from storeio.checks.segments import Segment
 from storeio.format import commitlog as log
 from storeio.kernels import search
 from storeio.kernels import tables as w
-from storeio.salvage.evidence import Known, Restored, Unit
+from storeio.salvage.evidence import Known, Restored, Unit, property_crc_agrees
+from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.restore import restored
 from storeio.salvage.survey import Survey
 
@@ -137,7 +138,31 @@ class _Judge:
                 at = place + slot.size
         if at > self.stretch.stop:
             self.covered(at)
+        elif at == self.stretch.start and self.stretch.behind == RECORD and self.is_false_start():
+            self.covered(self.chain_stop())
         return self.found
+
+    def is_false_start(self) -> bool:
+        """Tell whether what seems to go on behind a hole lies in the body of a record that was lost in it.
+
+        No record fits into a hole that is too small for one, and where all records have a property CRC, one without
+        is none.
+        """
+        size = self.survey.size_at(self.stretch.stop)
+        raw = self.survey.read(self.stretch.stop, self.stretch.stop + size)
+        without = self.with_property_crc(besides=1) and property_crc_agrees(raw) is None
+        return without or self.stretch.stop - self.stretch.start < LEAST_BYTES
+
+    def chain_stop(self) -> int:
+        """Return where the records behind the stretch end, its own end if they do not end amid damage soon."""
+        at = self.stretch.stop
+        while at <= self.stretch.stop + MOST_RECORD_BYTES:
+            record = self.survey.record(at)
+            if record is None:
+                head = self.survey.read(at, min(at + log.BLANK_HEAD_BYTES, self.limit))
+                return at if any(head) and head != log.encode_blank(self.limit - at) else self.stretch.stop
+            at += record.size
+        return self.stretch.stop
 
     def places(self) -> list[int]:
         """Return where records may begin, sorted."""
@@ -212,10 +237,11 @@ class _Judge:
                 found[part.topic, part.queue_id] = range(first, max(known.stop, part.stop_queue_offset))
         return found
 
-    def with_property_crc(self) -> bool:
-        """Tell whether the records of this log have a property CRC, all of them."""
+    def with_property_crc(self, besides: int = 0) -> bool:
+        """Tell whether the records of this log have a property CRC, all of them, or all but so many."""
         checks = self.survey.audit.checks
-        return checks.get("property_crc", 0) == checks.get("records", 0) > 0
+        count = checks.get("property_crc", 0)
+        return checks.get("records", 0) - besides <= count and count > besides
 
     def covered(self, stop: int) -> None:
         """Take the records away that lie in the body of one that was lost or restored."""
