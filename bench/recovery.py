@@ -2,8 +2,9 @@
 
 Writes a sound store of 2 GiB, or takes one that is there, and times in turns: ``storeio check`` on one core, each time
 in a new process; and each broker's ``load`` of a copy as after a crash that left no checkpoint, when it walks the whole
-log and dispatches every record again. That has one thread; the compiler's and the collector's come on top and may use
-the other cores. The audit does more: it compares every queue and index unit with the log and classifies every byte.
+log and dispatches every record again. That has one thread, and the compiler's and the collector's on top; all of them
+share one core here, as those of the audit do. The audit does more: it compares every queue and index unit with the log
+and classifies every byte.
 The first turn reads from the disk and is not counted.
 """
 
@@ -35,7 +36,7 @@ from bench.brokers import (
     write_json,
 )  # fmt: skip
 from bench.cases import RSS_UNIT, sound
-from bench.cores import on_cores
+from bench.cores import children_on, on_cores
 from storeio import check
 
 GOAL: Final = 10
@@ -63,7 +64,8 @@ def recovered(root: Path, version: str, segment_bytes: int) -> Figures:
     """
     from broker.brokers import recover
 
-    started = came_up(recover(version, root, sizes(segment_bytes)))
+    with children_on(1):
+        started = came_up(recover(version, root, sizes(segment_bytes)))
     assert started.loaded_range is not None  # it came up
     return {"seconds": (started.load_ms or 0) / 1000, "log_end": started.loaded_range[1]}
 

@@ -14,6 +14,8 @@ REBUILDS: Final = "rebuilds"
 REBUILT_QUEUES: Final = "rebuilt_queues"
 AUDITED_PARTS: Final = "audited_parts"
 FINDING_HISTORY: Final = "finding_history"
+SALVAGES: Final = "salvages"
+SALVAGE_LOST: Final = "salvage_lost"
 STANDING: Final = (AUDITED_PARTS, FINDING_HISTORY)
 """Tables whose every row counts, whether its run was finished or not."""
 
@@ -207,5 +209,33 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("filled", LONG, "units in gaps that repeat the one before"),
         ("replaced", LONG, "units whose number a later record has"),
         ("moved", LONG, "units of records whose number contradicts its neighbours"),
+    ),
+    SALVAGES: _columns(
+        ("started_ms", LONG, "start of the salvage, Unix ms; null where there is none"),
+        ("seconds", DOUBLE, "how long it took"),
+        ("into", STRING, "the directory that was written"),
+        ("records", LONG, "records that are intact or were restored"),
+        ("saved", LONG, "of them those that the broker's next start would have given up"),
+        ("restored", LONG, "records of which one field was given its bytes back"),
+        ("dropped", LONG, "records that are no messages"),
+        ("lost", LONG, "messages that no byte of the store can supply"),
+        ("tombstones", LONG, "records that take the numbers of lost messages"),
+        ("fillers", LONG, "records that stand for nothing"),
+        ("exit_code", INT, "0 nothing is lost, 4 messages are, 8 could not, 16 not a store"),
+        ("error", STRING, "why nothing was saved"),
+        ("json", STRING, "the whole result"),
+    ),
+    SALVAGE_LOST: _columns(
+        ("topic", STRING, "topic"),
+        ("queue_id", INT, "queue id"),
+        ("first_queue_offset", LONG, "first queue offset of a range of lost messages"),
+        ("stop_queue_offset", LONG, "the one behind the last"),
+        ("physical_start", LONG, "physical offset from which on they lay"),
+        ("physical_stop", LONG, "physical offset up to which they lay"),
+        ("bytes", LONG, "how much they took; null where no queue unit tells"),
+        ("evidence", STRING, "what tells of them"),
+        ("tombstone", INT, "1 if records of their numbers were written, else 0"),
+        ("first_store_timestamp_ms", LONG, "they were stored at this time or later"),
+        ("last_store_timestamp_ms", LONG, "they were stored at this time or before"),
     ),
 }

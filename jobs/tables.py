@@ -22,7 +22,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs.declared import ACTIONS, MORE_TABLES, PROFILE_RUNS, REBUILDS, REBUILT_QUEUES, RUNS, SIMULATIONS, STANDING
+from jobs.declared import (
+    ACTIONS,
+    MORE_TABLES,
+    PROFILE_RUNS,
+    REBUILDS,
+    REBUILT_QUEUES,
+    RUNS,
+    SALVAGE_LOST,
+    SALVAGES,
+    SIMULATIONS,
+    STANDING,
+)
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from storeio.uris import shown
@@ -196,6 +207,8 @@ def runs_of(name: str) -> str:
         return name
     if name in (REBUILDS, REBUILT_QUEUES):
         return REBUILDS
+    if name in (SALVAGES, SALVAGE_LOST):
+        return SALVAGES
     return PROFILE_RUNS if name in MORE_TABLES else RUNS
 
 

@@ -16,7 +16,14 @@ from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_
 from storeio.results import EXIT_CANCELLED
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import salvage as save
+from storeio.salvaged import Salvaged
 from storeio.uris import shown
+
+
+def show(result: Salvaged, *, quiet: bool) -> None:
+    """Print a salvage's report, or only its sentence."""
+    text = salvaged_sentence(result) if quiet else coloured(render_salvaged(result, width=terminal_width()))
+    put(sys.stdout, text.removesuffix("\n"))
 
 
 @click.command(name="salvage")
@@ -60,6 +67,5 @@ def salvage(
             return code
         put(sink, to_json(salvaged_object(result)))
     if json_to != "-":
-        text = salvaged_sentence(result) if quiet else coloured(render_salvaged(result, width=terminal_width()))
-        put(sys.stdout, text.removesuffix("\n"))
+        show(result, quiet=quiet)
     return result.exit_code

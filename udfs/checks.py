@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from storeio import audit
-from storeio.audit import AuditPlan, FileReport, Progress, SplitReport
+from storeio.audit import AuditPlan, Concluded, FileReport, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
 from storeio.results import Audit
 from storeio.scan import kept_open
@@ -68,7 +68,15 @@ SPLITS: Final = Phase(audit.LOG_PHASE, split_report, lambda split: split.stop - 
 
 
 def audit_stores(spark: SparkSession, plans: Sequence[AuditPlan], tell: Tell | None = None) -> list[Audit | Exception]:
-    """Return the audit of each store, or why there is none.
+    """Return the audit of each store, or why there is none; raises what ``conclude_stores`` does."""
+    found = conclude_stores(spark, plans, tell)
+    return [one.audit if isinstance(one, Concluded) else one for one in found]
+
+
+def conclude_stores(
+    spark: SparkSession, plans: Sequence[AuditPlan], tell: Tell | None = None
+) -> list[Concluded | Exception]:
+    """Return the audit of each store with what it was made of, or why there is none.
 
     Raises:
         WorkersError: Spark could not finish; nothing is known of any store.
@@ -85,11 +93,11 @@ def audit_stores(spark: SparkSession, plans: Sequence[AuditPlan], tell: Tell | N
     return [_concluded(plan, reports) for plan, reports in zip(plans, found, strict=True)]
 
 
-def _concluded(plan: AuditPlan, found: Sequence[SplitReport | str]) -> Audit | Exception:
+def _concluded(plan: AuditPlan, found: Sequence[SplitReport | str]) -> Concluded | Exception:
     reports = [report for report in found if isinstance(report, SplitReport)]
     failed = [report for report in found if isinstance(report, str)]
     try:
-        return audit.conclude(plan, reports, lambda split, begin: audit.audit_split(plan, split, begin), failed=failed)
+        return audit.concluded(plan, reports, lambda split, begin: audit.audit_split(plan, split, begin), failed=failed)
     except Exception as error:  # one store's trouble must not keep the others from their reports
         return error
 

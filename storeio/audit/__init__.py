@@ -4,7 +4,7 @@
 of the log with all that it implies, ``conclude`` joins what they say. ``check`` does it all here.
 """
 
-from storeio.audit.conclusion import Concluded, conclude
+from storeio.audit.conclusion import Concluded, conclude, concluded
 from storeio.audit.node import FILES_PHASE, LOG_PHASE, Progress, check, look_at_files, look_at_store
 from storeio.audit.plan import (
     AuditPlan,
@@ -30,6 +30,7 @@ __all__ = [
     "audit_split",
     "check",
     "conclude",
+    "concluded",
     "few_bytes",
     "file_tasks",
     "look_at_files",

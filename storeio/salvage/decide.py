@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -212,10 +212,12 @@ class _Decider:
 
     def _place(self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int]) -> bool:
         """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie."""
-        for i, (hole, slots) in enumerate(self.holes):
-            unit = missing.unit if missing.unit in slots else None
-            if unit is None and (missing.unit is not None or hole.stop <= missing.low or hole.start >= missing.high):
-                continue
+        unit = missing.unit
+        low, high = (missing.low, missing.high) if unit is None else (unit.physical_offset, unit.physical_offset + 1)
+        for i in range(bisect_right(self.holes, low, key=lambda row: row[0].stop), len(self.holes)):
+            hole, slots = self.holes[i]
+            if hole.start >= high or (unit is not None and unit not in slots):
+                return False
             lost = stands_for(missing, self.survey.plan.config.delays_ms, hole.setting.store_ms, self.batch_topics)
             need = unit.size if unit is not None else least_tombstone(lost)
             if need > room[i]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -70,7 +69,6 @@ def salvage(
         UnreadableError: A file could not be read.
         WriteError: A file could not be written.
     """
-    started_ms = time.time_ns() // 1_000_000
     place = target_of(into, root)
 
     def look(at: str | os.PathLike[str], settings: Mapping[str, str] | None) -> Concluded:
@@ -79,6 +77,32 @@ def salvage(
     first = look(root, given)
     settings = told_by(first.audit.settings) | dict(given or {})
     others = [look(donor, settings) for donor in donors]
+    return saved(first, others, place, settings, look, broker=broker, losses=losses, jobs=jobs)
+
+
+def saved(
+    first: Concluded,
+    others: Sequence[Concluded],
+    place: Path | str,
+    settings: Mapping[str, str],
+    look: Callable[[str | os.PathLike[str], Mapping[str, str] | None], Concluded],
+    *,
+    broker: str = NEWEST,
+    losses: str = TOMBSTONES,
+    jobs: int | None = None,
+) -> Salvaged:
+    """Return what was saved of a store whose audit is at hand, as ``salvage`` does.
+
+    Args:
+        first: The store's audit.
+        others: Those of its donors.
+        place: What ``publishing.target_of`` gave.
+        settings: Given ones, and the sizes that the store's files tell.
+        look: Audits a store with settings: what is put into place on the way, and the result.
+        broker: As of ``salvage``, like ``losses`` and ``jobs``.
+    """
+    started_ms = first.plan.started_ms
+    root = first.plan.root
     wanted = wanted_of(first.plan, None, PARTS)
     threads = jobs or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
@@ -88,14 +112,14 @@ def salvage(
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
         copy_others(known, staging)
-        plan = prepare(str(staging.partial), given=settings, split_bytes=split_bytes)
+        plan = prepare(str(staging.partial), given=settings)
         build = Build(plan, wanted, frozenset(PARTS), staging)
         for derived in in_order(plan, wanted, threads):
             build.add(derived)
         result = report(known, decision, started_ms, shown(os.fspath(place)))
         result.store, result.moved, result.broker = first.audit.store, moved, broker
-        built = build.finish(threads, lambda: result.problems.extend(_unsound(look(staging.partial, settings), losses)))
         result.saved = saved_from(root, result.records, broker, settings)
+        built = build.finish(threads, lambda: result.problems.extend(_unsound(look(staging.partial, settings), losses)))
     result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
     result.records = built.records - result.tombstones - result.fillers
     return result

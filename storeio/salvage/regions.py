@@ -118,6 +118,10 @@ class _Judge:
         self.units = survey.units_in(stretch.start, stretch.stop)
         self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
         self.found = Judged(stretch, stretch.stop)
+        self.lost = [
+            part for part in survey.lost
+            if part.physical_start < stretch.stop and part.physical_stop > stretch.start
+        ]  # fmt: skip
         self.near_ms = survey.audit.log.last_store_timestamp_ms
 
     def run(self) -> Judged:
@@ -230,7 +234,7 @@ class _Judge:
     def missing(self, place: int) -> dict[tuple[str, int], range]:
         """Return the numbers that are missing where a place lies, by topic and queue id."""
         found: dict[tuple[str, int], range] = {}
-        for part in self.survey.lost:
+        for part in self.lost:
             if part.physical_start <= place < part.physical_stop:
                 known = found.get((part.topic, part.queue_id), range(part.first_queue_offset, part.stop_queue_offset))
                 first = min(known.start, part.first_queue_offset)

@@ -18,7 +18,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, parse_number
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
 
@@ -44,6 +44,10 @@ class Survey:
     concluded: Concluded
     units: list[Unit]
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
+    files: dict[int, StoreFile] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
 
     @property
     def segment_bytes(self) -> int:
@@ -64,7 +68,7 @@ class Survey:
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the log, zeros where it has none; within one segment."""
         base = start - start % self.segment_bytes
-        segment = next((f for f in self.plan.segments if f.base_offset == base), None)
+        segment = self.files.get(base)
         have = 0 if segment is None else max(min(segment.size, self.segment_bytes, stop - base) - (start - base), 0)
         data = b""
         if segment is not None and have:

@@ -1,0 +1,174 @@
+"""``spark-submit jobs/salvage_store.py``: every message that can be saved of damaged stores, into new stores.
+
+The stores and their donors are audited by the workers, which is where the time goes; what follows is decided and
+written by the driver, which must see the stores, with the same code, report, JSON and exit codes as
+``storeio salvage``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import IO, Final
+
+from pyspark.sql import SparkSession
+
+from jobs import tables
+from jobs.common import build_session, run_job
+from jobs.declared import SALVAGE_LOST, SALVAGES
+from jobs.rebuild_queues import targets_of
+from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
+from storeio import audit
+from storeio.audit import Concluded
+from storeio.config import Given
+from storeio.console import explain, is_inside, json_sink, put
+from storeio.errors import StoreError, UsageError
+from storeio.prediction import NEWEST
+from storeio.publishing import target_of
+from storeio.rebuild_command import refuse_json_inside
+from storeio.report import failure_object, to_json
+from storeio.report.salvaging import salvaged_object
+from storeio.results import EXIT_SOUND
+from storeio.salvage.decide import LOSSES, TOMBSTONES
+from storeio.salvage.node import saved, told_by
+from storeio.salvage_command import show
+from storeio.salvaged import Salvaged
+from storeio.simulate.rules import rules_of
+from storeio.uris import is_remote, place_of, shown
+from udfs.checks import WorkersError, conclude_stores
+
+DESCRIPTION: Final = "Save every message that can be saved of damaged RocketMQ stores, audited with Spark."
+Settings = Mapping[str, str] | None
+
+
+class Call:
+    """One call of the job: what was asked for, and what has become of the stores."""
+
+    def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
+        self.args, self.sink = args, sink
+        self.given: Given = given_of(args)
+        self.made: list[Salvaged] = []
+        self.failed: dict[str, tuple[str, int]] = {}
+        self.exit_code = EXIT_SOUND
+
+    def fail(self, store: str, error: Exception) -> None:
+        """Say why a store could not be salvaged; the others go on."""
+        code = explain(error, store)
+        text = str(error) or type(error).__name__
+        put(self.sink, to_json(failure_object(store, text, code)))
+        self.failed[shown(store)] = shown(text), code
+        self.exit_code |= code
+
+    def report(self, result: Salvaged) -> None:
+        """Print what was saved, and keep it."""
+        put(self.sink, to_json(salvaged_object(result)))
+        if self.args.json != "-":
+            show(result, quiet=self.args.quiet)
+        self.made.append(result)
+        self.exit_code |= result.exit_code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code of one call."""
+    args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
+    stores = stores_of(args)
+    rules_of(args.broker)
+    into = place_of(args.into)
+    refuse_json_inside(args.json, into)
+    targets = targets_of(stores, into if is_remote(into) else Path(into))
+    places = {store: target_of(targets[store], store) for store in stores}
+    if is_inside(args.tables, into):
+        raise UsageError(f"--tables {shown(args.tables)}: lies inside {shown(into)}")
+    if args.donors and len(stores) > 1:
+        raise UsageError("--donor: is a copy of one log; name one --store")
+    with json_sink(args.json, stores) as sink:
+        call = Call(args, sink)
+        run(call, places)
+    return call.exit_code
+
+
+def run(call: Call, places: Mapping[str, Path | str]) -> None:
+    """Salvage the stores one by one: reports first, then the tables."""
+    args = call.args
+    spark = build_session("storeio salvage", master=master_of(args))
+    run_id = args.run_id or new_run_id()
+    tables.refuse_finished(spark, args.tables, run_id, SALVAGES)
+    for store, place in places.items():
+        try:
+            call.report(salvaged(spark, call, store, place))
+        except (StoreError, OSError, WorkersError) as error:
+            call.fail(store, error)
+    try:
+        frames = {
+            SALVAGE_LOST: spark.createDataFrame(_lost_rows(run_id, call.made), tables.schema_of(SALVAGE_LOST)),
+            SALVAGES: spark.createDataFrame(_rows(run_id, call), tables.schema_of(SALVAGES)),
+        }
+        tables.write_run(spark, args.tables, run_id, frames, runs=SALVAGES)
+    except StoreError as error:
+        call.exit_code |= explain(error)  # what was saved stands, and so do its bits
+
+
+def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> Salvaged:
+    """Return what was saved of one store, which the workers have audited with its donors."""
+    args = call.args
+
+    def looked(roots: Sequence[str], given: Settings) -> list[Concluded]:
+        plans = [audit.prepare(root, given=given, split_bytes=args.split_bytes) for root in roots]
+        found = conclude_stores(spark, plans)
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return [one for one in found if isinstance(one, Concluded)]
+
+    def look(root: str | PathLike[str], given: Settings) -> Concluded:
+        return audit.look_at_store(root, given=given, jobs=args.jobs, split_bytes=args.split_bytes)
+
+    (first,) = looked([store], call.given)
+    settings = told_by(first.audit.settings) | dict(call.given)
+    others = looked([place_of(donor) for donor in args.donors], settings)
+    return saved(first, others, place, settings, look, broker=args.broker, losses=args.losses, jobs=args.jobs)
+
+
+def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = [
+        (
+            run_id, one.store, one.started_ms, one.seconds, one.into, one.records, one.saved, len(one.restored),
+            len(one.dropped), one.lost_count, one.tombstones, one.fillers, one.exit_code, None,
+            to_json(salvaged_object(one)),
+        )
+        for one in call.made
+    ]  # fmt: skip
+    rows += [(run_id, store, *[None] * 10, code, text, None) for store, (text, code) in call.failed.items()]
+    return rows
+
+
+def _lost_rows(run_id: str, made: Sequence[Salvaged]) -> list[tuple[object, ...]]:
+    return [
+        (
+            run_id, one.store, part.topic, part.queue_id, part.first_queue_offset, part.stop_queue_offset,
+            part.physical_start, part.physical_stop, part.bytes, part.evidence, int(part.tombstone),
+            part.first_store_timestamp_ms, part.last_store_timestamp_ms,
+        )
+        for one in made
+        for part in one.lost
+    ]  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the job's options."""
+    made = store_parser("salvage_store", DESCRIPTION)
+    add = made.add_argument
+    into = "directory or URI to write, new or empty; of several stores one below it each"
+    add("--into", metavar="DIR", required=True, help=into)
+    add("--donor", dest="donors", metavar="STORE", action="append", default=[], help="another copy of the log; repeat")
+    add("--lost", dest="losses", choices=LOSSES, default=TOMBSTONES, help="what takes the numbers of lost messages")
+    add("--broker", metavar="VERSION", default=NEWEST, help="whose own recovery the result is compared with")
+    return made
+
+
+if __name__ == "__main__":
+    separate_errors()
+    run_job(main)
