@@ -24,8 +24,6 @@ from tests import golden_data
 
 pytestmark = pytest.mark.broker
 
-SEEDS: Final = 4
-MORE_SEEDS: Final = 28
 SYSTEM: Final = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS", "%LMQ%", "storeio_", "rmq_sys")
 
 
@@ -77,15 +75,8 @@ def put_to(records: Sequence[Record]) -> list[Queue]:
     return sorted(plain)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_broker_goes_on(version: str, seed: int, tmp_path: Path) -> None:
-    assert_accepted(version, f"base-{version}", seed, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + MORE_SEEDS))
+@pytest.mark.parametrize("seed", salvages.seeds(1, 28))
 @pytest.mark.parametrize("kind", ["base", "rich"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_broker_goes_on_after_more(version: str, kind: str, seed: int, tmp_path: Path) -> None:
+def test_the_broker_goes_on(version: str, kind: str, seed: int, tmp_path: Path) -> None:
     assert_accepted(version, f"{kind}-{version}", seed, tmp_path)

@@ -1,0 +1,137 @@
+"""How damage slows a salvage down: ``python -m bench.salvage``.
+
+Makes a sound store and three damaged copies of its log: with a share of its pages overwritten, and with one more
+segment of zeros or of random bytes in the middle. Times in turns, each in a new process on one core: the scan of a
+salvage (audit, survey, decision) of the sound store and of that with damaged pages, and the walk over the segments
+of zeros and of random bytes alone. Pages are in memory; the first turn is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench import pagecache
+from bench.brokers import GIB, Figures, one_apart, write_json
+from bench.cores import on_cores
+from bench.generate import generate
+from storeio.audit import look_at_store
+from storeio.paths import COMMITLOG, file_name
+from storeio.salvage.decide import decide
+from storeio.salvage.survey import survey
+from storeio.scan import list_store, read_range
+from storeio.splits import cut
+from storeio.walk import walk_split
+
+PAGE: Final = 4096
+SCAN: Final = "scan"
+WALK: Final = "walk"
+
+
+def scanned(root: Path, segment_bytes: int) -> Figures:
+    """Return the figures of one scan in this process: everything but writing."""
+    on_cores(1)
+    given = {"mappedFileSizeCommitLog": str(segment_bytes)}
+    started = time.perf_counter()
+    found = decide(survey(look_at_store(root, given=given, jobs=1)))
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "patches": len(found.patches), "lost": len(found.missing)}
+
+
+def walked(root: Path, segment_bytes: int) -> Figures:
+    """Return the figures of a walk over the last segment in this process."""
+    on_cores(1)
+    listing = list_store(root)
+    segment = listing.of_kind(COMMITLOG)[-1]
+    started = time.perf_counter()
+    records = 0
+    for split in cut(segment):
+        found = walk_split(lambda low, high: read_range(listing.root, segment.path, low, high), split, reuse=True)
+        records += found.count
+    return {"seconds": time.perf_counter() - started, "records": records}
+
+
+def damaged_pages(root: Path, target: Path, share: float) -> None:
+    """Copy a store, and overwrite a share of the pages of its log with random bytes."""
+    shutil.copytree(root, target)
+    chance = random.Random(1)
+    for path in sorted((target / COMMITLOG).iterdir()):
+        pages = path.stat().st_size // PAGE
+        with path.open("r+b") as file:
+            for page in sorted(chance.sample(range(pages), int(pages * share))):
+                file.seek(page * PAGE)
+                file.write(chance.randbytes(PAGE))
+
+
+def one_segment(target: Path, segment_bytes: int, piece: bytes) -> None:
+    """Make a store of one segment that repeats a piece."""
+    (target / COMMITLOG).mkdir(parents=True)
+    with (target / COMMITLOG / file_name(0)).open("wb") as file:
+        for _ in range(segment_bytes // len(piece)):
+            file.write(piece)
+
+
+def measured(place: Path, given: argparse.Namespace) -> Figures:
+    """Return medians of all, timed in turns."""
+    segment = min(given.total_bytes, GIB)
+    sound = place / "sound"
+    generate(sound, total_bytes=given.total_bytes, body_bytes=given.body_bytes, segment_bytes=segment)
+    damaged_pages(sound, place / "pages", given.share)
+    one_segment(place / "zeros", segment, bytes(1 << 20))
+    one_segment(place / "random", segment, random.Random(2).randbytes(1 << 20))
+    for name in ("sound", "pages", "zeros", "random"):
+        pagecache.drop(place / name)
+    works = {
+        name: partial(one_apart, "bench.salvage", place / name, work=work, segment_bytes=segment)
+        for name, work in (("sound", SCAN), ("pages", SCAN), ("zeros", WALK), ("random", WALK))
+    }
+    rounds: dict[str, list[Figures]] = {name: [] for name in works}
+    for _ in range(given.rounds + 1):
+        for name, work in works.items():
+            rounds[name].append(work())
+    found: Figures = {}
+    for name, figures in rounds.items():
+        seconds = statistics.median(one["seconds"] for one in figures[1:])
+        size = given.total_bytes if name in ("sound", "pages") else segment
+        all_seconds = [round(one["seconds"], 3) for one in figures[1:]]
+        found[name] = {**figures[-1], "seconds": seconds, "all_seconds": all_seconds, "bytes_per_s": size / seconds}
+    found["ratio"] = found["pages"]["bytes_per_s"] / found["sound"]["bytes_per_s"]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time all and print the rates."""
+    parser = argparse.ArgumentParser(prog="python -m bench.salvage", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--total-bytes", type=int, default=GIB)
+    parser.add_argument("--segment-bytes", type=int, default=GIB, help=argparse.SUPPRESS)
+    parser.add_argument("--body-bytes", type=int, default=1024)
+    parser.add_argument("--share", type=float, default=0.01, help="of pages that are overwritten")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--directory", type=Path, help="where everything is written and removed again")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--work", choices=(SCAN, WALK), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.one is not None:
+        print(json.dumps((scanned if given.work == SCAN else walked)(given.one, given.segment_bytes)))
+        return
+    with tempfile.TemporaryDirectory(prefix="storeio-bench-", dir=given.directory) as directory:
+        found = measured(Path(directory), given)
+    for name in ("sound", "pages", "zeros", "random"):
+        row = found[name]
+        print(f"{name:8} {row['bytes_per_s'] / 1e9:6.2f} GB/s on one core, rounds {row['all_seconds']}")
+    print(f"damaged pages against none: {found['ratio']:.2f}, goal 0.5")
+    write_json(given.json, found)
+
+
+if __name__ == "__main__":
+    main()
