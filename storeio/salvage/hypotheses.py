@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, property_crc_agrees
@@ -34,8 +36,34 @@ def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
         return
     for size, says in known.ends:
         if log.MIN_RECORD_BYTES <= size <= len(data):
-            for maker in _MAKERS:
+            wrong = wrong_fields(data, size, known)
+            if len(wrong) > 1:
+                continue  # one change cannot mend both
+            for maker in _MAKERS if wrong or not adds_up(data, size) else _OF_THE_SOUND:
                 yield from (replace(attempt, says=says) for attempt in maker(data, size, known))
+
+
+def wrong_fields(data: bytes, size: int, known: Known) -> list[str]:
+    """Return the fields of a head that cannot be what stood there, whatever else is true."""
+    found, magic = struct.unpack_from(">ii", data)
+    (queue_id,) = struct.unpack_from(">i", data, log.QUEUE_ID_AT)
+    number, physical = struct.unpack_from(">qq", data, log.QUEUE_OFFSET_AT)
+    wrong = ["size"] if found != size else []
+    wrong += ["magic"] if magic not in (log.MAGIC_V1, log.MAGIC_V2) else []
+    wrong += ["physical_offset"] if physical != known.physical_offset else []
+    if known.unit is not None:
+        wrong += ["queue_id"] if queue_id != known.unit.queue_id else []
+        wrong += ["queue_offset"] if number != known.unit.number else []
+    return wrong
+
+
+def adds_up(data: bytes, size: int) -> bool:
+    """Tell whether a record's own lengths add up to a size: then none of them is what is damaged."""
+    at, wide = _topic_at(data, size)
+    if at is None:
+        return False
+    after = at + wide + int.from_bytes(data[at : at + wide], "big")
+    return after + 2 <= size and after + 2 + int.from_bytes(data[after : after + 2], "big") == size
 
 
 def _sizes(data: bytes, size: int, known: Known) -> Iterator[Try]:
@@ -120,11 +148,16 @@ def _body_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 def topic_places(data: bytes, body_at: int, size: int, wide: int) -> Iterator[int]:
     """Yield the body lengths, rising, behind which a topic and properties end exactly at ``size``."""
-    for at in range(body_at, size - wide - 2):
-        topic = int.from_bytes(data[at : at + wide], "big")
-        after = at + wide + topic
-        if topic and after + 2 <= size and after + 2 + int.from_bytes(data[after : after + 2], "big") == size:
-            yield at - body_at
+    raw = np.frombuffer(data, np.uint8, size)
+    at = np.arange(body_at, max(size - wide - 2, body_at))
+    topic = raw[at].astype(np.int64)
+    if wide == 2:
+        topic = topic << 8 | raw[at + 1]
+    after = at + wide + topic
+    fits = (topic > 0) & (after + 2 <= size)
+    at, after = at[fits], after[fits]
+    length = raw[after].astype(np.int64) << 8 | raw[after + 1]
+    yield from (at[after + 2 + length == size] - body_at).tolist()
 
 
 def _topic_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
@@ -188,6 +221,10 @@ _MAKERS: Final[tuple[Callable[[bytes, int, Known], Iterator[Try]], ...]] = (
     _sizes, _magics, _places, _sys_flags, _queues, _times, _prepared, _body_crcs, _body_lengths, _topic_lengths,
     _topics, _properties_lengths, _bits,
 )  # fmt: skip
+
+
+_OF_THE_SOUND: Final = (_sys_flags, _queues, _times, _prepared, _body_crcs, _topics, _bits)
+"""What is left to be tried where every length and every field that is known from elsewhere agrees."""
 
 
 def _body_at(data: bytes) -> int:

@@ -175,9 +175,11 @@ class _Judge:
 
     def fixed(self, place: int, follower: int, units: list[Unit]) -> Fixed | None:
         """Return the record that can be restored at a place."""
-        data = self.survey.read(place, min(self.limit, place + MOST_RECORD_BYTES))
-        if not any(data[: log.BORN_HOST_AT]):
+        head = self.survey.read(place, min(self.limit, place + log.BORN_HOST_AT))
+        if not any(head) or len(head) < log.BORN_HOST_AT:
             return None
+        reach = max((unit.size for unit in units), default=MOST_RECORD_BYTES)
+        data = self.survey.read(place, min(self.limit, place + reach))
         answers = set()
         for unit in (*units, *(() if units else (None,))):
             ends = dict(self.ends(data, place, follower, unit))
