@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -129,7 +130,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         there = [] if args.run_id else [name for name in TABLES if tables.exists(spark, args.tables, name)]
         with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
             kept = pool.submit(verdicts.keep, spark, args.tables, pending)
-            frames = table_frames(spark, call.audits, run_id, arguments, there)
+            frames = table_frames(call.audits, run_id, arguments, there)
             if args.records:
                 frames[tables.RECORDS] = record_frame(spark, call, run_id)
             tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
@@ -211,18 +212,17 @@ def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
 
 
 def table_frames(
-    spark: SparkSession,
     audits: Sequence[Audit | Unfinished],
     run_id: str,
     arguments: str,
     there: Sequence[str] = (),
-) -> dict[str, DataFrame]:
+) -> dict[str, DataFrame | pa.Table]:
     """Return the rows of the run by table; of tables that are ``there`` no frame without rows."""
     rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     for one in audits:
         for name, part in table_rows(one, run_id=run_id, arguments=arguments).items():
             rows[name] += part
-    return {name: tables.frame_of(spark, name, part) for name, part in rows.items() if part or name not in there}
+    return {name: tables.rows_of(name, part) for name, part in rows.items() if part or name not in there}
 
 
 def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:

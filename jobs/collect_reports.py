@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not audits:
         return code
     spark = build_session("storeio collect", master=args.master)
-    tables.write_run(spark, args.tables, run_id, table_frames(spark, audits, run_id, shlex.join(words)))
+    tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
     if not args.quiet:
         put(sys.stderr, f"run {run_id} is in {args.tables}")
     return code

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+import deltalake
 import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaProtocolError, TableNotFoundError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,7 +38,7 @@ from jobs.declared import (
 )
 from storeio.errors import StoreError, UsageError
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
-from storeio.uris import shown
+from storeio.uris import is_remote, place_of, shown
 from udfs.checks import reason
 from udfs.schemas import RECORD_SCHEMA
 
@@ -68,12 +70,16 @@ def _field(column: Column) -> StructField:
     )
 
 
-def frame_of(spark: SparkSession, name: str, rows: Iterable[Row]) -> DataFrame:
-    """Return rows of a table of ``report.rows`` as a data frame of one partition."""
+def rows_of(name: str, rows: Iterable[Row]) -> pa.Table:
+    """Return rows of a table of ``report.rows``."""
     columns = {**TABLES, **MORE_TABLES}[name]
     arrow = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
-    table = pa.Table.from_pylist(list(rows), schema=arrow)
-    return in_contract(spark.createDataFrame(table).coalesce(1), name)
+    return pa.Table.from_pylist(list(rows), schema=arrow)
+
+
+def frame_of(spark: SparkSession, name: str, rows: Iterable[Row]) -> DataFrame:
+    """Return rows of a table of ``report.rows`` as a data frame of one partition."""
+    return in_contract(spark.createDataFrame(rows_of(name, rows)).coalesce(1), name)
 
 
 def in_contract(frame: DataFrame, name: str) -> DataFrame:
@@ -88,6 +94,8 @@ def path_of(tables: str, name: str) -> str:
 
 def exists(spark: SparkSession, tables: str, name: str) -> bool:
     """Tell whether the table has been written."""
+    if not is_remote(tables):  # the first time that Spark is asked for a table it takes seconds
+        return deltalake.DeltaTable.is_deltatable(path_of(place_of(tables), name))
     return bool(DeltaTable.isDeltaTable(spark, path_of(tables, name)))
 
 
@@ -114,7 +122,7 @@ def write_run(
     spark: SparkSession,
     tables: str,
     run_id: str,
-    frames: Mapping[str, DataFrame],
+    frames: Mapping[str, DataFrame | pa.Table],
     *,
     runs: str = RUNS,
     is_new: bool = False,
@@ -177,9 +185,37 @@ def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
         list(pool.map(work, names))
 
 
-def append(frame: DataFrame, path: str) -> None:
+def append(frame: DataFrame | pa.Table, path: str) -> None:
     """Append rows in one commit; makes the table, and adds columns that it lacks."""
-    retried(lambda: frame.write.format("delta").mode("append").option("mergeSchema", "true").save(path))
+    if isinstance(frame, pa.Table):
+        if _appended_here(frame, path):
+            return
+        spark = SparkSession.builder.getOrCreate()  # the job's: threads have no active one
+        frame = in_contract(spark.createDataFrame(frame).coalesce(1), path.rpartition("/")[2])
+    rows = frame
+    retried(lambda: rows.write.format("delta").mode("append").option("mergeSchema", "true").save(path))
+
+
+def _appended_here(rows: pa.Table, path: str) -> bool:
+    """Append a few rows without Spark, whose first commits take longer than an audit that reads little.
+
+    False, and nothing done, for a table that is not there yet, not on a local disk, has other columns, or features
+    which the library does not know; or if another commit came in between.
+    """
+    if is_remote(path):
+        return False
+    try:
+        table = deltalake.DeltaTable(place_of(path))
+        if _plain(pa.schema(table.schema().to_arrow())) != _plain(rows.schema):
+            return False
+        deltalake.write_deltalake(table, rows, mode="append")
+    except (TableNotFoundError, DeltaProtocolError, CommitFailedError):
+        return False
+    return True
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
 def retried(commit: Callable[[], R]) -> R:

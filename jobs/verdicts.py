@@ -67,6 +67,6 @@ def keep(spark: SparkSession, where: str, verdicts: Sequence[Verdict]) -> None:
         return
     rows = [dataclasses.asdict(verdict) for verdict in verdicts]
     try:
-        tables.append(tables.frame_of(spark, AUDITED_PARTS, rows), tables.path_of(where, AUDITED_PARTS))
+        tables.append(tables.rows_of(AUDITED_PARTS, rows), tables.path_of(where, AUDITED_PARTS))
     except Exception as error:
         raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error

@@ -107,7 +107,7 @@ def test_a_finished_run_is_refused(finished_run: Path, stores: list[Path], spark
 
 def few_frames(spark: SparkSession, value: Audit, run_id: str) -> dict[str, Any]:
     """Return what a run writes, less the tables that behave as these do."""
-    frames = audit_store.table_frames(spark, [value], run_id, "")
+    frames = audit_store.table_frames([value], run_id, "")
     return {name: frames[name] for name in ("findings", "lost_messages", "runs")}
 
 
