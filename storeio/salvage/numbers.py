@@ -86,23 +86,28 @@ def _lost(
 
 def _run(place: int, record: log.Record) -> Run:
     run = [0] * 5
-    run[RUN_FIRST], run[RUN_STOP] = record.queue_offset, record.queue_offset + batch_size(record)
+    first, count = numbers_of(record)
+    run[RUN_FIRST], run[RUN_STOP] = first, first + count
     run[RUN_START_AT], run[RUN_STOP_AT], run[RUN_RECORDS] = place, place + record.size, 1
     return run
 
 
-def batch_size(record: log.Record) -> int:
-    """Return the numbers that a record takes: those of an inner batch, else one."""
+def numbers_of(record: log.Record) -> tuple[int, int]:
+    """Return the first number that a record takes, and how many: those of an inner batch, else its queue offset."""
     if not record.sys_flag & log.SYS_INNER_BATCH:
-        return 1
-    number = p.java_int(p.parse(record.properties).get(p.INNER_NUM, ""))
-    return number if number is not None and number > 0 else 1
+        return record.queue_offset, 1
+    said = p.parse(record.properties)
+    first, count = p.java_long(said.get(p.INNER_BASE, "")), p.java_int(said.get(p.INNER_NUM, ""))
+    if first is None or count is None or count < 1:
+        return record.queue_offset, 1
+    return first, count
 
 
 def without(table: list[Run], place: int, record: log.Record) -> list[Run]:
     """Return runs without the record at a place; what it cuts in two is bounded by the place."""
     left: list[Run] = []
-    number, stop = record.queue_offset, record.queue_offset + batch_size(record)
+    number, count = numbers_of(record)
+    stop = number + count
     for run in table:
         inside = run[RUN_START_AT] <= place < run[RUN_STOP_AT] and run[RUN_FIRST] <= number < run[RUN_STOP]
         if not inside:
