@@ -48,7 +48,7 @@ def _new(at: int, record: salvages.Original) -> Record:
     return Record(
         topic=record.name[0], queue_id=head.queue_id, queue_offset=head.queue_offset, physical_offset=at,
         sys_flag=head.sys_flag, keys=None, unique_key=None, size=head.size, body_crc=head.body_crc,
-        body_bytes=head.body_length, batch_size=head.batch_size,
+        body_bytes=head.body_length,  # a tombstone of a batch holds no messages for clients
     )  # fmt: skip
 
 
