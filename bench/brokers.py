@@ -75,15 +75,20 @@ def medians(rounds: Sequence[Figures], names: Sequence[str] = ("seconds",)) -> F
 
 
 def in_turns(
-    ours: Mapping[int, Callable[[], Figures]], theirs: Mapping[str, Callable[[], Figures]], rounds: int
+    ours: Mapping[int, Callable[[], Figures]],
+    theirs: Mapping[str, Callable[[], Figures]],
+    rounds: int,
+    roots: tuple[Path, Path],
 ) -> Figures:
     """Return medians of what is run on each number of cores and by each broker, in turns, and their ratios.
 
-    The first turn is not counted. Each run is to have a figure ``seconds``.
+    The first turn is not counted. Each run is to have a figure ``seconds``. ``roots`` are the stores that we and that
+    brokers read: touched before each run, so that neither pays for pages that lay idle while the other ran.
     """
     found: dict[Any, list[Figures]] = {name: [] for name in (*ours, *theirs)}
     for _ in range(rounds + 1):
         for name, run in (*ours.items(), *theirs.items()):
+            pagecache.touch(roots[name in theirs])
             found[name].append(run())
     medians_of = {name: medians(figures[1:]) for name, figures in found.items()}
     for cores in ours:

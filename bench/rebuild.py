@@ -3,8 +3,8 @@
 Writes a sound store of 2 GiB, or takes one that is there, and times in turns: this rebuild on each number of cores,
 into a new directory that is flushed to the disk, each time in a new process; and each broker's start on a copy of the
 log without queues and index, which is its ``load`` and what it takes from there until dispatch has caught up. The first
-turn reads from the disk and is not counted. Figures are seconds within the process, and ratios of medians in one
-run.
+turn reads from the disk and is not counted; before each run the log is touched. Figures are seconds within the process,
+and ratios of medians in one run.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def turns(root: Path, place: Path, given: argparse.Namespace) -> Figures:
     copied = copy_of_log(root, place / "broker") if versions else root
     ours = {n: partial(rebuilt_apart, root, place / "new", n, given.segment_bytes) for n in given.cores}
     theirs = {version: partial(rebuilt_by_broker, copied, version, given.segment_bytes) for version in versions}
-    return {"log_bytes": log_bytes(root), **in_turns(ours, theirs, given.rounds)}
+    return {"log_bytes": log_bytes(root), **in_turns(ours, theirs, given.rounds, (root, copied))}
 
 
 def asked(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -5,7 +5,7 @@ in a new process; and each broker's ``load`` of a copy as after a crash that lef
 log and dispatches every record again. That has one thread, and the compiler's and the collector's on top; all of them
 share one core here, as those of the audit do. The audit does more: it compares every queue and index unit with the log
 and classifies every byte.
-The first turn reads from the disk and is not counted.
+The first turn reads from the disk and is not counted; before each run the store is touched.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def turns(root: Path, place: Path, given: argparse.Namespace) -> Figures:
     more = {"segment_bytes": given.segment_bytes}
     ours = {n: partial(one_apart, "bench.recovery", root, cores=n, **more) for n in given.cores}
     theirs = {version: partial(recovered, place / "broker", version, **more) for version in versions}
-    found = {"log_bytes": log_bytes(root), **in_turns(ours, theirs, given.rounds)}
+    found = {"log_bytes": log_bytes(root), **in_turns(ours, theirs, given.rounds, (root, place / "broker"))}
     ends = {one["log_end"] for one in (*found["ours"].values(), *found["brokers"].values())}
     if len(ends) != 1:
         raise RuntimeError(f"brokers and audit differ about the log's end: {found}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from bench import measure, memory
+from bench import measure, memory, scaling
 
 Figures = dict[str, Any]
 MIB: Final = 2**20
@@ -19,7 +19,7 @@ line says."""
 
 def as_markdown(found: Figures) -> str:
     """Return the page for what ``bench.suite`` found; parts that were not measured are not in it."""
-    writers = {"cases": _cases, "brokers": _brokers, "curves": _curves, "memory": _memory}
+    writers = {"scaling": _scaling, "cases": _cases, "brokers": _brokers, "curves": _curves, "memory": _memory}
     parts = [INTRO]
     for name, write in writers.items():
         if name in found:
@@ -41,6 +41,15 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table, the first column to the left."""
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _scaling(rows: Sequence[Figures]) -> Iterator[str]:
+    yield (
+        "Each number of cores in a process of its own, run in turns; ratios are medians over pairs of runs. The\n"
+        "controls are the CRC of a block in the cache, which shares nothing, and the sum of the bytes, which shares the\n"
+        "memory."
+    )
+    yield table(scaling.HEADINGS, [scaling.cells(row) for row in rows])
 
 
 def _cases(rows: Sequence[Figures]) -> Iterator[str]:

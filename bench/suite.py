@@ -1,9 +1,9 @@
 """Everything that is measured, into ``bench/RESULTS.md`` and ``bench/results.json``: ``make bench``.
 
-Cases against the sum of the same bytes and Spark against one node, both against real brokers in the same run, curves
-over the size of the store, queues, bodies and cores, and memory. Takes half an hour on an idle machine and 20 GiB of
-disk; ``--scale 0.02`` shows the same quickly, without meaning. Nothing is judged: what a machine gives depends on its
-load.
+Two cores against one, cases against the sum of the same bytes and Spark against one node, both against real brokers
+in the same run, curves over the size of the store, queues, bodies and cores, and memory. Takes an hour on an idle
+machine and 20 GiB of disk; ``--scale 0.02`` shows the same quickly, without meaning. Nothing is judged: what a machine
+gives depends on its load.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import measure, pagecache
+from bench import scaling as scaled_cases
 from bench.brokers import GIB, Figures, write_json
 from bench.generate import generate
 from storeio import __version__, crc
 
 HERE: Final = Path(__file__).parent
-PARTS: Final = ("cases", "brokers", "curves", "memory")
+PARTS: Final = ("scaling", "cases", "brokers", "curves", "memory")
 SIZES: Final = (GIB // 2, GIB, 2 * GIB, 4 * GIB, 8 * GIB)
 BODIES: Final = (50, 100, 1024, 8192, 65536)
 QUEUES: Final = ((5, 2), (10, 10), (100, 10), (100, 100), (1000, 100))  # topics, queues of each
@@ -87,6 +88,16 @@ def cases(given: argparse.Namespace, place: Path) -> list[Figures]:
     bodies, log_bytes = (1024, 100), scaled(2 * GIB, given.scale)
     plan = measure.Plan(log_bytes, bodies, tuple(given.cores), given.rounds, (), measure.ALL_CASES)
     return list(measure.measured(plan, place))
+
+
+def scaling(given: argparse.Namespace, place: Path) -> list[Figures]:
+    """Return the figures of one core and more, run in turns."""
+    say("scaling")
+    root = place / "store"
+    generate(root, total_bytes=scaled(2 * GIB, given.scale), body_bytes=1024, segment_bytes=scaled(GIB, given.scale))
+    found = [scaled_cases.scaled(case, root, given.cores, given.rounds) for case in scaled_cases.ALL]
+    shutil.rmtree(root)
+    return found
 
 
 def against_brokers(given: argparse.Namespace, place: Path) -> Figures:
@@ -159,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = asked(arguments)
     path = given.out / "results.json"
     found: Figures = json.loads(path.read_text()) if path.exists() else {}
-    run: dict[str, Any] = {"cases": cases, "brokers": against_brokers, "curves": curves, "memory": memory}
+    run: dict[str, Any] = {"scaling": scaling, "cases": cases, "brokers": against_brokers}
+    run |= {"curves": curves, "memory": memory}
     for part in given.only:
         with tempfile.TemporaryDirectory(prefix="storeio-bench-", dir=given.directory) as directory:
             figures = run[part](given, Path(directory))

@@ -15,8 +15,10 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
+from storeio.kernels.ahead import fetch_record
 from storeio.kernels.records import derive, is_schedule_topic, marks_of, marks_of_properties, put_record, queue_of
 from storeio.kernels.spans import add_span
+from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -104,6 +106,9 @@ def take_chain(
     """
     stop = min(view[V_STOP], view[V_FILE_SIZE] - log.MIN_RECORD_BYTES)
     while state[w.S_POSITION] < stop:
+        i = state[w.S_POSITION] - view[V_ORIGIN]
+        if i + 4 <= len(data):
+            fetch_record(data, i, np.int64(int32_at(data, i)))
         if check_whole(data, view, state[w.S_POSITION], head, delays_ms, work) != h.OK:
             break
         if head[h.PHYSICAL_OFFSET] != view[V_BASE] + state[w.S_POSITION]:

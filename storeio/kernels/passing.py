@@ -18,6 +18,7 @@ from storeio.compiled import compiled
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tags as t
+from storeio.kernels.ahead import fetch_record
 from storeio.kernels.chain import (
     V_BASE,
     V_CRC_ADDRESS,
@@ -28,7 +29,7 @@ from storeio.kernels.chain import (
     WORK_PLACES,
     check_whole,
 )  # fmt: skip
-from storeio.kernels.raw import LANES, equal_mask, fetch_bytes
+from storeio.kernels.raw import LANES, equal_mask
 from storeio.kernels.records import SCHEDULE_BYTES
 from storeio.kernels.text import int32_at, int64_at
 
@@ -39,9 +40,6 @@ Numbers = npt.NDArray[np.int64]
 (A_MOST_BYTES, A_LONG_TOPICS, A_BATCHES, A_SCRATCH_BYTES) = range(4)
 (P_POSITION, P_WHY, P_LARGEST) = range(3)
 
-LINE_BYTES: Final = 64
-FETCHED_AHEAD: Final = 2048  # a CPU by itself does not look ahead beyond a page, which takes a third of the time
-MOST_FETCHED: Final = 4096  # of a long record: within it the CPU looks ahead well enough
 BORN_V6_BYTES: Final = log.IPV6_HOST_BYTES - log.IPV4_HOST_BYTES
 
 
@@ -70,8 +68,7 @@ def plain_size(data: Bytes, view: Numbers, position: int) -> int:
         return np.int64(0)
     if int32_at(data, i + log.MAGIC_AT) != log.MAGIC_V1:
         return np.int64(0)
-    for k in range(min(size, MOST_FETCHED) // LINE_BYTES + 1):
-        fetch_bytes(data, i + FETCHED_AHEAD + k * LINE_BYTES)
+    fetch_record(data, i, size)
     if int64_at(data, i + log.PHYSICAL_OFFSET_AT) != view[V_BASE] + position:
         return np.int64(0)
     flags = int32_at(data, i + log.SYS_FLAG_AT)
