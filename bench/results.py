@@ -46,8 +46,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _scaling(rows: Sequence[Figures]) -> Iterator[str]:
     yield (
         "Each number of cores in a process of its own, run in turns; ratios are medians over pairs of runs. The\n"
-        "controls are the CRC of a block in the cache, which shares nothing, and the sum of the bytes, which shares the\n"
-        "memory."
+        "controls are the CRC of a block in the cache, which shares nothing, and the sum of the bytes, which shares\n"
+        "the memory."
     )
     yield table(scaling.HEADINGS, [scaling.cells(row) for row in rows])
 
