@@ -37,6 +37,7 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import audit
+from storeio.command import failure_of
 from storeio.config import Given
 from storeio.console import Meter, coloured, explain, json_sink, put, terminal_width
 from storeio.errors import StoreError
@@ -45,7 +46,6 @@ from storeio.incremental.verdicts import PartKey, Verdict
 from storeio.report import (
     TABLES,
     audit_object,
-    failure_object,
     render,
     table_rows,
     to_json,
@@ -78,8 +78,8 @@ class Call:
 
     def failed(self, store: str, error: Exception) -> None:
         """Say why a store could not be audited; the others go on."""
-        code = explain(error, store)
-        put(self.sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
+        code, told = failure_of(error, store)
+        put(self.sink, to_json(told))
         self.exit_code |= code
 
     @contextlib.contextmanager
@@ -129,7 +129,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         # A run whose id was given may have to be cleaned up after, in each table.
         there = [] if args.run_id else [name for name in TABLES if tables.exists(spark, args.tables, name)]
         with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
-            kept = pool.submit(verdicts.keep, spark, args.tables, pending)
+            kept = pool.submit(verdicts.keep, args.tables, pending)
             frames = table_frames(call.audits, run_id, arguments, there)
             if args.records:
                 frames[tables.RECORDS] = record_frame(spark, call, run_id)
@@ -184,7 +184,7 @@ def audited_incrementally(
 
     def keep(made: list[Verdict]) -> None:
         with call.going_on():
-            verdicts.keep(spark, args.tables, made)
+            verdicts.keep(args.tables, made)
 
     runner = Runner(spark, deadline_ms, keep, meter.update)
     return audit_incrementally(runs, runner), runner.pending

@@ -13,23 +13,23 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from jobs import tables
+from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
-from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
-from storeio.config import Given
-from storeio.console import Meter, explain, is_inside, json_sink, put
+from storeio.command import refuse_json_inside
+from storeio.console import Meter, explain, is_inside, json_sink
 from storeio.errors import StoreError, UsageError
 from storeio.publishing import begin, target_of
 from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
-from storeio.rebuild_command import names_of, parts_of, refuse_json_inside, show
+from storeio.rebuild_command import names_of, parts_of, show
 from storeio.rebuilt import Rebuilt
-from storeio.report import failure_object, to_json
+from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object
-from storeio.results import EXIT_SOUND
 from storeio.uris import below, is_remote, parsed, place_of, shown
 from udfs.checks import WorkersError
 from udfs.rebuild import Building, finish, rebuild_stores
@@ -37,33 +37,22 @@ from udfs.rebuild import Building, finish, rebuild_stores
 DESCRIPTION: Final = "Rebuild queues, index and checkpoint of RocketMQ stores from their logs, with Spark."
 
 
-class Call:
+class Call(StoreCall[Rebuilt]):
     """One call of the job: what was asked for, and what has become of the stores."""
 
+    def as_object(self, result: Rebuilt) -> dict[str, Any]:
+        """Return a result as JSON has it."""
+        return rebuilt_object(result)
+
+    def show(self, result: Rebuilt) -> None:
+        """Print a result for people."""
+        show(result, quiet=self.args.quiet)
+
     def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
-        self.args, self.sink = args, sink
-        self.given: Given = given_of(args)
+        """Begin with nothing done."""
+        super().__init__(args, sink)
         self.names: Names | None = names_of(args.topics, args.queues)
         self.parts = frozenset(parts_of(args.only, self.names))
-        self.built: list[Rebuilt] = []
-        self.failed: dict[str, tuple[str, int]] = {}
-        self.exit_code = EXIT_SOUND
-
-    def fail(self, store: str, error: Exception) -> None:
-        """Say why a store could not be rebuilt; the others go on."""
-        code = explain(error, store)
-        text = str(error) or type(error).__name__
-        put(self.sink, to_json(failure_object(store, text, code)))
-        self.failed[shown(store)] = shown(text), code
-        self.exit_code |= code
-
-    def report(self, result: Rebuilt) -> None:
-        """Print what was built, and keep it."""
-        put(self.sink, to_json(rebuilt_object(result)))
-        if self.args.json != "-":
-            show(result, quiet=self.args.quiet)
-        self.built.append(result)
-        self.exit_code |= result.exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +116,7 @@ def run(call: Call, targets: dict[str, Path | str]) -> None:
             ended(call, build)
     try:
         frames = {
-            REBUILT_QUEUES: spark.createDataFrame(_queue_rows(run_id, call.built), tables.schema_of(REBUILT_QUEUES)),
+            REBUILT_QUEUES: spark.createDataFrame(_queue_rows(run_id, call.done), tables.schema_of(REBUILT_QUEUES)),
             REBUILDS: spark.createDataFrame(_rows(run_id, call), tables.schema_of(REBUILDS)),
         }
         tables.write_run(spark, args.tables, run_id, frames, runs=REBUILDS)
@@ -160,7 +149,7 @@ def ended(call: Call, build: Building) -> None:
 
 def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
-    for one in call.built:
+    for one in call.done:
         rows.append(
             (
                 run_id, one.store, one.started_ms, one.seconds, one.into, one.records, len(one.queues),

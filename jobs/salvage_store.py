@@ -12,26 +12,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from jobs import tables
+from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.declared import SALVAGE_LOST, SALVAGES
 from jobs.rebuild_queues import targets_of
-from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.audit import Concluded
-from storeio.config import Given
-from storeio.console import explain, is_inside, json_sink, put
+from storeio.command import refuse_json_inside
+from storeio.console import explain, is_inside, json_sink
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.publishing import target_of
-from storeio.rebuild_command import refuse_json_inside
-from storeio.report import failure_object, to_json
+from storeio.report import to_json
 from storeio.report.salvaging import salvaged_object
-from storeio.results import EXIT_SOUND
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import saved, told_by
 from storeio.salvage_command import show
@@ -44,31 +43,16 @@ DESCRIPTION: Final = "Save every message that can be saved of damaged RocketMQ s
 Settings = Mapping[str, str] | None
 
 
-class Call:
+class Call(StoreCall[Salvaged]):
     """One call of the job: what was asked for, and what has become of the stores."""
 
-    def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
-        self.args, self.sink = args, sink
-        self.given: Given = given_of(args)
-        self.made: list[Salvaged] = []
-        self.failed: dict[str, tuple[str, int]] = {}
-        self.exit_code = EXIT_SOUND
+    def as_object(self, result: Salvaged) -> dict[str, Any]:
+        """Return a result as JSON has it."""
+        return salvaged_object(result)
 
-    def fail(self, store: str, error: Exception) -> None:
-        """Say why a store could not be salvaged; the others go on."""
-        code = explain(error, store)
-        text = str(error) or type(error).__name__
-        put(self.sink, to_json(failure_object(store, text, code)))
-        self.failed[shown(store)] = shown(text), code
-        self.exit_code |= code
-
-    def report(self, result: Salvaged) -> None:
-        """Print what was saved, and keep it."""
-        put(self.sink, to_json(salvaged_object(result)))
-        if self.args.json != "-":
-            show(result, quiet=self.args.quiet)
-        self.made.append(result)
-        self.exit_code |= result.exit_code
+    def show(self, result: Salvaged) -> None:
+        """Print a result for people."""
+        show(result, quiet=self.args.quiet)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +87,7 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
             call.fail(store, error)
     try:
         frames = {
-            SALVAGE_LOST: spark.createDataFrame(_lost_rows(run_id, call.made), tables.schema_of(SALVAGE_LOST)),
+            SALVAGE_LOST: spark.createDataFrame(_lost_rows(run_id, call.done), tables.schema_of(SALVAGE_LOST)),
             SALVAGES: spark.createDataFrame(_rows(run_id, call), tables.schema_of(SALVAGES)),
         }
         tables.write_run(spark, args.tables, run_id, frames, runs=SALVAGES)
@@ -139,7 +123,7 @@ def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
             len(one.dropped), one.lost_count, one.tombstones, one.fillers, one.exit_code, None,
             to_json(salvaged_object(one)),
         )
-        for one in call.made
+        for one in call.done
     ]  # fmt: skip
     rows += [(run_id, store, *[None] * 10, code, text, None) for store, (text, code) in call.failed.items()]
     return rows

@@ -57,7 +57,7 @@ def _read_here(path: str, stores: Sequence[str]) -> pa.Table | None:
         return None
 
 
-def keep(spark: SparkSession, where: str, verdicts: Sequence[Verdict]) -> None:
+def keep(where: str, verdicts: Sequence[Verdict]) -> None:
     """Add verdicts to the table, in one commit.
 
     Raises:

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import click
 
 from storeio import __version__
+from storeio.command import attempt, reading_options
 from storeio.config import Given, given_settings
 from storeio.console import (
     Meter,
@@ -29,7 +30,7 @@ from storeio.console import (
     read_conf,
     terminal_width,
 )
-from storeio.report import audit_object, failure_object, render, to_json, verdict_sentence
+from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE, Audit
 
 if TYPE_CHECKING:
@@ -119,12 +120,7 @@ class Options:
 
 @cli.command()
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@click.option("--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there.")
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given.")
-@click.option("--quiet", is_flag=True, help="One line a store, no progress.")
-@click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
-@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
-@click.option("--split-bytes", metavar="N", type=click.IntRange(min=1), help="Bytes of the log a task reads.")
+@reading_options
 @click.option("--no-progress", is_flag=True, help="No progress bar, on a terminal either.")
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, queue and index file.")
 def check(stores: Sequence[str], conf: str | None, sets: Sequence[str], **rest: Any) -> int:
@@ -142,23 +138,16 @@ def check(stores: Sequence[str], conf: str | None, sets: Sequence[str], **rest: 
 def check_one(store: str, options: Options, sink: IO[str] | None) -> int:
     """Return the exit code of one store, its report printed."""
     meter = Meter()
-    try:
-        with meter.bar(store, shown=not (options.quiet or options.no_progress)):
-            audit = run_audit(
-                store,
-                given=options.given,
-                jobs=options.jobs,
-                split_bytes=options.split_bytes,
-                progress=meter.update,
-            )
-    except KeyboardInterrupt:
-        complain(f"{store}: cancelled {meter.text()}")
-        put(sink, to_json(failure_object(store, f"cancelled {meter.text()}", EXIT_CANCELLED)))
-        return EXIT_CANCELLED
-    except Exception as error:
-        code = explain(error, store)
-        put(sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
-        return code
+    with attempt(store, sink, meter, bar=not (options.quiet or options.no_progress)) as tried:
+        audit = run_audit(
+            store,
+            given=options.given,
+            jobs=options.jobs,
+            split_bytes=options.split_bytes,
+            progress=meter.update,
+        )
+    if tried.code is not None:
+        return tried.code
     put(sink, to_json(audit_object(audit)))
     if options.json_to != "-":
         if options.quiet:

@@ -9,14 +9,24 @@ from pathlib import Path
 
 import click
 
+from storeio.command import (
+    attempt,
+    conf_option,
+    jobs_option,
+    json_option,
+    queue_option,
+    quiet_option,
+    set_option,
+    topic_option,
+)
 from storeio.config import given_settings
-from storeio.console import coloured, explain, is_inside, json_sink, put, queue_named, read_conf, terminal_width
+from storeio.console import coloured, is_inside, json_sink, put, queue_named, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
 from storeio.planning import GOALS, REPAIR, Selection, plan_store
 from storeio.prediction import NEWEST
-from storeio.report import failure_object, to_json
+from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence, render_plan
 from storeio.simulate.rules import rules_of
 from storeio.uris import refuse_remote, shown
@@ -41,8 +51,8 @@ def selection(
 @click.argument("store", metavar="STORE")
 @click.option("--out", metavar="FILE", help="Keep the plan here, and the bytes that it writes in FILE.bytes.")
 @click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION", help="Version that is to start.")
-@click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only queues of this topic; may be repeated.")
-@click.option("--queue", "queues", metavar="TOPIC/ID", multiple=True, help="Only this queue; may be repeated.")
+@topic_option
+@queue_option
 @click.option("--path", "paths", metavar="PATTERN", multiple=True, help="Only findings of such paths; may be repeated.")
 @click.option("--code", "codes", metavar="CODE", multiple=True, help="Only findings of this code; may be repeated.")
 @click.option("--risk", "risks", type=click.Choice(model.RISKS), multiple=True, help="Only actions of this risk.")
@@ -51,11 +61,11 @@ def selection(
               help="Also make a damaged log whole; needs --allow-log.")  # fmt: skip
 @click.option("--donor", "donors", metavar="STORE", multiple=True,
               help="With --goal salvage: another copy of the same log; may be repeated.")  # fmt: skip
-@click.option("--json", "json_to", metavar="FILE", help="JSON; - is standard output, alone there.")
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given.")
-@click.option("--quiet", is_flag=True, help="One line.")
-@click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
-@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
+@json_option
+@jobs_option
+@quiet_option
+@conf_option
+@set_option
 def plan(
     store: str, out: str | None, broker: str, topics: Sequence[str], queues: Sequence[str], paths: Sequence[str],
     codes: Sequence[str], risks: Sequence[str], allow_log: bool, goal: str, donors: Sequence[str],
@@ -69,15 +79,13 @@ def plan(
     if out is not None and is_inside(out, store):
         raise UsageError(f"--out {out}: lies inside the store {shown(store)}, which is never written")
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
-        try:
+        with attempt(store, sink) as tried:
             found = plan_store(
                 store, out or Path(scratch) / "plan.json", broker=broker, given=given, select=select,
                 allow_log=allow_log, goal=goal, donors=donors, jobs=jobs,
             )  # fmt: skip
-        except Exception as error:
-            code = explain(error, store)
-            put(sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
-            return code
+        if tried.code is not None:
+            return tried.code
         put(sink, to_json(plan_object(found, out or "")))
         if json_to != "-":
             width = terminal_width()

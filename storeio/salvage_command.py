@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import click
 
+from storeio.command import attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
 from storeio.config import given_settings
-from storeio.console import Meter, coloured, complain, explain, json_sink, put, read_conf, terminal_width
+from storeio.console import Meter, coloured, is_inside, json_sink, put, read_conf, terminal_width
+from storeio.errors import UsageError
 from storeio.prediction import NEWEST
-from storeio.rebuild_command import refuse_json_inside
-from storeio.report import failure_object, to_json
+from storeio.rebuild_command import names_of
+from storeio.replay import checked_file
+from storeio.report import to_json
 from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence
-from storeio.results import EXIT_CANCELLED
+from storeio.safe import parse_time
+from storeio.salvage.chosen import OPEN_END, Choice
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import salvage as save
-from storeio.salvaged import Salvaged
-from storeio.uris import shown
+from storeio.salvaged import Salvaged, Written
+from storeio.uris import refuse_remote, shown
 
 
 def show(result: Salvaged, *, quiet: bool) -> None:
@@ -26,45 +31,102 @@ def show(result: Salvaged, *, quiet: bool) -> None:
     put(sys.stdout, text.removesuffix("\n"))
 
 
+def choice_of(
+    topics: Sequence[str], queues: Sequence[str], *, deleted: bool, offsets: str | None, since: str | None,
+    until: str | None,
+) -> Choice:  # fmt: skip
+    """Return which messages are wanted.
+
+    Raises:
+        UsageError: A queue, range or time that is written in another form, or a range that is empty.
+    """
+    names = names_of(topics, queues)
+    bounds = None if offsets is None else _offsets(offsets)
+    times = [None if text is None else _time(name, text) for name, text in (("since", since), ("until", until))]
+    if bounds is not None and names is None:
+        raise UsageError("--queue-offset: goes with --topic or --queue")
+    if times[0] is not None and times[1] is not None and times[0] > times[1]:
+        raise UsageError("--since and --until: the time range ends before it starts")
+    return Choice(names, deleted, times[0], times[1], bounds)
+
+
+def _offsets(text: str) -> tuple[int, int]:
+    first, dots, last = text.partition("..")
+    if not first.isdecimal() or not (last.isdecimal() or not last) or len(text) > 40:
+        raise UsageError(f"--queue-offset {text[:40]}: is neither N nor N..M")
+    start = int(first)
+    stop = (int(last) if last else OPEN_END) if dots else start
+    if start > stop:
+        raise UsageError(f"--queue-offset {text}: the range ends before it starts")
+    return start, stop
+
+
+def _time(name: str, text: str) -> int:
+    try:
+        return parse_time(text)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"--{name} {error}") from error
+
+
+def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Callable[[Salvaged], None]:
+    """Return what writes a salvage's messages where they are wanted.
+
+    Raises:
+        UsageError: Into a store, or in a form that cannot be written.
+    """
+    if place is None:
+        return lambda result: None
+    local = refuse_remote(place, "--messages writes to a local disk")
+    for store in (into, *stores):
+        if is_inside(local, store):
+            raise UsageError(f"--messages {place}: lies inside {shown(store)}")
+    write = checked_file(local)
+
+    def told(result: Salvaged) -> None:
+        result.messages = Written(local, write(result, into, Path(local)))
+
+    return told
+
+
 @click.command(name="salvage")
 @click.argument("store", metavar="STORE")
-@click.option("--into", metavar="DIR", required=True, help="Directory or URI to write; it must be new or empty.")
+@into_option
 @click.option("--donor", "donors", metavar="STORE", multiple=True,
               help="Another copy of the same log, such as a slave's; may be repeated, the best one first.")  # fmt: skip
 @click.option("--broker", metavar="VERSION", default=NEWEST, show_default=True,
               help="Whose own recovery the result is compared with.")  # fmt: skip
 @click.option("--lost", "losses", type=click.Choice(LOSSES), default=TOMBSTONES, show_default=True,
               help="What takes the queue offsets of lost messages: records without content, or nothing.")  # fmt: skip
-@click.option("--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there.")
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given.")
-@click.option("--quiet", is_flag=True, help="One line, no progress.")
-@click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
-@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
-@click.option("--split-bytes", metavar="N", type=click.IntRange(min=1), help="Bytes of the log a task reads.")
+@topic_option
+@queue_option
+@click.option("--deleted", is_flag=True, help="Only topics that were deleted and are still in the log.")
+@click.option("--queue-offset", "offsets", metavar="N[..M]", help="Only messages at these queue offsets.")
+@click.option("--since", metavar="TIME", help="Only messages stored at this time or later.")
+@click.option("--until", metavar="TIME", help="Only messages stored at this time or earlier.")
+@click.option("--messages", metavar="FILE", help="Also write the messages, for a producer: FILE.jsonl or FILE.parquet.")
+@reading_options
 def salvage(
-    store: str, into: str, donors: Sequence[str], broker: str, losses: str, json_to: str | None, jobs: int | None,
-    quiet: bool, conf: str | None, sets: Sequence[str], split_bytes: int | None,
+    store: str, into: str, donors: Sequence[str], broker: str, losses: str, topics: Sequence[str],
+    queues: Sequence[str], deleted: bool, offsets: str | None, since: str | None, until: str | None,
+    messages: str | None, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str],
+    split_bytes: int | None,
 ) -> int:  # fmt: skip
     """Save every intact message of a damaged store into DIR, a store that brokers start on. Only reads the store."""
+    choice = choice_of(topics, queues, deleted=deleted, offsets=offsets, since=since, until=until)
+    write = messages_writer(messages, into, [store, *donors])
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     refuse_json_inside(json_to, into)
     meter = Meter()
     with json_sink(json_to, [store, *donors]) as sink:
-        try:
-            with meter.bar(store, shown=not quiet):
-                result = save(
-                    store, into, given=given, donors=donors, broker=broker, losses=losses, jobs=jobs,
-                    split_bytes=split_bytes, progress=meter.update,
-                )  # fmt: skip
-        except KeyboardInterrupt:
-            text = f"cancelled {meter.text()}; nothing was left in {shown(into)}"
-            complain(f"{store}: {text}")
-            put(sink, to_json(failure_object(store, text, EXIT_CANCELLED)))
-            return EXIT_CANCELLED
-        except Exception as error:
-            code = explain(error, store)
-            put(sink, to_json(failure_object(store, str(error) or type(error).__name__, code)))
-            return code
+        left = f"nothing was left in {shown(into)}"
+        with attempt(store, sink, meter, bar=not quiet, left=left) as tried:
+            result = save(
+                store, into, given=given, donors=donors, broker=broker, losses=losses, choice=choice, jobs=jobs,
+                split_bytes=split_bytes, progress=meter.update,
+            )  # fmt: skip
+            write(result)
+        if tried.code is not None:
+            return tried.code
         put(sink, to_json(salvaged_object(result)))
     if json_to != "-":
         show(result, quiet=quiet)

@@ -65,10 +65,28 @@ class Moved:
     physical_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicHeld:
+    """A topic of the log. ``deleted`` tells whether the broker has no such topic any more, None where nothing says."""
+
+    topic: str
+    messages: int
+    deleted: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of messages, and how many are in it."""
+
+    path: str
+    count: int
+
+
 @dataclass(slots=True)
 class Salvaged:
     """One salvage. ``records`` are those that were intact or restored; of them the next start of ``broker`` would have
-    given up ``saved``, all of them if it refuses. ``problems`` are sentences on what could not be done."""
+    given up ``saved``, all of them if it refuses. ``left_out`` are those that were not ``chosen``, a sentence that is
+    empty where all are. ``problems`` are sentences on what could not be done."""
 
     store: str
     version: str
@@ -84,6 +102,9 @@ class Salvaged:
     saved: int | None = None
     tombstones: int = 0
     fillers: int = 0
+    chosen: str = ""
+    left_out: int = 0
+    topics: list[TopicHeld] = field(default_factory=list)
     restored: list[RestoredRecord] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
     dropped: list[DroppedRecord] = field(default_factory=list)
@@ -92,6 +113,7 @@ class Salvaged:
     files: list[str] = field(default_factory=list)
     written_bytes: int = 0
     problems: list[str] = field(default_factory=list)
+    messages: Written | None = None
     tool: str = "storeio"
 
     @property
@@ -103,6 +125,11 @@ class Salvaged:
     def lossy(self) -> bool:
         """Whether the result is not all that the store held."""
         return bool(self.lost or self.dropped)
+
+    @property
+    def verdict(self) -> str:
+        """``lossy``, ``part`` where only chosen messages were taken, else ``whole``."""
+        return "lossy" if self.lossy else "part" if self.chosen else "whole"
 
     @property
     def exit_code(self) -> int:

@@ -9,13 +9,14 @@ from typing import IO
 
 import click
 
+from storeio.command import conf_option, failure_of, set_option
 from storeio.config import Given, given_settings
-from storeio.console import coloured, explain, json_sink, put, read_conf, terminal_width
+from storeio.console import coloured, json_sink, put, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
 from storeio.prediction import ALL, NEWEST, versions_of, write_into
 from storeio.prediction import simulate as predict
-from storeio.report import failure_object, to_json
+from storeio.report import to_json
 from storeio.report.retention import render_retention, retention_object
 from storeio.report.simulation import render_lines, render_simulation, simulation_object, warning_sentence
 from storeio.results import EXIT_DAMAGED, EXIT_SOUND
@@ -52,8 +53,8 @@ def heap_bytes(text: str | None) -> int:
 @click.option("--retention", is_flag=True, help="Forecast what the running broker's own cleaning deletes, and when.")
 @click.option("--quiet", is_flag=True, help="One line a start.")
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), hidden=True)
-@click.option("--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files.")
-@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; may be repeated.")
+@conf_option
+@set_option
 def simulate(
     stores: Sequence[str], broker: str, json_to: str | None, into: str | None, whole_log: bool | None,
     heap: str | None, retention: bool, quiet: bool, jobs: int | None, conf: str | None, sets: Sequence[str],
@@ -91,8 +92,8 @@ def _one(
     try:
         prediction = predict(store, broker=version, given=given, whole_log=whole_log, heap_bytes=room)
     except Exception as error:
-        code = explain(error, store)
-        put(sink, to_json({**failure_object(store, str(error) or type(error).__name__, code), "broker": version}))
+        code, told = failure_of(error, store)
+        put(sink, to_json({**told, "broker": version}))
         return code
     put(sink, to_json(simulation_object(prediction)))
     found.append(prediction)
@@ -104,8 +105,8 @@ def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, 
     try:
         found = forecast_retention(store, broker=version, given=given)
     except Exception as error:
-        code = explain(error, store)
-        put(sink, to_json({**failure_object(store, str(error) or type(error).__name__, code), "broker": version}))
+        code, told = failure_of(error, store)
+        put(sink, to_json({**told, "broker": version}))
         return code
     put(sink, to_json(retention_object(found)))
     text = render_retention(found, width=terminal_width()).removesuffix("\n")

@@ -60,7 +60,7 @@ LAYERS: Final = {
     "plan": PURE,
     "prediction": FILES | {"staging"},
     "forecast": FILES | {"prediction"},
-    "simulate_command": FILES | {"prediction", "forecast", "console", "report"},
+    "simulate_command": FILES | {"prediction", "forecast", "command", "console", "report"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
     "scan": FORMAT | {"remote"},
@@ -77,16 +77,20 @@ LAYERS: Final = {
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
-    "diff_command": FILES | {"compare", "console", "report"},
-    "salvage": FILES | {"audit", "rebuild", "publishing", "staging", "linked", "prediction", "salvaged"},
-    "salvage_command": FILES | {"salvage", "prediction", "rebuild_command", "console", "report", "audit"},
-    "plan_command": FILES | {"planning", "prediction", "console", "report"},
-    "rebuild_command": FILES | {"audit", "rebuild", "staging", "console", "report"},
-    "apply": PURE | {"report", "console"},  # its commands, too
+    "diff_command": FILES | {"compare", "command", "console", "report"},
+    "salvage": FILES | {"audit", "report", "rebuild", "publishing", "staging", "linked", "prediction", "salvaged"},
+    "salvage_command": FILES
+    | {"salvage", "prediction", "rebuild_command", "replay", "command", "console", "report", "audit"},
+    "replay": FILES | {"salvage", "inspect", "staging"},
+    "plan_command": FILES | {"planning", "prediction", "command", "console", "report"},
+    "rebuild_command": FILES | {"audit", "rebuild", "staging", "command", "console", "report"},
+    "apply": PURE | {"report", "console", "command"},  # its commands, too
     "inspect": FILES | {"console"},
     "console": FILES | {"audit", "report", "inspect"},
+    "command": PURE | {"console", "report"},
     "cli": FILES
-    | {"simulate_command", "plan_command", "rebuild_command", "audit", "report", "inspect", "console", "apply"},
+    | {"simulate_command", "plan_command", "rebuild_command", "audit", "report", "inspect"}
+    | {"command", "console", "apply"},
     "conf": set[str](),
 }
 NO_FILES: Final = FORMAT | {

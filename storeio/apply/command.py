@@ -10,7 +10,8 @@ import click
 
 from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
-from storeio.console import coloured, complain, explain, json_sink, put, terminal_width
+from storeio.command import failure_of, json_option, quiet_option
+from storeio.console import coloured, complain, json_sink, put, terminal_width
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
 from storeio.report.applied import (
@@ -31,8 +32,8 @@ Found = TypeVar("Found", Applied, Undone)
 @click.argument("store", metavar="[STORE]", required=False)
 @click.option("--resume", is_flag=True, help="Go on with what was begun; PLAN may be the store then.")
 @click.option("--allow-log", is_flag=True, help="Allow actions that change the commitlog.")
-@click.option("--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there.")
-@click.option("--quiet", is_flag=True, help="One line.")
+@json_option
+@quiet_option
 def apply(plan: str, store: str | None, resume: bool, allow_log: bool, json_to: str | None, quiet: bool) -> int:
     """Carry out a saved plan. Every byte that is replaced is kept beside the store; `undo` brings it back."""
     return run_apply(plan, store, resume=resume, allow_log=allow_log, json_to=json_to, quiet=quiet)
@@ -62,8 +63,8 @@ def run_apply(
 @click.command(name="undo")
 @click.argument("store", metavar="STORE")
 @click.option("--name", metavar="ID", help="The apply to take back, as it was reported; the newest if not given.")
-@click.option("--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there.")
-@click.option("--quiet", is_flag=True, help="One line.")
+@json_option
+@quiet_option
 def undo(store: str, name: str | None, json_to: str | None, quiet: bool) -> int:
     """Take an apply back, complete or not, to the exact old bytes."""
     return _run(
@@ -91,8 +92,7 @@ def _run(
             complain(f"{store}: cancelled; nothing was changed")
             code, told = EXIT_CANCELLED, failure_object(store, "cancelled; nothing was changed", EXIT_CANCELLED)
         except Exception as error:
-            code = explain(error, store)
-            told = failure_object(store, str(error) or type(error).__name__, code)
+            code, told = failure_of(error, store)
         else:
             code, told = found.exit_code, as_object(found)
             if json_to != "-":

@@ -9,7 +9,8 @@ from storeio.paths import BATCHQUEUE, CHECKPOINT, INDEX, queue_directory
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.report.json_form import finding_object
 from storeio.report.next_step import shell_quoted
-from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.report.tables import counted, paragraph, table
+from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 from storeio.uris import is_remote
@@ -96,10 +97,7 @@ def render_rebuilt(result: Rebuilt, *, width: int = 80) -> str:
     lines += ["", "NOTES"]
     for note in [*result.notes, *_sizes(result)]:
         lines += paragraph("- ", printable(note), width, "  ")
-    size = bytes_text(result.written_bytes)
-    text = f"Wrote {counted(len(result.files), 'file')}, {size}, in {result.seconds:.2f} s; "
-    text += f"CRC by {printable(result.crc_engine)}, storeio {result.version}, exit code {result.exit_code}."
-    lines += ["", *paragraph("", text, width, "")]
+    lines += ["", *written_lines(result, width)]
     lines += ["", "NEXT (the commands to move files are for a store on which no broker runs)"]
     lines += [f"  {command}" for command in _commands(result)]
     return "".join(f"{line.rstrip()}\n" for line in lines)

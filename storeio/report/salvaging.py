@@ -7,12 +7,15 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from storeio.report.next_step import shell_quoted
-from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.report.tables import counted, paragraph, table
+from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 from storeio.salvaged import LostMessages, Salvaged
 
 ROWS: Final = 20
+MARK: Final = "storeio-salvage.json"
+"""File in the new store that tells what it is."""
 
 
 def salvaged_object(result: Salvaged) -> dict[str, Any]:
@@ -26,7 +29,7 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
         "seconds": round(result.seconds, 6),
         "crc_engine": result.crc_engine,
         "settings": {s.name: {"value": s.value, "source": s.source} for s in result.settings},
-        "verdict": "lossy" if result.lossy else "whole",
+        "verdict": result.verdict,
         "exit_code": result.exit_code,
         "log": {
             "min_physical_offset": result.min_physical_offset,
@@ -37,15 +40,26 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
             "tombstones": result.tombstones,
             "fillers": result.fillers,
         },
+        "chosen": result.chosen,
+        "left_out": result.left_out,
+        "topics": [asdict(topic) for topic in result.topics],
         "lost_count": result.lost_count,
         "lost": [asdict(part) for part in result.lost],
         "restored": [asdict(record) for record in result.restored],
         "moved": [asdict(piece) for piece in result.moved],
         "dropped": [asdict(record) for record in result.dropped],
         "problems": list(result.problems),
+        "messages": asdict(result.messages) if result.messages else None,
         "files": list(result.files),
         "written_bytes": result.written_bytes,
     }
+
+
+def mark_of(result: Salvaged) -> dict[str, Any]:
+    """Return what the new store itself says of the salvage; equal salvages say the same."""
+    whole = "tool version store verdict log chosen left_out topics lost_count lost restored moved dropped problems"
+    found = salvaged_object(result)
+    return {key: found[key] for key in whole.split()}
 
 
 def salvaged_sentence(result: Salvaged) -> str:
@@ -55,6 +69,8 @@ def salvaged_sentence(result: Salvaged) -> str:
     also += [f"{counted(len(result.moved), 'piece')} put into place"] if result.moved else []
     also += [f"{counted(len(result.dropped), 'record')} not taken for messages"] if result.dropped else []
     how = f", {', '.join(also)}" if also else ""
+    if result.chosen:
+        how += f"; {counted(result.left_out, 'record')} not chosen"
     word = "SAVED" if result.exit_code == EXIT_SOUND else "SAVED WITH LOSSES" if not result.problems else "INCOMPLETE"
     if result.saved:
         how += f"; broker {result.broker} would have given up {counted(result.saved, 'message')} of them"
@@ -66,6 +82,7 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
     """Return the report; every line ends."""
     lines = paragraph("", salvaged_sentence(result), width, "")
     lines += _problems(result.problems, width)
+    lines += _chosen(result, width)
     lines += _lost(result.lost, width)
     lines += _restored(result, width)
     lines += _moved(result, width)
@@ -73,11 +90,11 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
         lines += ["", "DROPPED (records that are no messages)"]
         rows = [(row.physical_offset, row.size, row.reason) for row in result.dropped[:ROWS]]
         lines += [*table(("physical offset", "bytes", "why"), rows, width), *_rest(len(result.dropped), "record")]
-    size = bytes_text(result.written_bytes)
-    text = f"Wrote {counted(len(result.files), 'file')}, {size}, in {result.seconds:.2f} s: "
-    text += f"{counted(result.tombstones, 'tombstone')} and {counted(result.fillers, 'filler')} among them; "
-    text += f"CRC by {printable(result.crc_engine)}, storeio {result.version}, exit code {result.exit_code}."
-    lines += ["", *paragraph("", text, width, "")]
+    also = f"{counted(result.tombstones, 'tombstone')} and {counted(result.fillers, 'filler')} among them"
+    lines += ["", *written_lines(result, width, also)]
+    if result.messages:
+        text = f"Wrote {counted(result.messages.count, 'message')} to {printable(result.messages.path)}."
+        lines += paragraph("", text, width, "")
     into = result.into.rstrip("/")
     commands = [["storeio", "check", into], ["storeio", "simulate", into]]
     lines += ["", "NEXT", *("  " + " ".join(shell_quoted(word) for word in words) for words in commands)]
@@ -91,6 +108,17 @@ def _problems(problems: Sequence[str], width: int) -> list[str]:
     for text in problems[:ROWS]:
         lines += paragraph("- ", printable(text), width, "  ")
     return [*lines, *_rest(len(problems), "place")]
+
+
+def _chosen(result: Salvaged, width: int) -> list[str]:
+    """Return what was chosen, and the topics that are only in the log any more."""
+    lines = ["", "CHOSEN", *paragraph("- ", printable(result.chosen), width, "  ")] if result.chosen else []
+    gone = [topic for topic in result.topics if topic.deleted]
+    if gone:
+        rows = [(topic.topic, topic.messages) for topic in gone[:ROWS]]
+        lines += ["", "DELETED TOPICS (that are still in the log; --deleted takes only these)"]
+        lines += [*table(("topic", "messages"), rows, width), *_rest(len(gone), "topic")]
+    return lines
 
 
 def _lost(lost: Sequence[LostMessages], width: int) -> list[str]:

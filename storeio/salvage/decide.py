@@ -18,21 +18,12 @@ from storeio.salvage.missing import Missing, missing_of, stands_for
 from storeio.salvage.numbers import lost_after
 from storeio.salvage.regions import END, MOST_RECORD_BYTES, RECORD, Fixed, Judged, Stretch, judge, stretches
 from storeio.salvage.survey import Survey
+from storeio.salvaged import DroppedRecord
 
 TOMBSTONES: Final = "tombstones"
 GAPS: Final = "gaps"
 LOSSES: Final = (TOMBSTONES, GAPS)
 IN_A_BODY: Final = "lies in the body of another message"
-HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A record that is no message any more, and why."""
-
-    physical_offset: int
-    size: int
-    reason: str
 
 
 @dataclass(slots=True)
@@ -48,7 +39,7 @@ class Decision:
     segments: list[int] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
     fixed: list[Fixed] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[DroppedRecord] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     unplaced: list[Missing] = field(default_factory=list)
     tight: list[str] = field(default_factory=list)
@@ -109,12 +100,12 @@ class _Decider:
                 covered = found.stop
                 yield found
 
-    def _forged(self, at: int) -> Dropped:
+    def _forged(self, at: int) -> DroppedRecord:
         record = self.survey.record(at)
         if record is None:
-            return Dropped(at, 0, IN_A_BODY)
+            return DroppedRecord(at, 0, IN_A_BODY)
         self.gone.append((at, record))
-        return Dropped(at, record.size, IN_A_BODY)
+        return DroppedRecord(at, record.size, IN_A_BODY)
 
     def _free(self, judged: Judged) -> None:
         """Remember the holes of a stretch: what lies between its restored records."""
@@ -168,7 +159,7 @@ class _Decider:
             self.made.fixed.append(answer.fixed)
             return
         stop = place + answer.record.size
-        self.made.dropped.append(Dropped(place, answer.record.size, HEAD_DAMAGED))
+        self.made.dropped.append(DroppedRecord(place, answer.record.size, answer.why))
         self._hole(place, stop, place - place % self.survey.segment_bytes, closes=False, slots=answer.units)
 
     def _blank_sizes(self) -> None:

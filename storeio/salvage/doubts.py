@@ -18,6 +18,8 @@ from storeio.salvage.restore import restored
 from storeio.salvage.survey import Survey
 
 MISFIT: Final = "does not fit its neighbours"
+HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
+ELSEWHERE: Final = "is the copy of a message of another place"
 HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
 
 
@@ -28,6 +30,7 @@ class Answer:
     record: log.Record
     fixed: Fixed | None
     units: Sequence[Unit]
+    why: str = HEAD_DAMAGED
 
 
 class Doubts:
@@ -47,8 +50,10 @@ class Doubts:
         """
         raw = self.survey.read(place, place + self.survey.size_at(place))
         record = whole_record(raw)
-        if record is None or property_crc_agrees(raw):
+        if record is None:
             return None
+        if property_crc_agrees(raw):
+            return None if record.physical_offset == place else self._copy(place, record)
         numbers = self._numbers(place)
         units = self._units(place, record, numbers)
         leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
@@ -64,6 +69,11 @@ class Doubts:
         if found is not None:
             return Answer(record, Fixed(place, found), units)
         return Answer(record, None, units[:1]) if units or not plain or sure else None
+
+    def _copy(self, place: int, record: log.Record) -> Answer:
+        """Return that an intact record, vouched for as a whole, is not what lay at this place."""
+        units = [unit for unit in self.survey.units_in(place, place + record.size) if self.survey.lacks(unit)]
+        return Answer(record, None, units, ELSEWHERE)
 
     def _units(self, place: int, record: log.Record, numbers: dict[tuple[str, int], range]) -> list[Unit]:
         """Return the units that point at a record and have a number that no record has."""

@@ -81,6 +81,12 @@ def filler(physical_offset: int, size: int, setting: Setting) -> Bytes:
     return _record(physical_offset, size, lost, b"", setting, extra)
 
 
+def is_filler(topic: bytes, sys_flag: int, body: bytes) -> bool:
+    """Tell whether a record is one that ``filler`` returns."""
+    ours = bool(topic) and FILLER_TOPIC.startswith(topic)
+    return ours and sys_flag & log.SYS_TRANSACTION == log.SYS_ROLLBACK and not body.strip(b"\0")
+
+
 def tombstone(physical_offset: int, size: int, lost: Lost, setting: Setting) -> Bytes:
     """Return a record of exactly this size that takes a lost message's number.
 

@@ -82,7 +82,7 @@ def filled(hole: Hole) -> Iterator[Patch]:
             yield from _closed(low, hole)
             return
         else:
-            yield from _fillers(low, high, setting)
+            yield from fillers_over(low, high, setting)
     if hole.closes and (not rows or rows[-1][1] < hole.segment_stop):
         yield _blank(rows[-1][1] if rows else hole.start, hole)
 
@@ -158,7 +158,8 @@ def _joined(rows: list[Row], hole: Hole) -> list[Row]:
     return result
 
 
-def _fillers(low: int, high: int, setting: Setting) -> Iterator[Patch]:
+def fillers_over(low: int, high: int, setting: Setting) -> Iterator[Patch]:
+    """Yield the fillers that cover a range of one segment."""
     count = -(-(high - low) // MOST_BYTES)
     for k in range(count):
         start, stop = low + (high - low) * k // count, low + (high - low) * (k + 1) // count

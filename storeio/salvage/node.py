@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storeio.audit import Concluded, Progress, look_at_store, prepare
+import numpy as np
+import numpy.typing as npt
+
+from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES
 from storeio.linked import LinkedStore
@@ -18,13 +22,17 @@ from storeio.prediction import NEWEST, simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
 from storeio.rebuild.tally import PARTS, wanted_of
+from storeio.report import to_json
+from storeio.report.salvaging import MARK, mark_of
 from storeio.results import Setting
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
+from storeio.salvage.chosen import Choice, Kept, covered, kept_of
 from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
 from storeio.salvage.survey import Survey, survey
 from storeio.salvage.telling import report
-from storeio.salvaged import Salvaged
+from storeio.salvage.topics import topics_of
+from storeio.salvaged import LostMessages, Salvaged
 from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.staging import Staging
@@ -34,7 +42,8 @@ AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
 BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN", "CQ_DUPLICATE")
-LEFT: Final = (ABORT, LOCK, CHECKPOINT)
+LEFT: Final = (ABORT, LOCK, CHECKPOINT, MARK)
+ALL: Final = Choice()
 
 
 @kept_open()
@@ -45,6 +54,7 @@ def salvage(
     given: Mapping[str, str] | None = None,
     broker: str = NEWEST,
     losses: str = TOMBSTONES,
+    choice: Choice = ALL,
     donors: Sequence[str | os.PathLike[str]] = (),
     jobs: int | None = None,
     split_bytes: int | None = None,
@@ -59,6 +69,7 @@ def salvage(
         donors: Other copies of the same log, the best one first; they are only read.
         broker: Version whose own recovery the result is compared with.
         losses: ``tombstones`` or ``gaps``, see ``storeio.salvage.decide``.
+        choice: Which messages are wanted.
         jobs: Threads, by default one a core.
         split_bytes: Bytes of the log that one task walks.
         progress: Called after each task.
@@ -77,7 +88,7 @@ def salvage(
     first = look(root, given)
     settings = told_by(first.audit.settings) | dict(given or {})
     others = [look(donor, settings) for donor in donors]
-    return saved(first, others, place, settings, look, broker=broker, losses=losses, jobs=jobs)
+    return saved(first, others, place, settings, look, broker=broker, losses=losses, choice=choice, jobs=jobs)
 
 
 def saved(
@@ -89,6 +100,7 @@ def saved(
     *,
     broker: str = NEWEST,
     losses: str = TOMBSTONES,
+    choice: Choice = ALL,
     jobs: int | None = None,
 ) -> Salvaged:
     """Return what was saved of a store whose audit is at hand, as ``salvage`` does.
@@ -99,7 +111,7 @@ def saved(
         place: What ``publishing.target_of`` gave.
         settings: Given ones, and the sizes that the store's files tell.
         look: Audits a store with settings: what is put into place on the way, and the result.
-        broker: As of ``salvage``, like ``losses`` and ``jobs``.
+        broker: As of ``salvage``, like ``losses``, ``choice`` and ``jobs``.
     """
     started_ms = first.plan.started_ms
     root = first.plan.root
@@ -112,17 +124,56 @@ def saved(
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
         copy_others(known, staging)
-        plan = prepare(str(staging.partial), given=settings)
-        build = Build(plan, wanted, frozenset(PARTS), staging)
-        for derived in in_order(plan, wanted, threads):
-            build.add(derived)
         result = report(known, decision, started_ms, shown(os.fspath(place)))
         result.store, result.moved, result.broker = first.audit.store, moved, broker
-        result.saved = saved_from(root, result.records, broker, settings)
-        built = build.finish(threads, lambda: result.problems.extend(_unsound(look(staging.partial, settings), losses)))
+        result.topics = topics_of(first.plan, known.audit)
+        result.saved = saved_from(root, known.audit.log.records, broker, settings)
+        if choice != ALL:
+            leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
+        plan = prepare(str(staging.partial), given=settings)
+        build = Build(plan, wanted, frozenset(PARTS), staging)
+        records = 0
+        for derived in in_order(plan, wanted, threads):
+            build.add(derived)
+            records += derived.records
+        result.records = records - result.tombstones - result.fillers
+
+        def looked_at() -> None:
+            result.problems.extend(_unsound(look(staging.partial, settings), losses))
+            mark = to_json(mark_of(result)).encode() + b"\n"
+            staging.write(MARK, 0, mark, size=len(mark))
+
+        built = build.finish(threads, looked_at)
     result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
-    result.records = built.records - result.tombstones - result.fillers
     return result
+
+
+def leave_out(choice: Choice, result: Salvaged, decision: Decision, plan: AuditPlan, staging: Staging) -> None:
+    """Put fillers over what is not chosen of the new log, and tell so."""
+    if choice.deleted:
+        deleted = {(topic.topic, None) for topic in result.topics if topic.deleted}
+        choice = replace(choice, queues=frozenset(deleted | set(choice.queues or ())))
+    kept = kept_of(plan, choice)
+    places = {kind: _places(decision, kind) for kind in (holes.TOMBSTONE, holes.FILLER)}
+    size = plan.config.commitlog_file_bytes
+    for patch, offsets in covered(plan, choice, kept):
+        base = patch.physical_offset - patch.physical_offset % size
+        staging.write(f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base, patch.bytes.whole(), size=size)
+        tombstones, fillers = (int(np.isin(offsets, at).sum()) for at in places.values())
+        result.tombstones -= tombstones
+        result.fillers += 1 - fillers
+        result.left_out += len(offsets) - tombstones - fillers
+    result.chosen, result.saved = choice.sentence(), None
+    result.lost = [part for part in result.lost if _is_kept(part, kept)]
+
+
+def _places(decision: Decision, kind: str) -> npt.NDArray[np.int64]:
+    return np.array([patch.physical_offset for patch in decision.patches if patch.kind == kind], np.int64)
+
+
+def _is_kept(part: LostMessages, kept: Kept) -> bool:
+    low, high = kept.get((part.topic, part.queue_id), (0, 0))
+    return part.first_queue_offset < high and part.stop_queue_offset > low
 
 
 def _unsound(made: Concluded, losses: str) -> list[str]:

@@ -12,7 +12,7 @@ from storeio.salvage.decide import Decision
 from storeio.salvage.missing import Missing
 from storeio.salvage.survey import Survey
 from storeio.salvage.traces import MOST_KEYS, Trace, traces
-from storeio.salvaged import DroppedRecord, LostMessages, RestoredRecord, Salvaged
+from storeio.salvaged import LostMessages, RestoredRecord, Salvaged
 
 
 def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Salvaged:
@@ -33,7 +33,7 @@ def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Sal
             )
             for fixed in decision.fixed
         ],
-        dropped=[DroppedRecord(row.physical_offset, row.size, row.reason) for row in decision.dropped],
+        dropped=list(decision.dropped),
         lost=list(_lost(decision.missing, unplaced, traces(known, decision.missing))),
         problems=[*decision.tight],
     )  # fmt: skip

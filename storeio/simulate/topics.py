@@ -32,7 +32,8 @@ class Topics:
 
     def __init__(self, disk: Disk, rules: Rules, batch: frozenset[str] | None) -> None:
         self.disk, self.rules = disk, rules
-        declared = _declared(disk) if batch is None else batch
+        table = declared_topics(disk) if batch is None else None
+        declared = batch if table is None else frozenset(name for name, is_batch in table.items() if is_batch)
         self.known = declared is not None
         self._batch = {topic for topic, _ in self.queues_in(BATCHQUEUE)} if declared is None else set(declared)
 
@@ -75,15 +76,15 @@ def is_dispatched(topic: str) -> bool:
     return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != log.SCHEDULE_TOPIC
 
 
-def _declared(disk: Disk) -> set[str] | None:
-    """Return the batch topics that the topics' table names, None without a readable table."""
+def declared_topics(disk: Disk) -> dict[str, bool] | None:
+    """Return the topics that the topics' table names, and whether they have batch queues; None without one."""
     for path in TOPICS:
         if not disk.is_file(path) or not 0 < disk.size(path) <= MOST_BYTES:
             continue
         found = decode(disk.read(path, 0, disk.size(path)).data)
         table = found.value.get("topicConfigTable") if isinstance(found.value, dict) else None
         if not found.problem and isinstance(table, dict):
-            return {name for name, config in table.items() if _is_batch(config)}
+            return {name: _is_batch(config) for name, config in table.items()}
     return None
 
 

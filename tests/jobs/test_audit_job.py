@@ -105,7 +105,7 @@ def test_a_finished_run_is_refused(finished_run: Path, stores: list[Path], spark
     assert len(rows_of(spark, finished_run, "runs")) == 2
 
 
-def few_frames(spark: SparkSession, value: Audit, run_id: str) -> dict[str, Any]:
+def few_frames(value: Audit, run_id: str) -> dict[str, Any]:
     """Return what a run writes, less the tables that behave as these do."""
     frames = audit_store.table_frames([value], run_id, "")
     return {name: frames[name] for name in ("findings", "lost_messages", "runs")}
@@ -122,7 +122,7 @@ def test_a_killed_run_is_not_seen_and_can_be_done_again(
 ) -> None:
     target, value = str(tmp_path / "tables"), audit.check(stores[1])
     rows = len(value.findings)
-    tables.write_run(spark, target, "before", few_frames(spark, value, "before"))
+    tables.write_run(spark, target, "before", few_frames(value, "before"))
     append, discard = tables.append, tables.discard
 
     def broken(frame: Any, path: str) -> None:
@@ -133,16 +133,16 @@ def test_a_killed_run_is_not_seen_and_can_be_done_again(
     monkeypatch.setattr(tables, "append", broken)
     monkeypatch.setattr(tables, "discard", lambda *args: None)  # as if it had been killed
     with pytest.raises(tables.TablesError, match="no space left"):
-        tables.write_run(spark, target, "again", few_frames(spark, value, "again"))
+        tables.write_run(spark, target, "again", few_frames(value, "again"))
     left = spark.read.format("delta").load(f"{target}/findings")
     assert left.filter("run_id = 'again'").count() == rows
     assert counts(spark, target) == {"before": rows}
     monkeypatch.setattr(tables, "discard", discard)
     with pytest.raises(tables.TablesError, match="no space left"):  # fails by itself, and clears up
-        tables.write_run(spark, target, "again", few_frames(spark, value, "again"))
+        tables.write_run(spark, target, "again", few_frames(value, "again"))
     assert left.filter("run_id = 'again'").isEmpty()
     monkeypatch.setattr(tables, "append", append)
-    tables.write_run(spark, target, "again", few_frames(spark, value, "again"))
+    tables.write_run(spark, target, "again", few_frames(value, "again"))
     assert counts(spark, target) == {"before": rows, "again": rows}
 
 
@@ -179,7 +179,7 @@ def test_a_commit_whose_answer_is_lost_is_one(
             raise OSError("connection lost")
 
     monkeypatch.setattr(tables, "append", unanswered)
-    tables.write_run(spark, target, "first", few_frames(spark, value, "first"))
+    tables.write_run(spark, target, "first", few_frames(value, "first"))
     assert counts(spark, target) == {"first": len(value.findings)}
 
 
@@ -187,7 +187,7 @@ def test_runs_of_different_ids_at_the_same_time(stores: list[Path], tmp_path: Pa
     """All of them make the tables: whoever comes second tries again."""
     target, value = str(tmp_path / "tables"), audit.check(stores[1])
     ids = ["a", "b", "c"]
-    frames = [few_frames(spark, value, run_id) for run_id in ids]
+    frames = [few_frames(value, run_id) for run_id in ids]
     with ThreadPoolExecutor(len(ids)) as pool:
         list(pool.map(lambda run_id, part: tables.write_run(spark, target, run_id, part), ids, frames))
     assert counts(spark, target) == dict.fromkeys(ids, len(value.findings))

@@ -1,0 +1,60 @@
+"""What the jobs that make something of each store have in common: one call, its reports and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+from typing import IO, Any, Generic, Protocol, TypeVar
+
+from jobs.stores import given_of
+from storeio.command import failure_of
+from storeio.config import Given
+from storeio.console import put
+from storeio.report import to_json
+from storeio.results import EXIT_SOUND
+from storeio.uris import shown
+
+
+class Done(Protocol):
+    """What has become of a store."""
+
+    @property
+    def exit_code(self) -> int:
+        """Its bits of the call's exit code."""
+
+
+D = TypeVar("D", bound=Done)
+
+
+class StoreCall(Generic[D]):
+    """One call of a job: what was asked for, where JSON lines go, and what has become of the stores."""
+
+    def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
+        """Begin with nothing done."""
+        self.args, self.sink = args, sink
+        self.given: Given = given_of(args)
+        self.done: list[D] = []
+        self.failed: dict[str, tuple[str, int]] = {}
+        self.exit_code = EXIT_SOUND
+
+    def fail(self, store: str, error: Exception) -> None:
+        """Say why there is nothing of a store; the others go on."""
+        code, told = failure_of(error, store)
+        put(self.sink, to_json(told))
+        self.failed[shown(store)] = shown(str(error) or type(error).__name__), code
+        self.exit_code |= code
+
+    def as_object(self, result: D) -> dict[str, Any]:
+        """Return a result as JSON has it."""
+        raise NotImplementedError
+
+    def show(self, result: D) -> None:
+        """Print a result for people."""
+        raise NotImplementedError
+
+    def report(self, result: D) -> None:
+        """Tell what was made of a store, and keep it."""
+        put(self.sink, to_json(self.as_object(result)))
+        if self.args.json != "-":
+            self.show(result)
+        self.done.append(result)
+        self.exit_code |= result.exit_code
