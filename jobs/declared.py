@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from storeio.replay import COLUMNS
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column
 
 RUNS: Final = "runs"
@@ -16,6 +17,7 @@ AUDITED_PARTS: Final = "audited_parts"
 FINDING_HISTORY: Final = "finding_history"
 SALVAGES: Final = "salvages"
 SALVAGE_LOST: Final = "salvage_lost"
+SALVAGED_MESSAGES: Final = "salvaged_messages"
 STANDING: Final = (AUDITED_PARTS, FINDING_HISTORY)
 """Tables whose every row counts, whether its run was finished or not."""
 
@@ -238,4 +240,5 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("first_store_timestamp_ms", LONG, "they were stored at this time or later"),
         ("last_store_timestamp_ms", LONG, "they were stored at this time or before"),
     ),
+    SALVAGED_MESSAGES: _columns(*COLUMNS[1:]),
 }

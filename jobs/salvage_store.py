@@ -14,12 +14,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs import tables
 from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
-from jobs.declared import SALVAGE_LOST, SALVAGES
+from jobs.declared import SALVAGE_LOST, SALVAGED_MESSAGES, SALVAGES
 from jobs.rebuild_queues import targets_of
 from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
@@ -29,15 +29,17 @@ from storeio.console import explain, is_inside, json_sink
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.publishing import target_of
+from storeio.replay import Provenance
 from storeio.report import to_json
 from storeio.report.salvaging import salvaged_object
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import saved, told_by
-from storeio.salvage_command import show
+from storeio.salvage_command import choice_of, show
 from storeio.salvaged import Salvaged
 from storeio.simulate.rules import rules_of
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import WorkersError, conclude_stores
+from udfs.replay import salvaged_messages
 
 DESCRIPTION: Final = "Save every message that can be saved of damaged RocketMQ stores, audited with Spark."
 Settings = Mapping[str, str] | None
@@ -60,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
     stores = stores_of(args)
     rules_of(args.broker)
+    args.choice = choice_of(
+        args.topics, args.queues, deleted=args.deleted, offsets=args.offsets, since=args.since, until=args.until
+    )
     into = place_of(args.into)
     refuse_json_inside(args.json, into)
     targets = targets_of(stores, into if is_remote(into) else Path(into))
@@ -86,7 +91,8 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
         except (StoreError, OSError, WorkersError) as error:
             call.fail(store, error)
     try:
-        frames = {
+        frames = {} if not args.messages else {SALVAGED_MESSAGES: _messages(spark, run_id, call, places)}
+        frames |= {
             SALVAGE_LOST: spark.createDataFrame(_lost_rows(run_id, call.done), tables.schema_of(SALVAGE_LOST)),
             SALVAGES: spark.createDataFrame(_rows(run_id, call), tables.schema_of(SALVAGES)),
         }
@@ -113,7 +119,15 @@ def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> 
     (first,) = looked([store], call.given)
     settings = told_by(first.audit.settings) | dict(call.given)
     others = looked([place_of(donor) for donor in args.donors], settings)
-    return saved(first, others, place, settings, look, broker=args.broker, losses=args.losses, jobs=args.jobs)
+    rest = {"broker": args.broker, "losses": args.losses, "jobs": args.jobs}
+    return saved(first, others, place, settings, look, choice=args.choice, **rest)
+
+
+def _messages(spark: SparkSession, run_id: str, call: Call, places: Mapping[str, Path | str]) -> DataFrame:
+    """Return the rows of the messages of what was salvaged."""
+    where = {shown(store): place for store, place in places.items()}
+    made = [(Provenance.of(one), where[one.store]) for one in call.done]
+    return salvaged_messages(spark, run_id, made, tables.schema_of(SALVAGED_MESSAGES))
 
 
 def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
@@ -149,6 +163,13 @@ def parser() -> argparse.ArgumentParser:
     add("--into", metavar="DIR", required=True, help=into)
     add("--donor", dest="donors", metavar="STORE", action="append", default=[], help="another copy of the log; repeat")
     add("--lost", dest="losses", choices=LOSSES, default=TOMBSTONES, help="what takes the numbers of lost messages")
+    add("--topic", dest="topics", metavar="NAME", action="append", default=[], help="only this topic; repeat")
+    add("--queue", dest="queues", metavar="TOPIC/ID", action="append", default=[], help="only this queue; repeat")
+    add("--deleted", action="store_true", help="only topics that were deleted and are still in the log")
+    add("--queue-offset", dest="offsets", metavar="N[..M]", help="only messages at these queue offsets")
+    add("--since", metavar="TIME", help="only messages stored at this time or later")
+    add("--until", metavar="TIME", help="only messages stored at this time or earlier")
+    add("--messages", action="store_true", help="also write the messages, bodies included, into salvaged_messages")
     add("--broker", metavar="VERSION", default=NEWEST, help="whose own recovery the result is compared with")
     return made
 

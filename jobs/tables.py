@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaProtocolError, TableNot
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from jobs.declared import (
     ACTIONS,
@@ -32,12 +32,13 @@ from jobs.declared import (
     REBUILT_QUEUES,
     RUNS,
     SALVAGE_LOST,
+    SALVAGED_MESSAGES,
     SALVAGES,
     SIMULATIONS,
     STANDING,
 )
 from storeio.errors import StoreError, UsageError
-from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, Row
+from storeio.report.rows import BINARY, DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import reason
 from udfs.schemas import RECORD_SCHEMA
@@ -46,8 +47,8 @@ R = TypeVar("R")
 
 RECORDS: Final = "records"
 TRIES: Final = 8  # of one commit, where others commit at the same time
-_SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType()}
-_ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64()}
+_SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType(), BINARY: BinaryType()}
+_ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(), BINARY: pa.binary()}
 
 
 class TablesError(StoreError, OSError):
@@ -243,7 +244,7 @@ def runs_of(name: str) -> str:
         return name
     if name in (REBUILDS, REBUILT_QUEUES):
         return REBUILDS
-    if name in (SALVAGES, SALVAGE_LOST):
+    if name in (SALVAGES, SALVAGE_LOST, SALVAGED_MESSAGES):
         return SALVAGES
     return PROFILE_RUNS if name in MORE_TABLES else RUNS
 

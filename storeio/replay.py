@@ -20,12 +20,11 @@ from storeio.errors import UsageError
 from storeio.format import commitlog as log
 from storeio.format import properties as props
 from storeio.inspect.bodies import MOST_BYTES, decoded
-from storeio.inspect.logwalk import walk_log
+from storeio.inspect.logwalk import walk_segment
 from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import row_view
 from storeio.inspect.views import RecordView
 from storeio.kernels import tables as w
-from storeio.paths import COMMITLOG, file_name
 from storeio.salvage.fillers import TOMBSTONE, is_filler
 from storeio.salvaged import LostMessages, Moved, Salvaged
 from storeio.staging import explained
@@ -74,21 +73,21 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the bytes of a new log come from."""
+    """Where records of a new log come from, by physical offset: fields that were restored, pieces that were moved."""
 
+    store: str
     fields: Mapping[int, str]
     pieces: Sequence[Moved]
     lost: Mapping[tuple[str | None, int | None], Sequence[LostMessages]]
-    segment_bytes: int
 
     @classmethod
-    def of(cls, result: Salvaged, segment_bytes: int) -> Provenance:
+    def of(cls, result: Salvaged) -> Provenance:
         """Return that of a finished salvage."""
         fields = {record.physical_offset: record.field for record in result.restored}
         lost: dict[tuple[str | None, int | None], list[LostMessages]] = {}
         for part in result.lost:
             lost.setdefault((part.topic, part.queue_id), []).append(part)
-        return cls(fields, sorted(result.moved, key=lambda piece: piece.physical_offset), lost, segment_bytes)
+        return cls(result.store, fields, sorted(result.moved, key=lambda piece: piece.physical_offset), lost)
 
     def is_lost(self, view: RecordView) -> bool:
         """Tell whether a record is a tombstone: it has the number of a lost message, or the mark of an older one."""
@@ -97,10 +96,9 @@ class Provenance:
         here = any(part.first_queue_offset <= number < part.stop_queue_offset for part in parts)
         return here or TOMBSTONE in (view.properties or {})
 
-    def of_record(self, at: int) -> dict[str, object]:
-        """Return the columns for a record at a physical offset."""
-        base = at - at % self.segment_bytes
-        found, source, position = IN_PLACE, f"{COMMITLOG}/{file_name(base)}", at - base
+    def of_record(self, at: int, path: str, position: int) -> dict[str, object]:
+        """Return the columns for a record at a physical offset, which is a position of a file in the new log."""
+        found, source = IN_PLACE, path
         i = bisect_right(self.pieces, at, key=lambda piece: piece.physical_offset)
         for piece in reversed(self.pieces[:i]):  # what was put there last
             if at < piece.physical_offset + piece.length:
@@ -111,25 +109,28 @@ class Provenance:
         return {"found": found, "restored_field": field, "source": source, "source_position": position}
 
 
-def messages(result: Salvaged, root: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+def messages(origin: Provenance, root: str | os.PathLike[str], *, only: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the messages of a salvage, whose new store is at ``root``, as rows of ``COLUMNS``, in physical order.
+
+    ``only`` names the segment whose messages are wanted.
 
     Raises:
         UnreadableError: The new store cannot be read.
     """
     reader = Reader(root)
-    segments = reader.segments()
-    size = max((segment.size for segment in segments), default=1)
-    origin = Provenance.of(result, size)
-    for stretch in walk_log(reader):
-        marks = stretch.walked.records[w.R_MARKS].tolist()
-        for row, mark in enumerate(marks):
-            view = row_view(stretch, row)
-            start = (view.body_position or 0) - stretch.walked.origin
-            raw = stretch.walked.window[start : start + (view.body_length or 0)].tobytes()
-            if origin.is_lost(view) or is_filler((view.topic or "").encode(), view.sys_flag or 0, raw):
-                continue
-            yield _row(result.store, view, raw, mark) | origin.of_record(view.physical_offset)
+    for segment in reader.segments():
+        if only not in (None, segment.path):
+            continue
+        for stretch in walk_segment(reader, segment):
+            marks = stretch.walked.records[w.R_MARKS].tolist()
+            for row, mark in enumerate(marks):
+                view = row_view(stretch, row)
+                start = (view.body_position or 0) - stretch.walked.origin
+                raw = stretch.walked.window[start : start + (view.body_length or 0)].tobytes()
+                if origin.is_lost(view) or is_filler((view.topic or "").encode(), view.sys_flag or 0, raw):
+                    continue
+                whence = origin.of_record(view.physical_offset, segment.path, view.position)
+                yield _row(origin.store, view, raw, mark) | whence
 
 
 def _row(store: str, view: RecordView, raw: bytes, mark: int) -> dict[str, Any]:
@@ -201,7 +202,7 @@ def write_json_lines(result: Salvaged, root: str, place: Path) -> int:
     """
     count = 0
     with _whole(place) as partial, explained(str(place)), partial.open("w", encoding="ascii") as file:
-        for row in messages(result, root):
+        for row in messages(Provenance.of(result), root):
             file.write(json_line(row) + "\n")
             count += 1
         file.flush()
@@ -219,7 +220,7 @@ def write_parquet(result: Salvaged, root: str, place: Path) -> int:
 
     count = 0
     with _whole(place) as partial, explained(str(place)), pq.ParquetWriter(partial, arrow_schema()) as writer:
-        for batch in batches(messages(result, root)):
+        for batch in batches(messages(Provenance.of(result), root)):
             writer.write_batch(batch)
             count += batch.num_rows
     return count

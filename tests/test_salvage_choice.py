@@ -16,7 +16,7 @@ from rebuilds import no_waiting_for_disks
 
 from storeio import audit, cli
 from storeio.inspect.bodies import decoded
-from storeio.replay import COLUMNS, messages
+from storeio.replay import COLUMNS, Provenance, messages
 from storeio.report.salvaging import MARK
 from storeio.salvage.chosen import Choice
 from storeio.salvage.fillers import is_filler
@@ -127,7 +127,7 @@ def test_messages(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")
     given = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
     result = salvage(damage.root, tmp_path / "new", given=given, jobs=1)
-    rows = list(messages(result, tmp_path / "new"))
+    rows = list(messages(Provenance.of(result), tmp_path / "new"))
     check_messages(rows, real(tmp_path / "new", damage.segment_bytes), result)
     assert {row["physical_offset"] for row in rows if row["found"] == "restored"} == {
         record.physical_offset for record in result.restored

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 
+Read = Callable[[str, int, int], npt.NDArray[np.uint8]]
+
 MOST_RECORD_BYTES: Final = 64 << 20  # what claims more is not looked up
 
 
-def record_at(plan: AuditPlan, physical: int) -> log.Record | None:
+def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.Record | None:
     """Return the record whose head stands at a physical offset, None where none does.
 
-    The head must name that offset and a size that fits; the body is not checked.
+    The head must name that offset and a size that fits; the body is not checked. ``read`` reads bytes of a file, the
+    plan's own way if not given.
     """
+    read = read or plan.read
     number = bisect_right(plan.segments, physical, key=lambda segment: segment.base_offset or 0) - 1
     if number < 0:
         return None
@@ -25,11 +33,11 @@ def record_at(plan: AuditPlan, physical: int) -> log.Record | None:
     if not 0 <= position <= size - log.MIN_RECORD_BYTES:
         return None
     try:
-        head = plan.read(path, position, position + log.BORN_HOST_AT).tobytes()
+        head = read(path, position, position + log.BORN_HOST_AT).tobytes()
         length = int.from_bytes(head[:4], "big", signed=True)
         if not log.MIN_RECORD_BYTES <= length <= min(MOST_RECORD_BYTES, size - position):
             return None
-        record = log.decode_record(plan.read(path, position, position + length).tobytes())
+        record = log.decode_record(read(path, position, position + length).tobytes())
     except (ValueError, UnreadableError):
         return None
     magic = record.magic in (log.MAGIC_V1, log.MAGIC_V2)

@@ -11,8 +11,9 @@ from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
 from storeio.checks.numbering import Numbering, Numbers, number_queue
 from storeio.checks.queue_files import Queue
+from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
-from storeio.checks.uncovered import Leftover, Names, judge_uncovered, subtract
+from storeio.checks.uncovered import Leftover, Names, judge_uncovered
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import properties
@@ -109,7 +110,7 @@ def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRa
     lost = list(numbering.lost)
     if queue.kind == BATCHQUEUE:
         return lost
-    known = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
+    known = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
     last = max((stop for _, stop in numbering.runs), default=0)
     beyond = [row for row in leftover.beyond if row[0] >= last]
     for rows, evidence in (
@@ -118,7 +119,7 @@ def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRa
     ):
         at = {number: (physical, size) for number, physical, size in rows}
         for number in sorted(at):
-            for first, stop in subtract((number, number + 1), known):
+            for first, stop in subtract((number, number + 1), meeting(known, number, number + 1)):
                 physical, size = at[number]
                 part = LostRange(queue.topic, queue.queue_id, first, stop, physical, physical + size, evidence)
                 if lost and _follows(lost[-1], part):
@@ -145,7 +146,7 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
             if file is not None:
                 rows[file.path][name] = rows[file.path].get(name, 0) + sign * (b - a)
 
-    covered = _union(said.covered)
+    covered = merged(said.covered)
     for low, high in covered:
         add("record", low, high)
     claimed: list[tuple[int, int]] = []
@@ -160,16 +161,6 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
         if behind > 0:
             rows[file.path]["zero"] = rows[file.path].get("zero", 0) + behind
     verdicts.classes.update(rows)
-
-
-def _union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
 
 
 def _namer(plan: AuditPlan) -> Names:

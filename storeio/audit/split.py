@@ -12,6 +12,7 @@ from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
 from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
+from storeio.checks.ranges import merged
 from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import all_units
 from storeio.findings import Finding, condense
@@ -119,24 +120,13 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
 
 def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
     report.findings += checked.findings
-    report.covered.setdefault(key, []).extend(_joined(checked.covered))
+    report.covered.setdefault(key, []).extend(merged(checked.covered))
     report.classed.setdefault(key, []).extend(checked.classed)
     if checked.stretches:
         report.stretches.setdefault(key, []).extend(checked.stretches)
     if checked.whole and key not in report.whole:
         report.whole.append(key)
     report.counts["queue_units"] = report.counts.get("queue_units", 0) + checked.compared
-
-
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the ranges sorted, with those joined that touch."""
-    joined: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
 
 
 def index_reader(plan: AuditPlan) -> ReadUnits:

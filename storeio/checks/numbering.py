@@ -111,7 +111,7 @@ def _gap(
     topic: str, queue_id: int, first: int, stop: int, start_at: int, stop_at: int, view: LogView, result: Numbering
 ) -> None:
     """Record lost numbers; a finding only where no hole in the log explains them."""
-    explained = any(low < stop_at and high > start_at for low, high in view.holes)
+    explained = view.is_damaged(start_at, stop_at)
     evidence = "a hole in the log lies between its neighbours" if explained else "the numbers jump in an intact log"
     result.lost.append(LostRange(topic, queue_id, first, stop, start_at, stop_at, evidence))
     if not explained:

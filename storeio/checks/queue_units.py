@@ -12,6 +12,7 @@ import numpy.typing as npt
 from storeio.checks import ext_units
 from storeio.checks.locate import decode, numbers_of, stretch
 from storeio.checks.queue_files import Queue, Read
+from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
 from storeio.findings import Finding
 from storeio.format import consumequeue
@@ -22,7 +23,6 @@ from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Ranges = list[tuple[int, int]]
 
 MAX_QUEUE_OFFSET: Final = 2**55  # more units than any disk holds; such a field is damaged
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -71,6 +72,11 @@ class LogView:
     holes: list[tuple[int, int]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def is_damaged(self, start: int, stop: int) -> bool:
+        """Tell whether a hole touches a physical range; holes are sorted and do not overlap."""
+        i = bisect_right(self.holes, start, key=lambda hole: hole[1])
+        return i < len(self.holes) and self.holes[i][0] < stop
 
 
 def view_log(segments: list[Segment], segment_bytes: int) -> LogView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.queue_units import Ranges, ranges_of
+from storeio.checks.ranges import Ranges, subtract
 from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.format import consumequeue
@@ -43,21 +43,6 @@ class Leftover:
     units: int = 0
 
 
-def subtract(whole: tuple[int, int], ranges: Ranges) -> Ranges:
-    """Return what of ``whole`` lies in none of the ranges, which may overlap and come in any order."""
-    left = []
-    at = whole[0]
-    for low, high in sorted(ranges):
-        if low > at:
-            left.append((at, min(low, whole[1])))
-        at = max(at, high)
-        if at >= whole[1]:
-            break
-    if at < whole[1]:
-        left.append((at, whole[1]))
-    return [(low, high) for low, high in left if high > low]
-
-
 def judge_uncovered(
     queue: Queue, covered: Ranges, claimed: Ranges, view: LogView, read: Read, names: Names
 ) -> Leftover:
@@ -78,21 +63,65 @@ def judge_uncovered(
     stop = max(-(-queue.stop // size), covered_stop)
     covered_start = min((low for low, _ in covered), default=stop)
     state = _State(queue, view, names, covered_start, covered_stop)
-    for low, high in subtract((queue.start // size, stop), covered):
-        for first in range(low, high, CHUNK_UNITS):
-            end = min(first + CHUNK_UNITS, high)
-            data, absent = queue.read(read, first * size, end * size)
-            known = [piece for piece in absent if _overlaps(piece, claimed, size)]
-            state.judge(first, decode(queue, data), absent, known, result)
+    pieces = [
+        (first, min(first + CHUNK_UNITS, high))
+        for low, high in subtract((queue.start // size, stop), covered)
+        for first in range(low, high, CHUNK_UNITS)
+    ]
+    for group in _grouped(pieces):
+        state.judge(_read(queue, group, claimed, read), result)
     return result
 
 
-def _within(pieces: Ranges, first: int, count: int, size: int) -> Mask:
-    """Tell which of ``count`` units from ``first`` lie in one of the ranges of queue positions."""
-    mask = np.zeros(count, bool)
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Units of some ranges of numbers, in order; of those ``gone`` no file holds, nor has the log any ``unknown``."""
+
+    numbers: Numbers
+    units: npt.NDArray[np.void]
+    gone: Mask
+    unknown: Mask
+
+    def ranges(self, mask: Mask) -> Ranges:
+        """Return the half-open ranges of indexes where the mask is True and the numbers follow on from each other."""
+        which = np.flatnonzero(mask)
+        if not len(which):
+            return []
+        cuts = np.flatnonzero((np.diff(which) != 1) | (np.diff(self.numbers[which]) != 1))
+        firsts, lasts = which[np.concatenate(([0], cuts + 1))], which[np.concatenate((cuts, [len(which) - 1]))]
+        return list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
+
+
+def _grouped(pieces: Ranges) -> Iterator[Ranges]:
+    """Yield the pieces in groups, each of about as many units as are looked at together."""
+    group: Ranges = []
+    count = 0
     for low, high in pieces:
-        mask[low // size - first : -(-high // size) - first] = True
-    return mask
+        if group and count + high - low > CHUNK_UNITS:
+            yield group
+            group, count = [], 0
+        group.append((low, high))
+        count += high - low
+    if group:
+        yield group
+
+
+def _read(queue: Queue, pieces: Ranges, claimed: Ranges, read: Read) -> _Units:
+    size = queue.unit_bytes
+    count = sum(high - low for low, high in pieces)
+    numbers, gone, unknown = np.empty(count, np.int64), np.zeros(count, bool), np.zeros(count, bool)
+    data = np.empty(count * size, np.uint8)
+    at = 0
+    for low, high in pieces:
+        here = slice(at, at + high - low)
+        numbers[here] = np.arange(low, high)
+        data[here.start * size : here.stop * size], absent = queue.read(read, low * size, high * size)
+        for start, stop in absent:
+            there = slice(at + start // size - low, at + -(-stop // size) - low)
+            gone[there] = True
+            unknown[there] |= not _overlaps((start, stop), claimed, size)
+        at = here.stop
+    return _Units(numbers, decode(queue, data), gone, unknown)
 
 
 def _overlaps(piece: tuple[int, int], claimed: Ranges, size: int) -> bool:
@@ -111,29 +140,26 @@ class _State:
     ended: bool = False
     named: int = 0
 
-    def judge(self, first: int, units: npt.NDArray[np.void], absent: Ranges, known: Ranges, result: Leftover) -> None:
-        size = self.queue.unit_bytes
-        numbers = np.arange(first, first + len(units))
-        gone = _within(absent, first, len(units), size)
-        unknown = gone & ~_within(known, first, len(units), size)
+    def judge(self, them: _Units, result: Leftover) -> None:
+        """Judge units that follow those judged before."""
+        units, numbers, gone = them.units, them.numbers, them.gone
         physical = units["physical_offset"].astype(np.int64)
         length = units["size"].astype(np.int64)
-        zero = ~units.view(np.uint8).reshape(len(units), size).any(axis=1) & ~gone
+        zero = ~units.view(np.uint8).reshape(len(units), self.queue.unit_bytes).any(axis=1) & ~gone
         tail = self.tail_of(numbers, zero)
         filler = (physical == 0) & (length == consumequeue.PRE_BLANK_SIZE) & ~gone
         real = (physical >= 0) & (length > 0) & ~filler & ~gone
-        self.report(
-            result, "CQ_GAP", unknown & (numbers < self.covered_stop), first, units, "no file holds these units"
-        )
-        self.report(result, "CQ_HOLE", zero & ~tail & (numbers < self.covered_stop), first, units, "zero units")
+        inside = numbers < self.covered_stop
+        self.report(result, "CQ_GAP", them.unknown & inside, them, "no file holds these units")
+        self.report(result, "CQ_HOLE", zero & ~tail & inside, them, "zero units")
         late = filler & ((numbers > self.covered_start) | tail)
-        self.report(result, "CQ_PRE_BLANK", late, first, units, "filler behind real units")
-        self.dirty(result, tail & ~zero & ~filler & ~gone, first, units)
-        self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, first, units, "no unit at all")
-        self.real(result, real & ~tail, first, units, physical, length)
-        self.count(result, "zero", zero, first)
-        self.count(result, "blank", filler, first)
-        self.count(result, "garbage", ~real & ~zero & ~filler & ~gone, first)
+        self.report(result, "CQ_PRE_BLANK", late, them, "filler behind real units")
+        self.dirty(result, tail & ~zero & ~filler & ~gone, them)
+        self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, them, "no unit at all")
+        self.real(result, real & ~tail, them, physical, length)
+        self.count(result, "zero", zero, them)
+        self.count(result, "blank", filler, them)
+        self.count(result, "garbage", ~real & ~zero & ~filler & ~gone, them)
 
     def tail_of(self, numbers: Numbers, zero: Mask) -> Mask:
         """Tell which units lie behind the first zero one behind all covered ones."""
@@ -142,29 +168,27 @@ class _State:
         self.ended = bool(tail[-1]) if len(tail) else self.ended
         return tail & (numbers >= self.covered_stop)
 
-    def real(
-        self, result: Leftover, mask: Mask, first: int, units: npt.NDArray[np.void], physical: Numbers, length: Numbers
-    ) -> None:
+    def real(self, result: Leftover, mask: Mask, them: _Units, physical: Numbers, length: Numbers) -> None:
         """Judge units that look right: expired, behind the log's end, into damage, or at another's record."""
         low, high = self.view.min_physical_offset, self.view.max_physical_offset
         expired = mask & (physical < low)
         beyond = mask & ~expired & (physical > high - length)
         damaged = mask & ~expired & ~beyond & _into(physical, length, self.view.holes)
         other = mask & ~expired & ~beyond & ~damaged
-        self.report(result, "CQ_BEYOND_LOG", beyond, first, units, f"the log ends at {high}")
-        self.report(result, "CQ_INTO_DAMAGE", damaged, first, units, "its record is not intact")
-        result.beyond += _rows(beyond, first, physical, length)
-        result.damaged += _rows(damaged, first, physical, length)
+        self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
+        self.report(result, "CQ_INTO_DAMAGE", damaged, them, "its record is not intact")
+        result.beyond += _rows(beyond, them.numbers, physical, length)
+        result.damaged += _rows(damaged, them.numbers, physical, length)
         result.units += int((mask & ~expired).sum())
-        self.count(result, "record", expired | damaged, first)
-        self.count(result, "stale", beyond | other, first)
-        alive = np.flatnonzero(mask & ~expired)
+        self.count(result, "record", expired | damaged, them)
+        self.count(result, "stale", beyond | other, them)
+        alive = them.numbers[mask & ~expired]
         if len(alive):
-            result.stop = first + int(alive[-1]) + 1
+            result.stop = int(alive[-1]) + 1
             if result.first_real is None:
-                result.first_real = first + int(alive[0])
-        for i in np.flatnonzero(other).tolist():
-            self.orphan(result, first + i, int(physical[i]), int(length[i]))
+                result.first_real = int(alive[0])
+        for row in _rows(other, them.numbers, physical, length):
+            self.orphan(result, *row)
 
     def orphan(self, result: Leftover, number: int, physical: int, length: int) -> None:
         """Report a unit that points between the records of its queue, and what stands there."""
@@ -189,11 +213,11 @@ class _State:
                 )
             )  # fmt: skip
 
-    def dirty(self, result: Leftover, mask: Mask, first: int, units: npt.NDArray[np.void]) -> None:
+    def dirty(self, result: Leftover, mask: Mask, them: _Units) -> None:
         """Report what is not zero behind the end of the queue."""
-        self.report(result, "CQ_DIRTY_TAIL", mask, first, units, "behind the queue's last unit")
-        real = (units["physical_offset"] >= 0) & (units["size"] > 0)
-        self.count(result, "stale", mask & real, first)
+        self.report(result, "CQ_DIRTY_TAIL", mask, them, "behind the queue's last unit")
+        real = (them.units["physical_offset"] >= 0) & (them.units["size"] > 0)
+        self.count(result, "stale", mask & real, them)
 
     def code(self, code: str) -> str:
         """Return the code of this queue's kind."""
@@ -201,39 +225,37 @@ class _State:
             return code
         return "BCQ_DIRTY_TAIL" if code == "CQ_DIRTY_TAIL" else "BCQ_UNIT_ORPHAN"
 
-    def report(
-        self, result: Leftover, code: str, mask: Mask, first: int, units: npt.NDArray[np.void], detail: str
-    ) -> None:
+    def report(self, result: Leftover, code: str, mask: Mask, them: _Units, detail: str) -> None:
         """Add a finding for each range of the mask, cut at file borders."""
         size = self.queue.unit_bytes
-        for a, b in ranges_of(mask):
-            at = a
+        for a, b in them.ranges(mask):
+            at, number = a, int(them.numbers[a])
             while at < b:
-                path, position = self.queue.path_at((first + at) * size)
+                path, position = self.queue.path_at(number * size)
                 count = min(b - at, max((self.queue.file_bytes - position) // size, 1))
-                physical = int(units["physical_offset"][at])
+                physical = int(them.units["physical_offset"][at])
                 result.findings.append(
                     Finding(
-                        self.code(code), path, position, count * size, self.queue.topic, self.queue.queue_id,
-                        first + at, physical, count, detail,
+                        self.code(code), path, position, count * size, self.queue.topic, self.queue.queue_id, number,
+                        physical, count, detail,
                     )
                 )  # fmt: skip
-                at += count
+                at, number = at + count, number + count
 
-    def count(self, result: Leftover, name: str, mask: Mask, first: int) -> None:
+    def count(self, result: Leftover, name: str, mask: Mask, them: _Units) -> None:
         """Add the units' bytes to a class of the files that they lie in."""
         size = self.queue.unit_bytes
-        for a, b in ranges_of(mask):
-            for file, low, high in self.queue.pieces((first + a) * size, (first + b) * size):
+        for a, b in them.ranges(mask):
+            first = int(them.numbers[a])
+            for file, low, high in self.queue.pieces(first * size, (first + b - a) * size):
                 if file is not None:
                     row = result.classes.setdefault(file.path, {})
                     row[name] = row.get(name, 0) + high - low
 
 
-def _rows(mask: Mask, first: int, physical: Numbers, length: Numbers) -> list[tuple[int, int, int]]:
+def _rows(mask: Mask, numbers: Numbers, physical: Numbers, length: Numbers) -> list[tuple[int, int, int]]:
     """Return (unit number, physical offset, size) of the units in the mask."""
-    which = np.flatnonzero(mask)
-    return list(zip((which + first).tolist(), physical[which].tolist(), length[which].tolist(), strict=True))
+    return list(zip(numbers[mask].tolist(), physical[mask].tolist(), length[mask].tolist(), strict=True))
 
 
 def _into(physical: Numbers, length: Numbers, holes: Ranges) -> Mask:

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import Concluded
+from storeio.checks.ranges import subtract
 from storeio.checks.segments import CLASS_NAMES, Segment
-from storeio.checks.uncovered import subtract
 from storeio.compare.model import (
     A_ALONE,
     A_DAMAGED,

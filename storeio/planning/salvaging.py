@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import Concluded
-from storeio.checks.uncovered import subtract
+from storeio.checks.ranges import subtract
 from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, file_name
 from storeio.plan import model

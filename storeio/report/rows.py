@@ -26,7 +26,7 @@ from storeio.results import (
 
 Row = dict[str, Any]
 
-STRING, INT, LONG, DOUBLE = "string", "int", "long", "double"
+STRING, INT, LONG, DOUBLE, BINARY = "string", "int", "long", "double", "binary"
 
 
 @dataclass(frozen=True, slots=True)

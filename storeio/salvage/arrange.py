@@ -91,7 +91,7 @@ def arranged(
         emptied = _emptied(found, pieces)
         for path in emptied:
             store.remove(path)
-        for path, position, length in _left_behind(found, pieces, size):
+        for path, position, length in (*_left_behind(found, pieces, size), *_cut_off(found, pieces)):
             if path not in emptied:
                 store.write(path, position, bytes(length))
         shown = [Moved(f"{p.plan.root}/{p.path}", p.position, p.length, p.physical_offset) for p in pieces]
@@ -122,6 +122,16 @@ def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterat
             stop = min(piece.position + piece.length, size)
             for low, high in _free(base + piece.position, base + stop, targets):
                 yield piece.path, low - base, high - low
+
+
+def _cut_off(found: Concluded, pieces: Sequence[Piece]) -> Iterator[tuple[str, int, int]]:
+    """Yield what is left of stale records over which pieces were laid: a walk would pass the piece along with them."""
+    targets = [(piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces]
+    for segment in found.view.segments:
+        for low, high in segment.spans[:2, segment.spans[w.SPAN_CLASS] == w.STALE].T.tolist():
+            left = list(_free(segment.base + low, segment.base + high, targets))
+            if left != [(segment.base + low, segment.base + high)]:
+                yield from ((segment.file.path, start - segment.base, stop - start) for start, stop in left)
 
 
 def _emptied(found: Concluded, pieces: Sequence[Piece]) -> list[str]:

@@ -7,7 +7,7 @@ which are in no queue, are chosen one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,8 +20,8 @@ from storeio.format import properties as props
 from storeio.kernels import tables as w
 from storeio.salvage.fillers import NOBODY, Setting
 from storeio.salvage.holes import Patch, fillers_over
-from storeio.splits import WalkState
-from storeio.walk import Walked, walk_split
+from storeio.salvage.walks import walks
+from storeio.walk import Walked
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -100,22 +100,6 @@ def covered(plan: AuditPlan, choice: Choice, kept: Kept) -> Iterator[tuple[Patch
     for walked in walks(plan):
         queued = enters_queue(walked.records[w.R_SYS_FLAG])
         yield from _covered(walked, ~np.where(queued, _between(walked, kept), choice.rows(walked)))
-
-
-def walks(plan: AuditPlan) -> Iterator[Walked]:
-    """Yield a log's splits, walked one behind the other with the exact state; each lasts until the next."""
-    state, path = WalkState(0), ""
-    for split in plan.splits:
-        state = state if split.path == path else WalkState(0)
-        path = split.path
-        if state.position < split.stop:
-            walked = walk_split(_reader(plan, path), split, state, reuse=True)
-            state = walked.end
-            yield walked
-
-
-def _reader(plan: AuditPlan, path: str) -> Callable[[int, int], npt.NDArray[np.uint8]]:
-    return lambda start, stop: plan.read(path, start, stop)
 
 
 def _names(walked: Walked) -> list[tuple[str, int]]:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.numbering import number_queue
+from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
-from storeio.checks.uncovered import subtract
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -41,31 +41,37 @@ def lost_after(
         for place, record in places:
             if enters_queue(record):
                 found.setdefault((p.java_decode(record.topic), record.queue_id), []).append((place, record))
-    lost = [*lost, *_beginnings(runs, view)]
     touched = {*gone, *new, *((unit.topic, unit.queue_id) for unit in units)}
     result = [part for part in lost if (part.topic, part.queue_id) not in touched]
+    for queue, tables in sorted(runs.items()):
+        if queue not in touched:
+            first = tables[0][:, 0].tolist()
+            result += _beginning(queue, first, view)
+    by_queue: dict[tuple[str, int], tuple[list[Unit], list[LostRange]]] = {queue: ([], []) for queue in touched}
+    for unit in units:
+        by_queue[unit.topic, unit.queue_id][0].append(unit)
+    for part in lost:
+        if (part.topic, part.queue_id) in touched:
+            by_queue[part.topic, part.queue_id][1].append(part)
     for queue in sorted(touched):
         table = [run for table in runs.get(queue, ()) for run in table.T.tolist()]
         for place, record in gone.get(queue, ()):
             table = without(table, place, record)
         table += [_run(place, record) for place, record in new.get(queue, ())]
-        own = [unit for unit in units if (unit.topic, unit.queue_id) == queue]
-        said = [part for part in lost if (part.topic, part.queue_id) == queue]
+        own, said = by_queue[queue]
         result += _lost(queue, sorted(table, key=lambda run: run[RUN_START_AT]), said, own, view)
     return result
 
 
-def _beginnings(runs: Mapping[tuple[str, int], Sequence[Numbers]], view: LogView) -> list[LostRange]:
-    """Return the numbers before each queue's first one, in a log of which retention has deleted nothing yet."""
+def _beginning(queue: tuple[str, int], first: Run, view: LogView) -> list[LostRange]:
+    """Return the numbers before a queue's first run, in a log of which retention has deleted nothing yet."""
     if view.min_physical_offset or not view.holes:
         return []
-    found = []
-    for (topic, queue_id), tables in sorted(runs.items()):
-        first, place = int(tables[0][RUN_FIRST, 0]), int(tables[0][RUN_START_AT, 0])
-        room = sum(min(high, place) - low for low, high in view.holes if low < place)
-        if 0 < first <= room // log.MIN_RECORD_BYTES:
-            found.append(LostRange(topic, queue_id, 0, first, 0, place, "a queue begins at 0"))
-    return found
+    number, place = first[RUN_FIRST], first[RUN_START_AT]
+    room = sum(min(high, place) - low for low, high in view.holes if low < place)
+    if not 0 < number <= room // log.MIN_RECORD_BYTES:
+        return []
+    return [LostRange(*queue, 0, number, 0, place, "a queue begins at 0")]
 
 
 def _lost(
@@ -75,10 +81,12 @@ def _lost(
     ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost]
     if table:
         numbering = number_queue(*queue, [np.array(table, np.int64).T], view)
-        lost += numbering.lost
+        lost += [*_beginning(queue, table[0], view), *numbering.lost]
         ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
+    ranges = merged(ranges)
     for unit in sorted(units, key=lambda unit: unit.number):
-        for first, stop in subtract((unit.number, unit.number + unit.messages), ranges):
+        stop_at = unit.number + unit.messages
+        for first, stop in subtract((unit.number, stop_at), meeting(ranges, unit.number, stop_at)):
             behind = unit.physical_offset + unit.size
             lost.append(LostRange(*queue, first, stop, unit.physical_offset, behind, "its queue unit"))
     return lost

@@ -81,16 +81,17 @@ def stretches(survey: Survey) -> Iterator[Stretch]:
         if before is not None:
             for base in range(before.base + size, segment.base, size):
                 yield Stretch(base, base + size, END, tail=base > last.base)
-        yield from _of_segment(segment, size, is_last=segment is last, is_after=segment.base > last.base)
+        yield from _of_segment(survey, segment, is_last=segment is last, is_after=segment.base > last.base)
         before = segment
 
 
-def _of_segment(segment: Segment, size: int, *, is_last: bool, is_after: bool) -> Iterator[Stretch]:
+def _of_segment(survey: Survey, segment: Segment, *, is_last: bool, is_after: bool) -> Iterator[Stretch]:
+    size = survey.segment_bytes
     tail_from = 0 if is_after else segment.last_record_stop() if is_last else size
     start: int | None = None
     at = 0
     for low, high, kind, _ in segment.spans.T.tolist():
-        if kind in (w.RECORD, w.BLANK):
+        if kind == w.RECORD or (kind == w.BLANK and not _lies(survey, segment.base + low)):
             if start is not None:
                 behind = RECORD if kind == w.RECORD else BLANK
                 yield Stretch(segment.base + start, segment.base + low, behind, start >= tail_from)
@@ -102,6 +103,11 @@ def _of_segment(segment: Segment, size: int, *, is_last: bool, is_after: bool) -
         start = at
     if start is not None:
         yield Stretch(segment.base + start, segment.base + size, END, start >= tail_from)
+
+
+def _lies(survey: Survey, place: int) -> bool:
+    """Tell whether a blank record stands where a queue unit says that a lost record lay."""
+    return any(survey.lacks(unit) for unit in survey.units_in(place, place + 1))
 
 
 def judge(survey: Survey, stretch: Stretch) -> Judged:
@@ -118,10 +124,7 @@ class _Judge:
         self.units = survey.units_in(stretch.start, stretch.stop)
         self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
         self.found = Judged(stretch, stretch.stop)
-        self.lost = [
-            part for part in survey.lost
-            if part.physical_start < stretch.stop and part.physical_stop > stretch.start
-        ]  # fmt: skip
+        self.lost = survey.lost_in(stretch.start, stretch.stop)
         self.near_ms = survey.audit.log.last_store_timestamp_ms
 
     def run(self) -> Judged:

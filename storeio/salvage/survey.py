@@ -8,19 +8,31 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.checks.locate import decode, numbers_of
 from storeio.checks.queue_files import Queue
+from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
+from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
+from storeio.salvage.walks import walks
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+WINDOW_BYTES: Final = 4 << 20
+MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
+HABIT_OF_CRC: Final = 20  # times as many have one
+WITHOUT_CRC: Final = "it has no property CRC, all others have one"
 
 # Findings whose units may point at records that the log has no more.
 UNIT_CODES: Final = frozenset((
@@ -45,8 +57,13 @@ class Survey:
     units: list[Unit]
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
     files: dict[int, StoreFile] = field(init=False)
+    _numbers: dict[tuple[str, int], Ranges] = field(init=False, default_factory=dict)
+    _bounds: tuple[Numbers, Numbers] = field(init=False)
+    _window: tuple[str, int, Bytes] = field(init=False, default=("", 0, np.empty(0, np.uint8)))
 
     def __post_init__(self) -> None:
+        rows = [(part.physical_start, part.physical_stop) for part in self.lost]
+        self._bounds = np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.int64)
         self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
 
     @property
@@ -72,15 +89,33 @@ class Survey:
         have = 0 if segment is None else max(min(segment.size, self.segment_bytes, stop - base) - (start - base), 0)
         data = b""
         if segment is not None and have:
-            data = self.plan.read(segment.path, start - base, start - base + have).tobytes()
+            data = self._bytes(segment.path, start - base, start - base + have).tobytes()
         return data.ljust(stop - start, b"\0")
+
+    def _bytes(self, path: str, start: int, stop: int) -> Bytes:
+        """Return bytes of a segment through a window that stays mapped: one decision asks for many small neighbours."""
+        known, origin, window = self._window
+        if path != known or start < origin or stop > origin + len(window):
+            size = next((segment.size for segment in self.plan.segments if segment.path == path), stop)
+            origin = max(start - WINDOW_BYTES // 8, 0)
+            window = self.plan.read(path, origin, max(stop, min(origin + WINDOW_BYTES, size)))
+            self._window = path, origin, window
+        return window[start - origin : stop - origin]
 
     def lacks(self, unit: Unit) -> bool:
         """Tell whether no record that was read has a unit's number."""
-        return not any(
-            ((table[RUN_FIRST] <= unit.number) & (table[RUN_STOP] > unit.number)).any()
-            for table in self.concluded.runs.get((unit.topic, unit.queue_id), ())
-        )
+        queue = unit.topic, unit.queue_id
+        ranges = self._numbers.get(queue)
+        if ranges is None:
+            tables = self.concluded.runs.get(queue, ())
+            ranges = merged((low, high) for table in tables for low, high in table[[RUN_FIRST, RUN_STOP]].T.tolist())
+            self._numbers[queue] = ranges
+        return not meeting(ranges, unit.number, unit.number + 1)
+
+    def lost_in(self, start: int, stop: int) -> list[LostRange]:
+        """Return the missing numbers that may have lain in a physical range."""
+        lost = self.lost
+        return [lost[i] for i in np.flatnonzero((self._bounds[0] < stop) & (self._bounds[1] > start)).tolist()]
 
     def size_at(self, place: int) -> int:
         """Return the size that a record at a place names, 0 where it cannot be one."""
@@ -90,7 +125,7 @@ class Survey:
 
     def record(self, physical_offset: int) -> log.Record | None:
         """Return the record whose head stands at a place."""
-        return record_at(self.plan, physical_offset)
+        return record_at(self.plan, physical_offset, self._bytes)
 
     def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int:
         """Return the number of a queue's unit that points at a place, -1 for none."""
@@ -113,7 +148,39 @@ def survey(concluded: Concluded) -> Survey:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
+    for at, finding in _bare(plan, audit):
+        doubts.setdefault(at, []).append(finding)
     return Survey(plan, audit, concluded, units, doubts)
+
+
+def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:
+    """Yield the few records without a property CRC amid others that all have one: its last bytes are damaged.
+
+    The audit says nothing of them: brokers can be told to write it, or not, from any record on.
+    """
+    without = audit.checks.get("records", 0) - audit.checks.get("property_crc", 0)
+    if not 0 < without <= MOST_BARE or audit.checks.get("property_crc", 0) < HABIT_OF_CRC * without:
+        return
+    found: list[tuple[int, Finding]] = []
+    seen = False
+    for walked in walks(plan):
+        marks, base = walked.records[w.R_MARKS], walked.split.base_offset
+        has = marks & w.MARK_HAS_PROPERTY_CRC != 0
+        before = np.logical_or.accumulate(has) | seen
+        seen = bool(before[-1]) if len(before) else seen
+        if has.any():
+            yield from found  # there are such with one behind them, too
+            found = []
+        last = int(np.flatnonzero(has)[-1]) if has.any() else -1
+        for row in np.flatnonzero(~has & before).tolist():
+            at, size = int(walked.records[w.R_POSITION, row]), int(walked.records[w.R_SIZE, row])
+            finding = Finding(
+                "LOG_PROPERTY_CRC", walked.split.path, at, size, physical_offset=base + at, detail=WITHOUT_CRC
+            )
+            if row < last:
+                yield base + at, finding
+            else:
+                found.append((base + at, finding))
 
 
 def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:

@@ -1,0 +1,41 @@
+"""Half-open ranges of whole numbers: unit numbers, queue offsets, physical offsets."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+Range = tuple[int, int]
+Ranges = list[Range]
+
+
+def merged(ranges: Iterable[Range]) -> Ranges:
+    """Return the ranges sorted, with those joined that touch or overlap."""
+    found: Ranges = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return found
+
+
+def meeting(ranges: Sequence[Range], low: int, high: int) -> Sequence[Range]:
+    """Return those of merged ranges that share a number with ``[low, high)``."""
+    first = bisect_right(ranges, low, key=lambda one: one[1])
+    return ranges[first : bisect_left(ranges, high, first, key=lambda one: one[0])]
+
+
+def subtract(whole: Range, ranges: Iterable[Range]) -> Ranges:
+    """Return what of ``whole`` lies in none of the ranges, which may overlap and come in any order."""
+    left = []
+    at = whole[0]
+    for low, high in sorted(ranges):
+        if low > at:
+            left.append((at, min(low, whole[1])))
+        at = max(at, high)
+        if at >= whole[1]:
+            break
+    if at < whole[1]:
+        left.append((at, whole[1]))
+    return [(low, high) for low, high in left if high > low]
