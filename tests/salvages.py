@@ -225,6 +225,8 @@ def only_unprotected(now: Original, before: Original) -> bool:
     properties = len(before.raw) - before.head.properties_length
     body_at = 64 + sum(20 if before.head.sys_flag & bit else 8 for bit in (0x10, 0x20)) + 8
     spans = (*UNPROTECTED, (log.BORN_TIMESTAMP_AT, body_at - 4), (properties, len(before.raw)))
+    if not before.numbers:  # in no queue: neither a unit nor a neighbour says which one it would be
+        spans += ((log.QUEUE_ID_AT, log.QUEUE_ID_AT + 4),)
     different = [i for i, (a, b) in enumerate(zip(now.raw, before.raw, strict=True)) if a != b]
     return all(any(low <= i < high for low, high in spans) for i in different)
 

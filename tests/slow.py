@@ -14,7 +14,8 @@ a record if a start follows it (see below), else stale; also stale if it is the 
 blank record, and off by whole segments. Anything else is bad.
 
 *Bad.* TOTALSIZE and the sum of the parts are two witnesses of where it ends. One that leads to a start is believed,
-a head or the true blank more than zeros, TOTALSIZE first: the bytes up to there are torn and the chain goes on.
+a head or the true blank more than zeros, TOTALSIZE first: the bytes up to there are torn and the chain goes on. Zeros
+are believed only where there is a magic code, or both witnesses say the same.
 Without a witness, or if its first 8 bytes are zero, the walk searches, from the next byte on.
 
 *Start.* A head with the physical offset of its place, a blank with the size of the rest, or 48 zero bytes (fewer at
@@ -369,10 +370,11 @@ class SlowWalk:
 
     def _bad(self, head: Head) -> None:
         best = (0, 0)  # how sure, where
+        named = head.magic in (V1, V2) or head.size == head.formula
         for size in (head.size, head.formula or 0):
             if 91 <= size <= min(len(self.data) - head.position, 2**29):
                 sure = self._start(head.position + size)
-                if sure > best[0]:
+                if sure > best[0] and (sure > 1 or named):
                     best = (sure, head.position + size)
         if best[0] == 0 or (head.size == 0 and head.magic == bytes(4)):
             self._search(head.why)

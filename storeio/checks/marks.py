@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -38,12 +38,14 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TimedRecord:
-    """A record at the edge of a split, for comparison with its neighbours in the next one."""
+    """A record at the edge of a split, for comparison with its neighbours in the next one.
 
-    path: str
-    position: int
-    size: int
+    ``inside`` ones have both their neighbours in the split; ``finding`` is what there is to say if its time leaps.
+    """
+
     store_ms: int
+    inside: bool
+    finding: Finding
 
 
 def mark_findings(walked: Walked) -> list[Finding]:
@@ -106,10 +108,9 @@ def edge_records(walked: Walked) -> list[TimedRecord]:
     rows = sorted({*range(min(2, walked.count)), *range(max(walked.count - 2, 0), walked.count)})
     return [
         TimedRecord(
-            walked.split.path,
-            int(walked.records[w.R_POSITION, row]),
-            int(walked.records[w.R_SIZE, row]),
             int(walked.records[w.R_STORE_MS, row]),
+            0 < row < walked.count - 1,
+            _at_record(walked, row, "LOG_TIME", 0, 0, ""),
         )
         for row in rows
     ]
@@ -132,21 +133,25 @@ def time_findings(walked: Walked) -> list[Finding]:
     """Return a finding for each record inside the split whose store time leaps out of its neighbours."""
     times = walked.records[w.R_STORE_MS]
     return [
-        _at_record(walked, int(row), "LOG_TIME", 0, 0, f"store time {int(times[row])}, before it {int(times[row - 1])}")
+        _at_record(walked, int(row), "LOG_TIME", 0, 0, _leap(int(times[row]), int(times[row - 1])))
         for row in outliers(times)
     ]
 
 
+def _leap(here_ms: int, before_ms: int) -> str:
+    return f"store time {here_ms}, before it {before_ms}"
+
+
 def edge_findings(edges: list[TimedRecord], now_ms: int) -> list[Finding]:
     """Return findings for records at the edges of splits, and for the very first and last of the log."""
-    times = np.array([edge.store_ms for edge in edges], np.int64)
-    rows = set(outliers(times).tolist())
+    times = [edge.store_ms for edge in edges]
+    rows = {row for row in outliers(np.array(times, np.int64)).tolist() if not edges[row].inside}
     if len(edges) > 1:
         if times[0] > times[1]:
             rows.add(0)
         if times[-1] < times[-2] or times[-1] > now_ms + 86_400_000:
             rows.add(len(edges) - 1)
     return [
-        Finding("LOG_TIME", edges[row].path, edges[row].position, edges[row].size, detail=f"store time {times[row]}")
+        replace(edges[row].finding, detail=_leap(times[row], times[row - 1]) if row else f"store time {times[row]}")
         for row in sorted(rows)
     ]

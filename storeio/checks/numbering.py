@@ -37,7 +37,7 @@ class Numbering:
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
     """Return gaps, repeats and single wrong numbers of one queue from its splits' runs in log order."""
     result = Numbering()
-    runs = _joined(np.concatenate(list(tables), axis=1).T.tolist())
+    runs = joined_runs(np.concatenate(list(tables), axis=1).T.tolist())
     result.records = sum(run[RUN_RECORDS] for run in runs)
     runs = _without_outliers(topic, queue_id, runs, view, result)
     expected = runs[0][RUN_FIRST] if runs else 0
@@ -55,7 +55,7 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
     return result
 
 
-def _joined(runs: list[list[int]]) -> list[list[int]]:
+def joined_runs(runs: list[list[int]]) -> list[list[int]]:
     """Return runs with those joined that follow on from one split to the next."""
     joined: list[list[int]] = []
     for run in runs:
@@ -66,6 +66,9 @@ def _joined(runs: list[list[int]]) -> list[list[int]]:
         else:
             joined.append(list(run))
     return joined
+
+
+STRANGER: Final = "no record of this queue"
 
 
 def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> bool:
@@ -93,6 +96,12 @@ def _without_outliers(
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
         width = run[RUN_STOP] - run[RUN_FIRST]
+        if run[RUN_RECORDS] == 1 and before is not None and after == before and run[RUN_FIRST] > before:
+            detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
+            at = run[RUN_START_AT] + log.QUEUE_ID_AT
+            found = replace(_at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail), queue_offset=None)
+            result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
+            continue
         if len(runs) > 1 and fits_nowhere(run, before, after):
             expected = before if before is not None else (after or width) - width
             detail = f"queue offset {run[RUN_FIRST]} does not fit its neighbours, expected {expected}"

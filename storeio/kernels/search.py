@@ -111,10 +111,12 @@ def extent(data: Bytes, origin: int, base: int, file_size: int, position: int, h
     """Return where the bad record at ``position`` ends, 0 where nothing proves it, or NEED.
 
     Its TOTALSIZE and the sum of its own lengths are two witnesses; one that leads to a start is
-    believed, so that bytes in a damaged record's body are never taken for records.
+    believed, so that bytes in a damaged record's body are never taken for records. Of what has no magic
+    code one alone is not believed if it leads to zeros: it may be any number, and there may be many.
     """
     best = np.int64(0)
     strength = np.int64(0)
+    named = head[h.MAGIC] == log.MAGIC_V1 or head[h.MAGIC] == log.MAGIC_V2 or head[h.SIZE] == head[h.FORMULA]
     for attempt in range(2):
         size = head[h.SIZE] if attempt == 0 else head[h.FORMULA]
         if size < log.MIN_RECORD_BYTES or size > file_size - position or size > h.MAX_RECORD_BYTES:
@@ -122,7 +124,7 @@ def extent(data: Bytes, origin: int, base: int, file_size: int, position: int, h
         found = boundary(data, origin, base, file_size, position + size)
         if found == h.NEED:
             return np.int64(h.NEED)
-        if found > strength:
+        if found > strength and (found > 1 or named):
             strength = found
             best = position + size
     return best

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import number_queue
+from storeio.checks.numbering import joined_runs, number_queue
 from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
@@ -54,7 +54,7 @@ def lost_after(
         if (part.topic, part.queue_id) in touched:
             by_queue[part.topic, part.queue_id][1].append(part)
     for queue in sorted(touched):
-        table = [run for table in runs.get(queue, ()) for run in table.T.tolist()]
+        table = joined_runs([run for table in runs.get(queue, ()) for run in table.T.tolist()])
         for place, record in gone.get(queue, ()):
             table = without(table, place, record)
         table += [_run(place, record) for place, record in new.get(queue, ())]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.checks.locate import decode, numbers_of
+from storeio.checks.numbering import STRANGER, place_of
 from storeio.checks.queue_files import Queue
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.errors import UnreadableError
@@ -20,7 +21,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
-from storeio.kernels.group import RUN_FIRST, RUN_STOP
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
@@ -148,9 +149,35 @@ def survey(concluded: Concluded) -> Survey:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
-    for at, finding in _bare(plan, audit):
+    found = Survey(plan, audit, concluded, units, doubts)
+    for at, finding in (*_bare(plan, audit), *_lone(concluded), *_repeated(found)):
         doubts.setdefault(at, []).append(finding)
-    return Survey(plan, audit, concluded, units, doubts)
+    return found
+
+
+def _repeated(found: Survey) -> Iterator[tuple[int, Finding]]:
+    """Yield records whose number another one has, where a unit gives them one that nobody has."""
+    for finding in found.audit.findings:
+        at = finding.physical_offset
+        if finding.code != "LOG_QUEUE_OFFSET_REPEATED" or at is None:
+            continue
+        if any(found.lacks(unit) for unit in found.units_in(at, at + 1)):
+            yield at, finding
+
+
+def _lone(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
+    """Yield single records of a queue that has no other, where another queue of the topic lacks just their number."""
+    single: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for (topic, queue_id), tables in concluded.runs.items():
+        rows = [run for table in tables for run in table.T.tolist()]
+        if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
+            single.setdefault((topic, rows[0][RUN_FIRST]), []).append((queue_id, rows[0][RUN_START_AT]))
+    for part in concluded.audit.lost:
+        for queue_id, at in single.get((part.topic, part.first_queue_offset), ()):
+            if queue_id != part.queue_id and part.physical_start <= at < part.physical_stop:
+                path, position = place_of(concluded.view, at)
+                detail = f"{STRANGER}, which has no other; {part.topic}/{part.queue_id} lacks its number"
+                yield at, Finding("LOG_FIELD", path, position, 0, part.topic, queue_id, None, at, 1, detail)
 
 
 def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:

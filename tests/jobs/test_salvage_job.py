@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +14,15 @@ import salvages
 from rebuilds import no_waiting_for_disks, sizes_of, tree
 
 from jobs import salvage_store, tables
+from storeio import audit
 from storeio.errors import UsageError
+from storeio.replay import Provenance, messages
 from storeio.report.salvaging import salvaged_object
+from storeio.salvage.chosen import Choice
+from storeio.salvage.decide import decide
 from storeio.salvage.node import salvage
+from storeio.salvage.survey import survey
+from udfs.checks import conclude_stores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +58,53 @@ def test_as_on_one_node(split_bytes: int, tmp_path: Path, spark: SparkSession) -
     frame = tables.finished(spark, str(tmp_path / "tables"), "salvage_lost")
     assert frame.count() == lost
     assert tables.finished(spark, str(tmp_path / "tables"), "salvages").count() == len(damages)
+
+
+def test_chosen_messages(tmp_path: Path, spark: SparkSession) -> None:
+    """The job takes the same choice, and its table has the messages that the function yields."""
+    damages = [salvages.damaged("rich-5.5.1", seed, tmp_path / f"store-{seed}") for seed in (1, 4)]
+    words = ["--store", *(str(damage.root) for damage in damages), "--into", str(tmp_path / "new"), "--quiet"]
+    words += ["--set", f"mappedFileSizeCommitLog={damages[0].segment_bytes}", "--tables", str(tmp_path / "tables")]
+    salvage_store.main([*words, "--messages", "--topic", "topic_1", "--topic", "bcq_a"])
+    there = tables.finished(spark, str(tmp_path / "tables"), "salvaged_messages").drop("run_id").toArrow().to_pylist()
+    choice = Choice(frozenset({("topic_1", None), ("bcq_a", None)}))
+    given = {"mappedFileSizeCommitLog": str(damages[0].segment_bytes)}
+    here = []
+    for damage in damages:
+        place = tmp_path / "node" / damage.root.name
+        result = salvage(damage.root, place, given=given, choice=choice, jobs=1)
+        here += list(messages(Provenance.of(result), place))
+        assert tree(tmp_path / "new" / damage.root.name) == tree(place)
+    key = itemgetter("store", "physical_offset")
+    assert sorted(there, key=key) == sorted(here, key=key)
+    assert {row["topic"] for row in there} == {"topic_1", "bcq_a"}
+
+
+@pytest.mark.parametrize("first", salvages.seeds(1, 12))
+def test_decisions_are_those_of_the_node_whatever_the_splits(first: int, spark: SparkSession, tmp_path: Path) -> None:
+    """Damaged stores of all versions audited by workers in splits of chance: every patch is the node's."""
+    chance = random.Random(first)
+    damages = []
+    for i, name in enumerate((*golden.STORES, *golden.STORES)):
+        try:
+            damages.append(salvages.damaged(name, 1000 * (first + 1) + i, tmp_path / f"store-{i}"))
+        except IndexError:
+            continue  # a store without records
+    for damage in damages:
+        damage.root.joinpath("lock").unlink(missing_ok=True)
+    given = [{"mappedFileSizeCommitLog": str(damage.segment_bytes)} for damage in damages]
+    splits = [chance.choice((1, 700, 4096, 20_000, 1 << 20)) for _ in damages]
+    plans = [
+        audit.prepare(str(damage.root), given=sizes, split_bytes=max(split, damage.segment_bytes // 50))
+        for damage, sizes, split in zip(damages, given, splits, strict=True)
+    ]
+    found = conclude_stores(spark, plans)
+    for damage, sizes, there in zip(damages, given, found, strict=True):
+        assert isinstance(there, audit.Concluded), there
+        here = audit.look_at_store(damage.root, given=sizes, jobs=1)
+        one, other = decide(survey(here)), decide(survey(there))
+        assert one == other, damage.kinds
+        assert one.patches or not damage.kinds or one.stop
 
 
 def test_donors(tmp_path: Path) -> None:
