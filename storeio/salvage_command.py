@@ -11,7 +11,7 @@ import click
 from storeio.command import attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
 from storeio.config import given_settings
 from storeio.console import Meter, coloured, is_inside, json_sink, put, read_conf, terminal_width
-from storeio.errors import UsageError
+from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.rebuild_command import names_of
 from storeio.replay import checked_file
@@ -83,7 +83,10 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
     write = checked_file(local)
 
     def told(result: Salvaged) -> None:
-        result.messages = Written(local, write(result, into, Path(local)))
+        try:
+            result.messages = Written(local, write(result, into, Path(local)))
+        except StoreError as error:  # the new store stands, and its report is wanted all the more
+            result.problems.append(f"--messages: {error}")
 
     return told
 

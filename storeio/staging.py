@@ -18,6 +18,7 @@ from storeio.uris import is_remote, place_of
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
 REMOVALS: Final = 20  # tries
+FLUSHERS: Final = 8  # they wait for the disk, which takes many flushes together
 FLUSH_BYTES: Final = 16 << 20  # written to a file before its flushing begins, while more is written
 
 
@@ -150,7 +151,7 @@ class Staging:
             WriteError: It could not be written.
         """
         self._close()
-        with explained(str(self.place)), ThreadPoolExecutor(jobs) as pool:
+        with explained(str(self.place)), ThreadPoolExecutor(max(jobs, FLUSHERS)) as pool:
             files, directories = _below(self.partial)
             for ended in self._flushing:
                 ended.result()

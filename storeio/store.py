@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, file_tasks, prepare, run_file_task, with_files
+from storeio.audit.walks import walks
 from storeio.format import batchqueue, consumequeue, index
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 from storeio.scan import Listing
-from storeio.splits import WalkState
-from storeio.walk import walk_split
 
 RECORD: Final = np.dtype(
     [
@@ -65,19 +64,11 @@ class Store:
         Each item is the list of (topic bytes, queue id) that ``queue`` numbers, and an array of
         dtype ``RECORD``. Damaged stretches are left out; ``storeio.check`` names them.
         """
-        state = WalkState(0)
-        path = ""
-        for split in self.plan.splits:
-            state = state if split.path == path else WalkState(0)
-            path = split.path
-            if state.position >= split.stop:
-                continue
-            walked = walk_split(lambda a, b, path=path: self.plan.read(path, a, b), split, state)  # type: ignore[misc]
-            state = walked.end
+        for walked in walks(self.plan):
             rows = np.empty(walked.count, RECORD)
             for name, row in _ROWS.items():
                 rows[name] = walked.records[row]
-            rows["physical_offset"] += split.base_offset
+            rows["physical_offset"] += walked.split.base_offset
             yield walked.queues, rows
 
     def units(self, topic: str, queue_id: int, *, kind: str = CONSUMEQUEUE) -> npt.NDArray[np.void]:

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan
+from storeio.audit.walks import walks
 from storeio.dispatch import enters_queue
 from storeio.format import properties as props
 from storeio.kernels import tables as w
 from storeio.salvage.fillers import NOBODY, Setting
 from storeio.salvage.holes import Patch, fillers_over
-from storeio.salvage.walks import walks
 from storeio.walk import Walked
 
 Mask = npt.NDArray[np.bool_]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
+from storeio.audit.walks import walks
 from storeio.checks.locate import decode, numbers_of
 from storeio.checks.numbering import STRANGER, place_of
 from storeio.checks.queue_files import Queue
@@ -25,7 +26,6 @@ from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
-from storeio.salvage.walks import walks
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from storeio.audit import AuditPlan
+from storeio.audit.plan import AuditPlan
 from storeio.splits import WalkState
 from storeio.walk import Walked, walk_split
 
