@@ -39,16 +39,19 @@ def expected(name: str, damage: salvages.Damage, into: Path) -> tuple[list[Recor
         elif now is None or not salvages.only_unprotected(now, then):
             gone.append(record)  # of others nothing is said of their keys, which may be what is damaged
     known = {record["physical_offset"] for record in kept}
-    new = [_new(at, record) for at, record in saved.items() if at not in known]
+    new = [_new(at, record, damage) for at, record in saved.items() if at not in known]
     return sorted([*kept, *new], key=lambda record: record["physical_offset"]), [*keys_of(gone)]
 
 
-def _new(at: int, record: salvages.Original) -> Record:
-    head = record.head
+def _new(at: int, record: salvages.Original, damage: salvages.Damage) -> Record:
+    """Return a tombstone, or a message of which only fields that nothing repeats differ; that one has its keys."""
+    head, before = record.head, damage.originals.get(at)
+    pairs = head.pairs if before is not None and salvages.only_unprotected(record, before) else {}
     return Record(
         topic=record.name[0], queue_id=head.queue_id, queue_offset=head.queue_offset, physical_offset=at,
-        sys_flag=head.sys_flag, keys=None, unique_key=None, size=head.size, body_crc=head.body_crc,
-        body_bytes=head.body_length,  # a tombstone of a batch holds no messages for clients
+        sys_flag=head.sys_flag, keys=pairs.get("KEYS"), unique_key=pairs.get("UNIQ_KEY"), size=head.size,
+        body_crc=head.body_crc, body_bytes=head.body_length,  # a tombstone of a batch holds no messages for clients
+        tags=pairs.get("TAGS", ""),
     )  # fmt: skip
 
 
