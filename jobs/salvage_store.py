@@ -119,8 +119,10 @@ def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> 
     (first,) = looked([store], call.given)
     settings = told_by(first.audit.settings) | dict(call.given)
     others = looked([place_of(donor) for donor in args.donors], settings)
-    rest = {"broker": args.broker, "losses": args.losses, "jobs": args.jobs}
-    return saved(first, others, place, settings, look, choice=args.choice, **rest)
+    return saved(
+        first, others, place, settings, look, broker=args.broker, losses=args.losses, choice=args.choice,
+        jobs=args.jobs,
+    )  # fmt: skip
 
 
 def _messages(spark: SparkSession, run_id: str, call: Call, places: Mapping[str, Path | str]) -> DataFrame:

@@ -35,7 +35,7 @@ AT_ONCE: Final = 8 << 20  # bytes of bodies in one group of rows
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE: Final = "REAL_QID"
 IN_PLACE, RESTORED, MOVED = "in place", "restored", "moved"
-CRC_BODY, CRC_ALL, CRC_NONE = "body", "body and properties", "no body"
+CRC_BODY, CRC_ALL, CRC_NONE = "body", "body and properties", "none"
 STATES: Final = {0: "none", log.SYS_PREPARED: "prepared", log.SYS_COMMIT: "commit", log.SYS_ROLLBACK: "rollback"}
 
 # Name, type (as in the tables of the jobs) and meaning of each column.
@@ -63,7 +63,7 @@ COLUMNS: Final = (
     ("properties", "string", "all properties: JSON object"),
     ("body", "binary", "what a consumer gets: decompressed where it was compressed"),
     ("body_note", "string", "what a reader of the body must know, e.g. that it could not be decompressed; else empty"),
-    ("crc", "string", "what CRCs vouch for: body and properties, body, or no body"),
+    ("crc", "string", "what CRCs vouch for: body and properties, body, or none where there is no body"),
     ("found", "string", "in place, restored (one field given its bytes back) or moved (it lay elsewhere)"),
     ("restored_field", "string", "the field; null where nothing was restored"),
     ("source", "string", "file in which it was found: of the store, or of a donor"),
@@ -90,7 +90,12 @@ class Provenance:
         return cls(result.store, fields, sorted(result.moved, key=lambda piece: piece.physical_offset), lost)
 
     def is_lost(self, view: RecordView) -> bool:
-        """Tell whether a record is a tombstone: it has the number of a lost message, or the mark of an older one."""
+        """Tell whether a record is a tombstone: it has the number of a lost message, or the mark of an older one.
+
+        Prepared and rolled back messages have no number, whatever their queue offset says.
+        """
+        if (view.sys_flag or 0) & log.SYS_TRANSACTION in (log.SYS_PREPARED, log.SYS_ROLLBACK):
+            return False
         number = view.base_queue_offset or 0
         parts = self.lost.get((view.topic, view.queue_id), ())
         here = any(part.first_queue_offset <= number < part.stop_queue_offset for part in parts)
@@ -100,7 +105,7 @@ class Provenance:
         """Return the columns for a record at a physical offset, which is a position of a file in the new log."""
         found, source = IN_PLACE, path
         i = bisect_right(self.pieces, at, key=lambda piece: piece.physical_offset)
-        for piece in reversed(self.pieces[:i]):  # what was put there last
+        for piece in reversed(self.pieces[:i]):
             if at < piece.physical_offset + piece.length:
                 found, source, position = MOVED, piece.source, piece.position + at - piece.physical_offset
                 break
@@ -138,7 +143,7 @@ def _row(store: str, view: RecordView, raw: bytes, mark: int) -> dict[str, Any]:
     flags = view.sys_flag or 0
     body = decoded(raw, flags, MOST_BYTES)
     number = pairs.get(REAL_QUEUE, "")
-    checked = CRC_ALL if mark & w.MARK_HAS_PROPERTY_CRC else CRC_BODY
+    vouched = mark & w.MARK_HAS_PROPERTY_CRC and not mark & w.MARK_PROPERTY_CRC
     return {
         "store": store,
         "physical_offset": view.physical_offset,
@@ -163,7 +168,7 @@ def _row(store: str, view: RecordView, raw: bytes, mark: int) -> dict[str, Any]:
         "properties": json.dumps(pairs),
         "body": body.data,
         "body_note": body.note,
-        "crc": checked if view.body_length else CRC_NONE,
+        "crc": CRC_ALL if vouched else CRC_BODY if view.body_length else CRC_NONE,
     }
 
 

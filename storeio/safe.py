@@ -50,6 +50,24 @@ def time_text(time_ms: int | None) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+OPEN_END: Final = 2**63 - 1
+"""The last number of a range without end."""
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """Return the first and the last number of ``N``, ``N..M`` or ``N..``, both inclusive.
+
+    Raises:
+        ValueError: Another form.
+    """
+    first, dots, last = text.partition("..")
+    try:
+        start = int(first)
+        return start, (int(last) if last else OPEN_END) if dots else start
+    except ValueError:
+        raise ValueError(f"{printable(text[:40])} is neither N nor N..M") from None
+
+
 def parse_time(text: str) -> int:
     """Return the Unix ms of an ISO 8601 time (UTC unless it says otherwise) or of a plain number.
 

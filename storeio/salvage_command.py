@@ -17,8 +17,8 @@ from storeio.rebuild_command import names_of
 from storeio.replay import checked_file
 from storeio.report import to_json
 from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence
-from storeio.safe import parse_time
-from storeio.salvage.chosen import OPEN_END, Choice
+from storeio.safe import parse_range, parse_time
+from storeio.salvage.chosen import Choice
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import salvage as save
 from storeio.salvaged import Salvaged, Written
@@ -51,14 +51,13 @@ def choice_of(
 
 
 def _offsets(text: str) -> tuple[int, int]:
-    first, dots, last = text.partition("..")
-    if not first.isdecimal() or not (last.isdecimal() or not last) or len(text) > 40:
-        raise UsageError(f"--queue-offset {text[:40]}: is neither N nor N..M")
-    start = int(first)
-    stop = (int(last) if last else OPEN_END) if dots else start
-    if start > stop:
+    try:
+        first, last = parse_range(text)
+    except ValueError as error:
+        raise UsageError(f"--queue-offset: {error}") from None
+    if first > last:
         raise UsageError(f"--queue-offset {text}: the range ends before it starts")
-    return start, stop
+    return first, last
 
 
 def _time(name: str, text: str) -> int:
@@ -127,6 +126,9 @@ def salvage(
                 store, into, given=given, donors=donors, broker=broker, losses=losses, choice=choice, jobs=jobs,
                 split_bytes=split_bytes, progress=meter.update,
             )  # fmt: skip
+        if tried.code is not None:
+            return tried.code
+        with attempt(store, sink, left=f"{shown(into)} is whole, its messages were not written") as tried:
             write(result)
         if tried.code is not None:
             return tried.code

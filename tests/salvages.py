@@ -69,6 +69,11 @@ class Damage:
     def __post_init__(self) -> None:
         self.pick()
 
+    @property
+    def given(self) -> dict[str, str]:
+        """The broker setting that its files alone may not tell any more."""
+        return {"mappedFileSizeCommitLog": str(self.segment_bytes)}
+
     def pick(self) -> None:
         """Choose the record that the next damage hits."""
         self.at = self.chance.choice(sorted(self.originals))

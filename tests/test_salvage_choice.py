@@ -84,7 +84,7 @@ def expected(saved: Saved, choice: Choice) -> Saved:
 @pytest.mark.parametrize("name", STORES)
 def test_what_is_chosen_is_kept_and_nothing_else(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")
-    given = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
+    given = damage.given
     whole = salvage(damage.root, tmp_path / "whole", given=given, jobs=1)
     saved = real(tmp_path / "whole", damage.segment_bytes)
     choice = some_choice(random.Random(seed), saved)
@@ -105,7 +105,7 @@ def test_what_is_chosen_is_kept_and_nothing_else(name: str, seed: int, tmp_path:
 def check_messages(rows: list[dict[str, object]], saved: Saved, result: Salvaged) -> None:
     """Compare rows with the records of the new log, field by field."""
     lost = {(p.topic, p.queue_id, n) for p in result.lost for n in range(p.first_queue_offset, p.stop_queue_offset)}
-    true = {at: one for at, one in saved.items() if (*one.name, one.head.batch_base) not in lost}
+    true = {at: one for at, one in saved.items() if not any((*one.name, n) in lost for n in one.numbers)}
     assert [row["physical_offset"] for row in rows] == sorted(true)
     for row in rows:
         assert [*row] == [name for name, _, _ in COLUMNS]
@@ -125,7 +125,7 @@ def check_messages(rows: list[dict[str, object]], saved: Saved, result: Salvaged
 @pytest.mark.parametrize("name", STORES)
 def test_messages(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")
-    given = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
+    given = damage.given
     result = salvage(damage.root, tmp_path / "new", given=given, jobs=1)
     rows = list(messages(Provenance.of(result), tmp_path / "new"))
     check_messages(rows, real(tmp_path / "new", damage.segment_bytes), result)
@@ -181,6 +181,9 @@ def test_deleted_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = json.loads(capsys.readouterr().out)
     assert [topic["topic"] for topic in told["topics"] if topic["deleted"]] == [gone]
     assert {one.name[0] for one in real(tmp_path / "two", size).values()} == {gone}
+    cli.run([*words, str(tmp_path / "none"), "--deleted", "--topic", next(t for t in topics if t != gone), "--quiet"])
+    assert not real(tmp_path / "none", size)
+    capsys.readouterr()
     (root / "config").mkdir(exist_ok=True)
     kept = {topic: {"topicName": topic} for topic in topics[1:]}
     (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": kept}))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import Concluded
-from storeio.checks.ranges import subtract
+from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import CLASS_NAMES, Segment
 from storeio.compare.model import (
     A_ALONE,
@@ -140,13 +140,7 @@ def _numbers(side: Log, queue: tuple[str, int]) -> list[tuple[int, int]]:
     rows: list[tuple[int, int]] = []
     for table in side.found.runs.get(queue, ()):
         rows += zip(table[RUN_FIRST].tolist(), table[RUN_STOP].tolist(), strict=True)
-    joined: list[tuple[int, int]] = []
-    for low, high in sorted(rows):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], high)
-        else:
-            joined.append((low, high))
-    return joined
+    return merged(rows)
 
 
 def _without(ranges: Iterable[tuple[int, int]], others: list[tuple[int, int]]) -> Ranges:

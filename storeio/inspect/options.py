@@ -12,9 +12,8 @@ import click
 
 from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
-from storeio.inspect.selection import OPEN_END
 from storeio.results import EXIT_USAGE
-from storeio.safe import parse_time, printable
+from storeio.safe import parse_range, parse_time, printable
 
 SHOWN_BYTES: Final = 4096  # of a body or a plain dump, unless told otherwise
 
@@ -82,12 +81,10 @@ def number(value: str) -> int:
 
 def offset_range(value: str) -> tuple[int, int]:
     """Return the first and the last of ``N``, ``N..M`` or ``N..``, both inclusive."""
-    first, dots, last = value.partition("..")
     try:
-        start = int(first)
-        return start, (int(last) if last else OPEN_END) if dots else start
-    except ValueError:
-        raise click.BadParameter(f"{printable(value[:40])} is neither N nor N..M") from None
+        return parse_range(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def time_ms(value: str) -> int:

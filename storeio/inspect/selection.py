@@ -18,9 +18,7 @@ from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import view_of
 from storeio.inspect.views import WRITTEN, RecordView
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS, StoreFile
-from storeio.safe import printable
-
-OPEN_END = 2**63 - 1  # last queue offset of a range without end
+from storeio.safe import OPEN_END, printable
 
 
 def select(reader: Reader, wanted: Filter, *, scan: bool = False, stale: bool = False) -> Iterator[RecordView]:

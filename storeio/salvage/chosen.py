@@ -19,6 +19,7 @@ from storeio.audit.walks import walks
 from storeio.dispatch import enters_queue
 from storeio.format import properties as props
 from storeio.kernels import tables as w
+from storeio.safe import OPEN_END
 from storeio.salvage.fillers import NOBODY, Setting
 from storeio.salvage.holes import Patch, fillers_over
 from storeio.walk import Walked
@@ -26,7 +27,7 @@ from storeio.walk import Walked
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-OPEN_END: Final = 2**62  # so that sums with 32-bit numbers stay in 64 bits
+LIMIT: Final = 2**62  # of what is compared, so that sums with 32-bit numbers stay in 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,11 @@ class Choice:
         named = np.array([self.names(*name) for name in _names(walked)], np.bool_)
         mask: Mask = named[table[w.R_QUEUE]] if len(named) else np.zeros(walked.count, np.bool_)
         if self.since_ms is not None:
-            mask &= table[w.R_STORE_MS] >= min(self.since_ms, OPEN_END)
+            mask &= table[w.R_STORE_MS] >= min(self.since_ms, LIMIT)
         if self.until_ms is not None:
-            mask &= table[w.R_STORE_MS] <= min(self.until_ms, OPEN_END)
+            mask &= table[w.R_STORE_MS] <= min(self.until_ms, LIMIT)
         if self.queue_offsets is not None:
-            first, last = (min(max(offset, 0), OPEN_END) for offset in self.queue_offsets)
+            first, last = (min(max(offset, 0), LIMIT) for offset in self.queue_offsets)
             mask &= (_stops(table) > first) & (table[w.R_BATCH_BASE] <= last)
         return mask
 

@@ -166,8 +166,9 @@ def _has_light_records(plan: AuditPlan) -> bool:
 def leave_out(choice: Choice, result: Salvaged, decision: Decision, plan: AuditPlan, staging: Staging) -> None:
     """Put fillers over what is not chosen of the new log, and tell so."""
     if choice.deleted:
-        deleted = {(topic.topic, None) for topic in result.topics if topic.deleted}
-        choice = replace(choice, queues=frozenset(deleted | set(choice.queues or ())))
+        deleted = {topic.topic for topic in result.topics if topic.deleted}
+        named = {(topic, None) for topic in deleted} if choice.queues is None else choice.queues
+        choice = replace(choice, queues=frozenset(queue for queue in named if queue[0] in deleted))
     kept = kept_of(plan, choice)
     places = {kind: _places(decision, kind) for kind in (holes.TOMBSTONE, holes.FILLER)}
     size = plan.config.commitlog_file_bytes
