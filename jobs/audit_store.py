@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import IO, Final
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from pyspark.sql import functions as F
 
 from jobs import history, tables, verdicts
 from jobs.common import build_session, run_job
+from jobs.page import write_page
 from jobs.stores import (
     add_schedule,
     given_of,
@@ -39,7 +41,7 @@ from jobs.stores import (
 from storeio import audit
 from storeio.command import failure_of
 from storeio.config import Given
-from storeio.console import Meter, coloured, explain, json_sink, put, terminal_width
+from storeio.console import Meter, coloured, explain, html_target, json_sink, put, terminal_width
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
 from storeio.incremental.verdicts import PartKey, Verdict
@@ -51,6 +53,7 @@ from storeio.report import (
     to_json,
     verdict_sentence,
 )
+from storeio.report.parsed import Failure
 from storeio.report.rows import Row, valid_text
 from storeio.results import EXIT_SOUND, Audit, Unfinished
 from storeio.uris import shown
@@ -74,6 +77,8 @@ class Call:
     audits: list[Audit | Unfinished] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)  # by the store's name in reports
     exit_code: int = EXIT_SOUND
+    failures: list[Failure] = field(default_factory=list)
+    page: Path | None = None
     began_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def failed(self, store: str, error: Exception) -> None:
@@ -81,6 +86,7 @@ class Call:
         code, told = failure_of(error, store)
         put(self.sink, to_json(told))
         self.exit_code |= code
+        self.failures.append(Failure(shown(store), told["error"], code))
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
@@ -107,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = schedule_of(parser().parse_args(words))
     stores, given = stores_of(args), given_of(args)
     with json_sink(args.json, stores) as sink:
-        call = Call(args, given, sink)
+        call = Call(args, given, sink, page=html_target(args.html, stores))
         plans = prepared(call, stores)
         if plans:
             run(call, plans, arguments=shown(shlex.join(words)))
@@ -137,6 +143,8 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
             kept.result()
         if history.is_needed(spark, args.tables, [f for one in call.audits for f in one.findings]):
             history.update(spark, args.tables, [one.store for one in call.audits])
+        if call.page is not None:
+            write_page(spark, args.tables, call.page, [*call.audits, *call.failures], call.given)
     except StoreError as error:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return
@@ -194,6 +202,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the job's options."""
     made = store_parser("audit_store", DESCRIPTION)
     made.add_argument("--records", action="store_true", help="also the table records, one row a message")
+    made.add_argument("--html", metavar="FILE", help="also write the report as a page, one file, with its history")
     made.add_argument("--all", action="store_true", help="print every finding, queue and index file")
     add_schedule(made)
     return made

@@ -5,39 +5,31 @@ The engine is imported when a verb runs, so that ``--help`` and a misspelt optio
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import io
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from storeio import __version__
-from storeio.command import attempt, reading_options
-from storeio.config import Given, given_settings
-from storeio.console import (
-    Meter,
-    coloured,
-    complain,
-    drop_output,
-    explain,
-    json_sink,
-    put,
-    read_conf,
-    terminal_width,
-)
-from storeio.report import audit_object, render, to_json, verdict_sentence
-from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE, Audit
+from storeio.command import Task
+from storeio.console import complain, drop_output, explain
+from storeio.examples import TASKS
+from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
+from storeio.safe import printable
 
-if TYPE_CHECKING:
-    from storeio.audit import Progress
+SHELLS: Final = ("bash", "zsh", "fish")
+COMPLETE: Final = "_STOREIO_COMPLETE"  # the variable by which click is asked for completions
 
 LATER = {
     "apply": "storeio.apply.command",
+    "check": "storeio.check_command",
     "diff": "storeio.diff_command",
     "inspect": "storeio.inspect.command",
     "plan": "storeio.plan_command",
@@ -46,20 +38,6 @@ LATER = {
     "simulate": "storeio.simulate_command",
     "undo": "storeio.apply.command",
 }
-
-
-def run_audit(
-    root: str,
-    *,
-    given: Mapping[str, str],
-    jobs: int | None,
-    split_bytes: int | None,
-    progress: Callable[[Progress], None] | None,
-) -> Audit:
-    """Return the audit of one store; tests put another function in its place."""
-    from storeio import audit  # numba takes half a second to import
-
-    return audit.check(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress)
 
 
 def print_versions(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -92,70 +70,55 @@ class Verbs(click.Group):
             return command
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that is called.
+
+        Raises:
+            UsageError: There is none of this name; says which may be meant.
+        """
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise click.UsageError(f"no verb {printable(args[0][:40])!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs by what people come for; none is imported for that."""
+        for heading, verbs in TASKS:
+            with formatter.section(heading):
+                formatter.write_dl(verbs)
+
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_versions,
               help="Show the versions of all parts that may matter.")  # fmt: skip
 def cli() -> None:
-    """Check, explain, rebuild and repair the store directories of Apache RocketMQ brokers.
+    """Find out what is wrong with the store of an Apache RocketMQ broker, and repair it.
+
+    \b
+    A broker does not start, or consumers miss messages? Begin with
+      storeio check /data/rocketmq/store
+    Every report ends with the next command; VERB --help shows calls of a verb.
 
     \b
     Exit codes add up as bits:
-      0 sound   1 repaired   4 damage found   8 could not do the work   16 wrong use   32 cancelled
+      0 sound               1 repaired     4 damage found
+      8 could not be done   16 wrong use   32 cancelled
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What ``check`` was asked for, less the stores."""
-
-    json_to: str | None
-    jobs: int | None
-    quiet: bool
-    given: Given
-    split_bytes: int | None
-    no_progress: bool
-    show_all: bool
-
-
-@cli.command()
-@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@reading_options
-@click.option("--no-progress", is_flag=True, help="No progress bar, on a terminal either.")
-@click.option("--all", "show_all", is_flag=True, help="Print every finding, queue and index file.")
-def check(stores: Sequence[str], conf: str | None, sets: Sequence[str], **rest: Any) -> int:
-    """Audit stores: layout, commitlog, queues both ways, index, checkpoint. Writes nothing into them."""
-    options = Options(given=given_settings(read_conf(conf), conf or "broker.conf", sets), **rest)
-    code = EXIT_SOUND
-    with json_sink(options.json_to, stores) as sink:
-        for store in stores:
-            code |= check_one(store, options, sink)
-            if code & EXIT_CANCELLED:
-                break
-    return code
-
-
-def check_one(store: str, options: Options, sink: IO[str] | None) -> int:
-    """Return the exit code of one store, its report printed."""
-    meter = Meter()
-    with attempt(store, sink, meter, bar=not (options.quiet or options.no_progress)) as tried:
-        audit = run_audit(
-            store,
-            given=options.given,
-            jobs=options.jobs,
-            split_bytes=options.split_bytes,
-            progress=meter.update,
-        )
-    if tried.code is not None:
-        return tried.code
-    put(sink, to_json(audit_object(audit)))
-    if options.json_to != "-":
-        if options.quiet:
-            put(sys.stdout, verdict_sentence(audit))
-        else:
-            text = render(audit, width=terminal_width(), show_all=options.show_all)
-            put(sys.stdout, coloured(text).removesuffix("\n"))
-    return audit.exit_code
+@cli.command(cls=Task)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> int:
+    """Print what makes a shell complete verbs, options and file names."""
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"{shell}: click completes {', '.join(SHELLS)}")
+    click.echo(kind(cli, {}, "storeio", COMPLETE).source())
+    return EXIT_SOUND
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

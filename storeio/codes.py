@@ -27,7 +27,7 @@ class Code:
 
 _REBUILD = "Rebuild the queue from the commitlog."
 _REINDEX = "Rebuild the index from the commitlog."
-_SALVAGE = "Salvage: keep what is intact, fill the hole, or take the bytes from a replica."
+SALVAGE = "Salvage: keep what is intact, fill the hole, or take the bytes from a replica."
 _BROKER_CUTS = "A broker that scans this file cuts the log here and deletes every later file."
 
 _TABLE: Final = (
@@ -51,7 +51,7 @@ _TABLE: Final = (
     Code("LOG_MISSING", ERROR, "there is no commitlog, but there are queues or indexes",
          "A wrong mount or a deleted directory.", "Do not start a broker: it deletes all queues. Mount or restore the commitlog first."),
     Code("LOG_GAP", ERROR, "segments are missing between others",
-         "A deleted file, or one of several commitlog directories is not mounted.", _SALVAGE),
+         "A deleted file, or one of several commitlog directories is not mounted.", SALVAGE),
     Code("LOG_STARTS_LATE", INFO, "queue units point below the start of the log",
          "Normal after retention has deleted old segments; otherwise the first segments are lost.", "None, if retention did it."),
     Code("LOG_TAIL_LOST", ERROR, "queues or indexes point at records behind the end of the log",
@@ -62,13 +62,13 @@ _TABLE: Final = (
          "RocksDB queues, DLedger or tiered storage.", "None here; only what is listed was checked."),
     # commitlog
     Code("LOG_BODY_CRC", ERROR, "a message body does not have its CRC",
-         "Bytes changed on the disk, or a write that never reached it.", _BROKER_CUTS + " " + _SALVAGE),
+         "Bytes changed on the disk, or a write that never reached it.", _BROKER_CUTS + " " + SALVAGE),
     Code("LOG_TORN_RECORD", ERROR, "a record is damaged; its neighbours show where it ends",
-         "A torn write, a flipped bit in a length, or overwritten bytes.", _BROKER_CUTS + " " + _SALVAGE),
+         "A torn write, a flipped bit in a length, or overwritten bytes.", _BROKER_CUTS + " " + SALVAGE),
     Code("LOG_GARBAGE", ERROR, "bytes that are no records lie between records",
-         "Overwritten or misplaced bytes.", _BROKER_CUTS + " " + _SALVAGE),
+         "Overwritten or misplaced bytes.", _BROKER_CUTS + " " + SALVAGE),
     Code("LOG_HOLE", ERROR, "zeros lie where records were",
-         "Pages that were never written before a power loss, or a sparse copy.", _BROKER_CUTS + " " + _SALVAGE),
+         "Pages that were never written before a power loss, or a sparse copy.", _BROKER_CUTS + " " + SALVAGE),
     Code("LOG_BLANK_MISSING", ERROR, "a segment with a successor does not end in a blank record",
          "The end of the file was overwritten or lost.", _BROKER_CUTS + " Write a blank record with the true rest."),
     Code("LOG_BLANK_SIZE", WARNING, "a blank record has another size than the rest of its segment",
@@ -94,7 +94,7 @@ _TABLE: Final = (
     Code("LOG_UNUSUAL", INFO, "a record's header holds a value that brokers may write but hardly do",
          "The field was damaged, or an unusual configuration.", "Compare the record with its neighbours or a replica."),
     Code("LOG_PROPERTY_CRC", ERROR, "a record does not have its property CRC",
-         "A header or property byte changed on the disk.", _SALVAGE),
+         "A header or property byte changed on the disk.", SALVAGE),
     Code("LOG_PROPERTIES", WARNING, "a record's properties hold what no producer writes",
          "A damaged separator or character; readers drop or alter it.", "Restore the properties from a replica."),
     Code("LOG_UNIT_DISAGREES", WARNING, "a record disagrees with the queue unit that points at it",
@@ -102,7 +102,7 @@ _TABLE: Final = (
     Code("LOG_INDEX_DISAGREES", WARNING, "a record disagrees with the index units that point at it",
          "The record's keys, topic or store time were damaged, or the units were.", "Compare the record with its neighbours; rebuild the index if the record is right."),
     Code("LOG_QUEUE_OFFSET_GAP", ERROR, "queue offsets are missing between two records of a queue",
-         "Messages were lost, or a queue offset was damaged.", _SALVAGE),
+         "Messages were lost, or a queue offset was damaged.", SALVAGE),
     Code("LOG_QUEUE_OFFSET_REPEATED", WARNING, "a queue offset was issued twice",
          "The broker lost a tail, a queue was shortened or restarted; the later record wins.", "Consumers may see both or one; rebuild the queue to settle it."),
     # consume queues

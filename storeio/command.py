@@ -11,6 +11,7 @@ import click
 
 from storeio.console import Meter, complain, explain, is_inside, put
 from storeio.errors import UsageError
+from storeio.examples import EXAMPLES
 from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED
 from storeio.uris import shown
@@ -18,19 +19,48 @@ from storeio.uris import shown
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option(
-    "--json", "json_to", metavar="FILE", help="Write the result as JSON; - is standard output, alone there."
+    "--json",
+    "json_to",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write the result as JSON; - is standard output, alone there.",
 )
 jobs_option = click.option(
     "--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given."
 )
 quiet_option = click.option("--quiet", is_flag=True, help="One line, no progress.")
 conf_option = click.option(
-    "--conf", metavar="FILE", help="The broker's broker.conf; what it does not say is told from the files."
+    "--conf",
+    metavar="FILE",
+    type=click.Path(),
+    help="The broker's broker.conf; what it does not say is told from the files.",
 )
 set_option = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; repeat.")
 split_option = click.option(
     "--split-bytes", metavar="N", type=click.IntRange(min=1), help="Bytes of the log a task reads."
 )
+
+
+html_option = click.option(
+    "--html", "html_to", metavar="FILE", type=click.Path(), help="Also write the report as a page, one file."
+)
+
+
+class Task(click.Command):
+    """A command whose help begins with what it is for and how people call it; the parser's view comes after that."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what it does, examples, what may be given."""
+        self.format_help_text(ctx, formatter)
+        indent = " " * 2
+        formatter.write_paragraph()
+        formatter.write_heading("Examples")
+        for command, purpose in EXAMPLES[self.name or ""]:
+            formatter.write(f"{indent}# {purpose}\n{indent}{command}\n")
+        formatter.write_paragraph()
+        self.format_usage(ctx, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
 
 
 def reading_options(command: F) -> F:
@@ -41,7 +71,11 @@ def reading_options(command: F) -> F:
 
 
 into_option = click.option(
-    "--into", metavar="DIR", required=True, help="Directory or URI to write; it must be new or empty."
+    "--into",
+    metavar="DIR",
+    type=click.Path(),
+    required=True,
+    help="Directory or URI to write; it must be new or empty.",
 )
 topic_option = click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="Only the queues of this topic; repeat."
@@ -59,6 +93,11 @@ def refuse_json_inside(json_to: str | None, into: str) -> None:
         raise UsageError(f"--json {json_to}: lies inside {shown(into)}, which must be new or empty")
 
 
+def complain_of(what: str, error: Exception) -> int:
+    """Say in one line that something could not be done, and return the exit code for it."""
+    return explain(error, what)
+
+
 def failure_of(error: Exception, store: str) -> tuple[int, dict[str, Any]]:
     """Say in one line what went wrong with a store; return the exit code for it, and the JSON object."""
     code = explain(error, store)
@@ -70,6 +109,7 @@ class Attempt:
     """Work that may fail: the exit code of its early end, None as long as there was none."""
 
     code: int | None = None
+    why: str = ""
 
 
 @contextlib.contextmanager
@@ -94,7 +134,8 @@ def attempt(
         text += f"; {left}" if left else ""
         complain(f"{store}: {text}")
         put(sink, to_json(failure_object(store, text, EXIT_CANCELLED)))
-        tried.code = EXIT_CANCELLED
+        tried.code, tried.why = EXIT_CANCELLED, text
     except Exception as error:
         tried.code, told = failure_of(error, store)
+        tried.why = told["error"]
         put(sink, to_json(told))

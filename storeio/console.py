@@ -120,6 +120,23 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
         yield file
 
 
+def html_target(target: str | None, stores: Sequence[str]) -> Path | None:
+    """Return where a page is written, None for nowhere: a local file that is in no store.
+
+    Raises:
+        UsageError: It is in one, or cannot be made there.
+    """
+    if target is None:
+        return None
+    place = Path(refuse_remote(target, "--html writes to a local disk"))
+    for store in stores:
+        if is_inside(target, store):
+            raise UsageError(f"--html {target}: lies inside the store {shown(store)}, which is never written")
+    if place.is_dir() or not place.parent.is_dir():
+        raise UsageError(f"--html {target}: is no file in a directory that is there")
+    return place
+
+
 def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> bool:
     """Tell whether a path or URI lies in a directory, local links followed."""
     one, other = place_of(os.fspath(path)), place_of(os.fspath(root))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from storeio.command import attempt, conf_option, jobs_option, json_option, quiet_option, set_option
+from storeio.command import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
 from storeio.compare.node import diff as compare
 from storeio.config import given_settings
 from storeio.console import Meter, coloured, json_sink, put, read_conf, terminal_width
@@ -15,9 +15,9 @@ from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
 
 
-@click.command(name="diff")
-@click.argument("one", metavar="STORE")
-@click.argument("other", metavar="STORE")
+@click.command(name="diff", cls=Task)
+@click.argument("one", metavar="STORE", type=click.Path())
+@click.argument("other", metavar="STORE", type=click.Path())
 @json_option
 @jobs_option
 @quiet_option

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from storeio.command import (
+    Task,
     attempt,
     conf_option,
     jobs_option,
@@ -47,9 +48,11 @@ def selection(
     return Selection(named, tuple(paths), tuple(codes), tuple(risks))
 
 
-@click.command(name="plan")
-@click.argument("store", metavar="STORE")
-@click.option("--out", metavar="FILE", help="Keep the plan here, and the bytes that it writes in FILE.bytes.")
+@click.command(name="plan", cls=Task)
+@click.argument("store", metavar="STORE", type=click.Path())
+@click.option(
+    "--out", metavar="FILE", type=click.Path(), help="Keep the plan here, and the bytes that it writes in FILE.bytes."
+)
 @click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION", help="Version that is to start.")
 @topic_option
 @queue_option
@@ -59,7 +62,7 @@ def selection(
 @click.option("--allow-log", is_flag=True, help="Plan actions that touch the commitlog, too.")
 @click.option("--goal", type=click.Choice(GOALS), default=REPAIR, show_default=True,
               help="Also make a damaged log whole; needs --allow-log.")  # fmt: skip
-@click.option("--donor", "donors", metavar="STORE", multiple=True,
+@click.option("--donor", "donors", metavar="STORE", type=click.Path(), multiple=True,
               help="With --goal salvage: another copy of the same log; may be repeated.")  # fmt: skip
 @json_option
 @jobs_option

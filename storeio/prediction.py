@@ -11,7 +11,7 @@ from typing import Final
 
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, default, infer_config
-from storeio.errors import UnreadableError
+from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
@@ -45,6 +45,19 @@ NOT_FOLLOWED: Final = (  # settings that change what a start does, simulated as 
     "readUnCommitted",
     "recheckReputOffsetFromCq",
 )
+
+
+def next_starts(root: str | os.PathLike[str], given: Mapping[str, str]) -> dict[str, Prediction | StoreError]:
+    """Return what the next start of each broker line does, or why that is not known; of large logs not what is given
+    up, for which all of it would have to be read."""
+    found: dict[str, Prediction | StoreError] = {}
+    for line, version in LINES.items():
+        try:
+            small = sum(f.size for f in list_store(root).of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
+            found[line] = simulate(root, broker=version, given=given, whole_log=small)
+        except StoreError as error:
+            found[line] = error
+    return found
 
 
 def versions_of(broker: str) -> list[str]:

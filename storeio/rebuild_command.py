@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from storeio.command import attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
+from storeio.command import Task, attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
 from storeio.config import given_settings
 from storeio.console import (
     Meter,
@@ -55,8 +55,8 @@ def show(result: Rebuilt, *, quiet: bool) -> None:
     put(sys.stdout, text.removesuffix("\n"))
 
 
-@click.command(name="rebuild")
-@click.argument("store", metavar="STORE")
+@click.command(name="rebuild", cls=Task)
+@click.argument("store", metavar="STORE", type=click.Path())
 @into_option
 @topic_option
 @queue_option

@@ -7,7 +7,6 @@ fillers, is no message and left out.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 from bisect import bisect_right
@@ -27,7 +26,7 @@ from storeio.inspect.views import RecordView
 from storeio.kernels import tables as w
 from storeio.salvage.fillers import TOMBSTONE, is_filler
 from storeio.salvaged import LostMessages, Moved, Salvaged
-from storeio.staging import explained
+from storeio.staging import explained, whole_file
 
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = (".parquet",)
@@ -206,7 +205,7 @@ def write_json_lines(result: Salvaged, root: str, place: Path) -> int:
         WriteError: They could not be written; nothing is left then.
     """
     count = 0
-    with _whole(place) as partial, explained(str(place)), partial.open("w", encoding="ascii") as file:
+    with whole_file(place) as partial, explained(str(place)), partial.open("w", encoding="ascii") as file:
         for row in messages(Provenance.of(result), root):
             file.write(json_line(row) + "\n")
             count += 1
@@ -224,7 +223,7 @@ def write_parquet(result: Salvaged, root: str, place: Path) -> int:
     import pyarrow.parquet as pq
 
     count = 0
-    with _whole(place) as partial, explained(str(place)), pq.ParquetWriter(partial, arrow_schema()) as writer:
+    with whole_file(place) as partial, explained(str(place)), pq.ParquetWriter(partial, arrow_schema()) as writer:
         for batch in batches(messages(Provenance.of(result), root)):
             writer.write_batch(batch)
             count += batch.num_rows
@@ -254,16 +253,3 @@ def batches(rows: Iterator[dict[str, Any]]) -> Iterator[Any]:
             held, size = [], 0
     if held:
         yield pa.RecordBatch.from_pylist(held, schema=schema)
-
-
-@contextlib.contextmanager
-def _whole(place: Path) -> Iterator[Path]:
-    """Give a name beside a file's; what was written there gets the file's name, unless the block fails."""
-    partial = place.with_name(f"{place.name}.partial")
-    try:
-        yield partial
-        with explained(str(place)):
-            partial.replace(place)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)

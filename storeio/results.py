@@ -94,6 +94,16 @@ class LostRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    """Bytes ``[start, stop)`` of a commitlog file that are of one class; ``missing`` ones lie behind its end."""
+
+    path: str
+    start: int
+    stop: int
+    byte_class: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What an incremental audit read, and what it took over; parts are splits of the log, and files looked at whole.
 
@@ -134,6 +144,7 @@ class Audit:
     failed: list[str] = field(default_factory=list)
     tool: str = "storeio"
     reading: Reading | None = None  # None: every byte was read
+    bands: list[Band] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
@@ -159,7 +170,7 @@ class Audit:
 
 @dataclass(slots=True)
 class Unfinished:
-    """An audit that ran out of time: findings of the parts that it knows, and no verdict on the whole.
+    """An audit that ran out of time or was cancelled: findings of the parts that it knows, no verdict on the whole.
 
     Whether a queue has all its units, where the log ends and what is lost follows only from all parts.
     """
@@ -174,6 +185,7 @@ class Unfinished:
     reading: Reading
     failed: list[str] = field(default_factory=list)
     tool: str = "storeio"
+    cancelled: bool = False
 
     @property
     def verdict(self) -> str:
@@ -182,5 +194,15 @@ class Unfinished:
 
     @property
     def exit_code(self) -> int:
-        """8, since the work was not done, and 4 if damage was found."""
+        """32 if it was cancelled; else 8, since the work was not done, and 4 if damage was found."""
+        if self.cancelled:
+            return EXIT_CANCELLED
         return EXIT_FAILED | (EXIT_DAMAGED if self.verdict == "damaged" else 0)
+
+
+class AuditCancelled(KeyboardInterrupt):
+    """Somebody cancelled an audit; ``known`` is as much of it as was done."""
+
+    def __init__(self, known: Unfinished) -> None:
+        super().__init__("the audit was cancelled")
+        self.known = known

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from storeio.command import attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
+from storeio.command import Task, attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
 from storeio.config import given_settings
 from storeio.console import Meter, coloured, is_inside, json_sink, put, read_conf, terminal_width
 from storeio.errors import StoreError, UsageError
@@ -90,10 +90,10 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
     return told
 
 
-@click.command(name="salvage")
-@click.argument("store", metavar="STORE")
+@click.command(name="salvage", cls=Task)
+@click.argument("store", metavar="STORE", type=click.Path())
 @into_option
-@click.option("--donor", "donors", metavar="STORE", multiple=True,
+@click.option("--donor", "donors", metavar="STORE", type=click.Path(), multiple=True,
               help="Another copy of the same log, such as a slave's; may be repeated, the best one first.")  # fmt: skip
 @click.option("--broker", metavar="VERSION", default=NEWEST, show_default=True,
               help="Whose own recovery the result is compared with.")  # fmt: skip
@@ -105,7 +105,12 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
 @click.option("--queue-offset", "offsets", metavar="N[..M]", help="Only messages at these queue offsets.")
 @click.option("--since", metavar="TIME", help="Only messages stored at this time or later.")
 @click.option("--until", metavar="TIME", help="Only messages stored at this time or earlier.")
-@click.option("--messages", metavar="FILE", help="Also write the messages, for a producer: FILE.jsonl or FILE.parquet.")
+@click.option(
+    "--messages",
+    metavar="FILE",
+    type=click.Path(),
+    help="Also write the messages, for a producer: FILE.jsonl or FILE.parquet.",
+)
 @reading_options
 def salvage(
     store: str, into: str, donors: Sequence[str], broker: str, losses: str, topics: Sequence[str],

@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from storeio.command import conf_option, failure_of, set_option
+from storeio.command import Task, conf_option, failure_of, set_option
 from storeio.config import Given, given_settings
 from storeio.console import coloured, json_sink, put, read_conf, terminal_width
 from storeio.errors import UsageError
@@ -41,12 +41,23 @@ def heap_bytes(text: str | None) -> int:
     return int(match[1]) * HEAP_UNITS[match[2].lower()]
 
 
-@click.command(name="simulate")
-@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.command(name="simulate", cls=Task)
+@click.argument("stores", metavar="STORE...", type=click.Path(), nargs=-1, required=True)
 @click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION",
               help="Version that is to start, or all: one of each line, side by side.")  # fmt: skip
-@click.option("--json", "json_to", metavar="FILE", help="JSON, one object a start; - is standard output, alone there.")
-@click.option("--into", metavar="DIR", help="Write the store as it would be after the start; DIR is new or empty.")
+@click.option(
+    "--json",
+    "json_to",
+    metavar="FILE",
+    type=click.Path(),
+    help="JSON, one object a start; - is standard output, alone there.",
+)
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=click.Path(),
+    help="Write the store as it would be after the start; DIR is new or empty.",
+)
 @click.option("--whole-log/--no-whole-log", default=None,
               help="Read the whole log for what is given up, or never; else where it is small or cut.")  # fmt: skip
 @click.option("--heap", metavar="SIZE", help="The broker's -Xmx, as in 8g (2g); 4.x may run out of it.")

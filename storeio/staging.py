@@ -274,3 +274,16 @@ def _missing(place: Path) -> list[Path]:
         found.append(place)
         place = place.parent
     return found
+
+
+@contextlib.contextmanager
+def whole_file(place: Path) -> Iterator[Path]:
+    """Give a name beside a file's; what was written there gets the file's name, unless the block fails."""
+    partial = place.with_name(f"{place.name}.partial")
+    try:
+        yield partial
+        with explained(str(place)):
+            partial.replace(place)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ import audits
 import golden_data
 import pytest
 
-from storeio import __version__, cli, console
+from storeio import __version__, check_command, cli, console
 from storeio.errors import AuditError, NotAStoreError, UnreadableError
 from storeio.results import Audit
 
@@ -58,7 +58,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
             "cancel": KeyboardInterrupt(),
         }
     )
-    monkeypatch.setattr(cli, "run_audit", stand_in)
+    monkeypatch.setattr(check_command, "run_audit", stand_in)
     monkeypatch.delenv("STOREIO_DEBUG", raising=False)
     return stand_in
 
@@ -129,7 +129,7 @@ def test_cancelling_tells_how_far_it_came(engine: Engine, capsys: pytest.Capture
         progress(Progress(1_500_000, 3_000_000, "log"))
         raise KeyboardInterrupt
 
-    cli.run_audit = cancelled  # type: ignore[assignment]  # the fixture puts the old one back
+    check_command.run_audit = cancelled  # type: ignore[assignment]  # the fixture puts the old one back
     assert cli.run(["check", "--json", "-", "bad"]) == 32
     out, err = capsys.readouterr()
     assert "cancelled after 1.50 MB of 3.00 MB (log)" in err
@@ -277,7 +277,7 @@ def test_process_on_a_damaged_store(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (4, "")
     assert "LOG_BODY_CRC" in [f["code"] for f in json.loads(done.stdout)["findings"]]
     text = storeio("check", str(root)).stdout
-    assert f"Next:  storeio inspect '{root}' --file commitlog/00000000000000065536 --hex" in text
+    assert f"\n  storeio inspect '{root}' --file commitlog/00000000000000065536 --hex" in text
 
 
 def test_process_with_wrong_use(tmp_path: Path) -> None:
@@ -292,8 +292,8 @@ def test_help_needs_no_compiler() -> None:
 
 def test_closed_pipe_keeps_the_exit_code() -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c\n"
-        "c.run_audit = lambda root, **_: audits.damaged(queues=audits.damaged().queues * 9000)\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c, storeio.check_command as k\n"
+        "k.run_audit = lambda root, **_: audits.damaged(queues=audits.damaged().queues * 9000)\n"
         "c.main(['check', '--all', 'x'])"
     )
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]
@@ -307,8 +307,8 @@ def test_closed_pipe_keeps_the_exit_code() -> None:
 
 def test_interrupt_ends_with_32() -> None:
     script = (
-        "import sys, time, storeio.cli as c\n"
-        "c.run_audit = lambda root, **_: (print('begun', flush=True), time.sleep(60))\n"
+        "import sys, time, storeio.cli as c, storeio.check_command as k\n"
+        "k.run_audit = lambda root, **_: (print('begun', flush=True), time.sleep(60))\n"
         "c.main(['check', 'x'])"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -322,8 +322,8 @@ def test_interrupt_ends_with_32() -> None:
 
 def test_topic_that_the_terminal_cannot_show() -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c\n"
-        "c.run_audit = lambda root, **_: audits.sound(store='/data/\\u6807\\u7b7e')\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c, storeio.check_command as k\n"
+        "k.run_audit = lambda root, **_: audits.sound(store='/data/\\u6807\\u7b7e')\n"
         "c.main(['check', 'x'])"
     )
     environment = {**SILENT, "PYTHONIOENCODING": "ascii"}

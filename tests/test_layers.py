@@ -85,12 +85,13 @@ LAYERS: Final = {
     "plan_command": FILES | {"planning", "prediction", "command", "console", "report"},
     "rebuild_command": FILES | {"audit", "rebuild", "staging", "command", "console", "report"},
     "apply": PURE | {"report", "console", "command"},  # its commands, too
-    "inspect": FILES | {"console"},
+    "inspect": FILES | {"console", "command"},
     "console": FILES | {"audit", "report", "inspect"},
-    "command": PURE | {"console", "report"},
-    "cli": FILES
-    | {"simulate_command", "plan_command", "rebuild_command", "audit", "report", "inspect"}
-    | {"command", "console", "apply"},
+    "command": PURE | {"console", "examples", "report"},
+    "examples": set[str](),
+    "history": {"errors", "uris", "report"},
+    "check_command": FILES | {"audit", "command", "console", "history", "prediction", "report", "staging"},
+    "cli": {"command", "console", "crc", "examples", "results", "safe"},  # verbs are imported by name
     "conf": set[str](),
 }
 NO_FILES: Final = FORMAT | {

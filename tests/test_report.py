@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from storeio.findings import CODES, SEVERITIES, Finding
 from storeio.report import TABLES, audit_object, failure_object, render, table_rows, to_json, verdict_sentence
 from storeio.report.catalogue import by_part, markdown
-from storeio.report.next_step import next_command, shell_quoted
+from storeio.report.next_step import next_steps, shell_quoted
 from storeio.report.rows import fingerprint
 from storeio.report.tables import bytes_text, clipped, flowed, table, width_of
-from storeio.results import BYTE_CLASSES, Audit, FileResult, IndexResult, LostRange, QueueResult, Setting
+from storeio.results import BYTE_CLASSES, Audit, FileResult, IndexResult, LostRange, QueueResult, Setting, Unfinished
 
 TOP = Path(__file__).parent.parent
 EVIL = "\x1b[31mred\x07\r\n\x9b2J\u202e\u2028\x7f\udcff"
@@ -35,7 +35,7 @@ CONTRACT: dict[str, set[str]] = {
     | {"physical_offset", "count", "detail", "remedy"},
 }
 ADDED: dict[str, set[str]] = {
-    "": {"lost_messages", "failed", "files"},
+    "": {"lost_messages", "failed", "files", "bands"},
     "files": {"path", "kind", "topic", "queue_id", "size", "classes"},
     "log": {"first_store_timestamp_ms", "last_store_timestamp_ms"},
 }
@@ -119,7 +119,7 @@ def test_lines_fit_the_width(width: int) -> None:
     queues = [QueueResult(f"%RETRY%{'topic_' * 20}{i}", i, "cq", 10**11, 2 * 10**11, 10**8, 10**8) for i in range(40)]
     files = [FileResult(f"commitlog/{i:020d}", "commitlog", 700, dict.fromkeys(BYTE_CLASSES, 10**12)) for i in range(3)]
     text = render(audits.damaged(queues=queues, files=files), width=width)
-    long = [line for line in text.splitlines() if width_of(line) > width and not line.startswith("Next:")]
+    long = [line for line in text.splitlines() if width_of(line) > width and not line.startswith("  storeio ")]
     assert long == []
     assert "... and 20 more queues" in text
     assert "record 3,000,000,000,000" in text or width == 160
@@ -158,17 +158,28 @@ def test_missing_file_is_said_to_be_missing() -> None:
     missing = FileResult(gap.path, "commitlog", 0, {"missing": 65536})
     audit = audits.sound(findings=[gap], files=[*audits.sound().files, missing])
     assert "not there; 65536 bytes are expected" in render(audit)
-    assert next_command(audit) == "storeio inspect /data/store"
+    assert next_steps(audit)[0].command == "storeio inspect /data/store"
 
 
-def test_next_command_shows_the_worst_finding() -> None:
-    audit = audits.damaged(store="/data/it's here")
-    command = render(audit).splitlines()[-1]
-    assert command.startswith("Next:  storeio inspect ")
-    words = shlex.split(command.removeprefix("Next:"))
-    assert words == ["storeio", "inspect", "/data/it's here", "--file", audits.SEGMENT, "--hex", "1234"]
-    assert next_command(audits.sound()) == ""
-    assert next_command(audits.damaged(store="-x")).startswith("storeio inspect ./-x ")
+def commands(audit: Audit | Unfinished) -> list[list[str]]:
+    """Return the commands at the end of the report as a shell reads them, comments left out."""
+    lines = render(audit).rpartition("\nNEXT\n")[2].splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def test_next_commands_begin_with_the_worst_finding() -> None:
+    found = commands(audits.damaged(store="/data/it's here"))
+    assert found[0] == ["storeio", "inspect", "/data/it's here", "--file", audits.SEGMENT, "--hex", "1234"]
+    assert found[1] == ["storeio", "simulate", "/data/it's here", "--broker", "all"]
+    assert found[2] == ["storeio", "salvage", "/data/it's here", "--into", "/data/it's here.salvaged"]
+    assert commands(audits.damaged(store="-x"))[0][:3] == ["storeio", "inspect", "./-x"]
+
+
+def test_next_commands_are_those_that_help() -> None:
+    assert [words[1] for words in commands(audits.sound())] == ["simulate"]
+    assert [words[1] for words in commands(audits.sound(failed=["x: Permission denied"]))] == ["check"]
+    queue = Finding("CQ_TAGS_CODE", audits.QUEUE, 0, 20, "topic_1", 3, 0)
+    assert [words[1] for words in commands(audits.sound(findings=[queue]))] == ["inspect", "simulate", "plan"]
 
 
 @pytest.mark.parametrize("word", ["a b", "it's", "$(reboot)", "a\nb", "\x1b[31m'\\", "ü\udcff", "\x01f"])

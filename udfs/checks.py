@@ -84,7 +84,7 @@ def conclude_stores(
     context = spark.sparkContext
     if audit.few_bytes([(p, audit.file_tasks(p)) for p in plans], files=LOCAL_FILES, data_bytes=LOCAL_BYTES):
         with ThreadPoolExecutor() as pool:
-            plans = [audit.look_at_files(plan, pool, lambda *_: None) for plan in plans]
+            plans = [audit.look_at_files(plan, pool, lambda _: None) for plan in plans]
     else:
         files: list[list[FileReport]] = on_workers(context, plans, [audit.file_tasks(p) for p in plans], FILES, tell)
         plans = [audit.with_files(plan, reports) for plan, reports in zip(plans, files, strict=True)]

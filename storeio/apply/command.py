@@ -10,7 +10,7 @@ import click
 
 from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
-from storeio.command import failure_of, json_option, quiet_option
+from storeio.command import Task, failure_of, json_option, quiet_option
 from storeio.console import coloured, complain, json_sink, put, terminal_width
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
@@ -27,9 +27,9 @@ from storeio.results import EXIT_CANCELLED
 Found = TypeVar("Found", Applied, Undone)
 
 
-@click.command(name="apply")
-@click.argument("plan", metavar="PLAN")
-@click.argument("store", metavar="[STORE]", required=False)
+@click.command(name="apply", cls=Task)
+@click.argument("plan", metavar="PLAN", type=click.Path())
+@click.argument("store", metavar="[STORE]", type=click.Path(), required=False)
 @click.option("--resume", is_flag=True, help="Go on with what was begun; PLAN may be the store then.")
 @click.option("--allow-log", is_flag=True, help="Allow actions that change the commitlog.")
 @json_option
@@ -60,8 +60,8 @@ def run_apply(
     )
 
 
-@click.command(name="undo")
-@click.argument("store", metavar="STORE")
+@click.command(name="undo", cls=Task)
+@click.argument("store", metavar="STORE", type=click.Path())
 @click.option("--name", metavar="ID", help="The apply to take back, as it was reported; the newest if not given.")
 @json_option
 @quiet_option

@@ -13,6 +13,7 @@ from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader
 from storeio.audit.unread import add_unread, unread_splits
+from storeio.checks.bands import bands_of
 from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import IndexOutside, units_outside
@@ -282,4 +283,5 @@ def _audit(
         findings=condense(gathered.findings),
         lost=verdicts.lost,
         failed=gathered.failed,
+        bands=bands_of(view, plan.config.commitlog_file_bytes),
     )  # fmt: skip

@@ -6,14 +6,15 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
 from storeio.audit.split import SplitReport, audit_split
+from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError
-from storeio.results import Audit
+from storeio.results import Audit, AuditCancelled, Reading, Unfinished
 from storeio.scan import kept_open
 from storeio.splits import Split
 
@@ -67,6 +68,7 @@ def check(
     Raises:
         NotAStoreError: ``root`` is no store.
         UsageError: A given setting is unknown or has a bad value.
+        AuditCancelled: A ``KeyboardInterrupt`` ended it while it was reading; it carries what is known so far.
     """
     return look_at_store(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress).audit
 
@@ -82,32 +84,60 @@ def look_at_store(
 ) -> Concluded:
     """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does."""
     plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
-    meter = _Meter(plan.total_bytes, progress)
-    failed: list[str] = []
-    with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-        plan = look_at_files(plan, pool, meter.add)
-        found = list(pool.map(lambda split: _split(plan, split, meter, failed), plan.splits))
-    reports = [report for report in found if report is not None]
-    return concluded(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=failed)
+    run = _Run(plan, _Meter(plan.total_bytes, progress))
+    try:
+        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+            run.plan = look_at_files(plan, pool, run.keep_file)
+            list(pool.map(run.look_at_split, plan.splits))
+    except KeyboardInterrupt:
+        raise AuditCancelled(run.known()) from None
+    plan = run.plan
+    reports = [run.splits[split] for split in plan.splits if split in run.splits]
+    return concluded(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=run.failed)
 
 
-def look_at_files(plan: AuditPlan, pool: Executor, add: Callable[[int, str], None]) -> AuditPlan:
-    """Return the plan with what its files say of themselves; ``add`` is called with bytes done and what they are."""
+def look_at_files(plan: AuditPlan, pool: Executor, keep: Callable[[FileReport], None]) -> AuditPlan:
+    """Return the plan with what its files say of themselves; ``keep`` is given each report, from any thread."""
 
     def look(task: FileTask) -> FileReport:
         report = run_file_task(plan, task)
-        add(task.file.size, FILES_PHASE)
+        keep(report)
         return report
 
     # The largest first, since the splits wait for the last.
     return with_files(plan, pool.map(look, sorted(file_tasks(plan), key=lambda task: -task.file.size)))
 
 
-def _split(plan: AuditPlan, split: Split, meter: _Meter, failed: list[str]) -> SplitReport | None:
-    try:
-        return audit_split(plan, split)
-    except UnreadableError as error:
-        failed.append(f"{split.path}: {error}")
-        return None
-    finally:
-        meter.add(split.stop - split.start, LOG_PHASE)
+@dataclass(slots=True)
+class _Run:
+    """What is known so far, from several threads."""
+
+    plan: AuditPlan
+    meter: _Meter
+    files: list[FileReport] = field(default_factory=list)
+    splits: dict[Split, SplitReport] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def keep_file(self, report: FileReport) -> None:
+        """Keep what a file said of itself."""
+        self.files.append(report)
+        self.meter.add(report.file.size, FILES_PHASE)
+
+    def look_at_split(self, split: Split) -> None:
+        """Audit what starts in a split."""
+        try:
+            self.splits[split] = audit_split(self.plan, split)
+        except UnreadableError as error:
+            self.failed.append(f"{split.path}: {error}")
+        finally:
+            self.meter.add(split.stop - split.start, LOG_PHASE)
+
+    def known(self) -> Unfinished:
+        """Return what can be said without the rest."""
+        tasks, looked = file_tasks(self.plan), {report.file.path for report in self.files}
+        left = [(task.file.path, 0, task.file.size) for task in tasks if task.file.path not in looked]
+        left += [(split.path, split.start, split.stop) for split in self.plan.splits if split not in self.splits]
+        count = len(tasks) + len(self.plan.splits)
+        read = self.plan.total_bytes - sum(stop - start for _, start, stop in left)
+        reading = Reading(read, count, 0, 0, left=tuple(left))
+        return unfinished(self.plan, self.files, self.splits, reading, self.failed, cancelled=True)

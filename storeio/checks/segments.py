@@ -119,14 +119,25 @@ def _judge(segment: Segment, view: LogView, *, is_last: bool, is_after: bool, se
         if kind not in (w.RECORD, w.BLANK) and not (in_tail and kind == w.ZERO):
             view.holes.append((segment.base + start, segment.base + stop))
         if code:
-            view.findings.append(
-                Finding(
-                    code, segment.file.path, start, stop - start, physical_offset=segment.base + start,
-                    detail=WHY.get(why, ""),
-                )
-            )  # fmt: skip
+            view.findings.append(_finding(segment, code, start, stop, why))
     if not (is_last or is_after):
         _demand_blank(segment, view)
+
+
+def _finding(segment: Segment, code: str, start: int, stop: int, why: int) -> Finding:
+    offset = segment.base + start
+    return Finding(code, segment.file.path, start, stop - start, physical_offset=offset, detail=WHY.get(why, ""))
+
+
+def findings_so_far(segment: Segment) -> list[Finding]:
+    """Return the findings of a segment that may not be known to its end: those in front of its last known record.
+
+    They hold whatever lies behind; of what follows that record nobody can say yet whether it is the end of the log.
+    """
+    end = segment.last_record_stop()
+    spans = segment.spans[:, segment.spans[w.SPAN_STOP] <= end].T.tolist()
+    coded = ((start, stop, why, _code(kind, why, in_tail=False)) for start, stop, kind, why in spans)
+    return [_finding(segment, code, start, stop, why) for start, stop, why, code in coded if code]
 
 
 def _misnamed(segment: Segment) -> bool:

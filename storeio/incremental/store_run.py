@@ -15,11 +15,11 @@ from typing import Generic, TypeVar
 from storeio.audit.conclusion import conclude
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, run_file_task, with_files
 from storeio.audit.split import SplitReport, audit_split
+from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError
 from storeio.fingerprints import UNKNOWN, fingerprints, is_same
 from storeio.incremental.choice import CHANGED, DUE, NEW, due
 from storeio.incremental.evidence import Evidence, Now, audit_with_evidence, holds, watched
-from storeio.incremental.unfinished import unfinished
 from storeio.incremental.verdicts import (
     FORMS,
     PartKey,

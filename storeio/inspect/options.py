@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from storeio.command import Task
 from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
 from storeio.results import EXIT_USAGE
@@ -60,7 +61,7 @@ class WrongUse(click.UsageError):
     exit_code = EXIT_USAGE
 
 
-class InspectCommand(click.Command):
+class InspectCommand(Task):
     """A command whose own complaints about options end in the exit code of all verbs, too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -96,7 +97,7 @@ def time_ms(value: str) -> int:
 
 
 _OPTIONS: Final = (
-    click.argument("store", required=False),
+    click.argument("store", metavar="STORE", type=click.Path(), required=False),
     click.option("--records", is_flag=True, help="Show records; implied by what selects them."),
     click.option("--at", type=number, metavar="OFFSET", help="The record at or around a physical offset."),
     click.option("--around", type=click.IntRange(0), metavar="N", help="With --at: N neighbours, too."),
@@ -122,7 +123,7 @@ _OPTIONS: Final = (
     click.option("--json", is_flag=False, flag_value="-", metavar="[FILE]", help="JSON lines; - is standard output."),
     click.option("--jobs", type=click.IntRange(1), metavar="N", help="Accepted for all verbs; one thread is used."),
     click.option("--quiet", is_flag=True, help="No notes on standard error."),
-    click.option("--conf", metavar="FILE", help="The broker's configuration file."),
+    click.option("--conf", metavar="FILE", type=click.Path(), help="The broker's configuration file."),
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="One broker setting."),
 )  # fmt: skip
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 from storeio import __version__
 from storeio.plan.model import CREATE, MOVE, RENAME, RESIZE, WRITE, Action
 from storeio.plan.outcome import APPLIED, CANCELLED, DONE, LEFT, NOTHING, Applied, Undone
-from storeio.report.next_step import shell_quoted
+from storeio.report.next_step import Step, next_lines, root_word
 from storeio.report.tables import bytes_text, counted, paragraph, table
 from storeio.safe import path_text
 
+BACK: Final = "takes all of it back"
 _DID: Final = {
     WRITE: "ranges written",
     CREATE: "files created",
@@ -91,25 +92,22 @@ def render_applied(found: Applied, *, width: int) -> str:
     rows = [(_DID[kind], f"{kinds[kind]:,}", bytes_text(sizes[kind])) for kind in _DID if kinds[kind]]
     lines += [*table(("What", "Count", "Bytes"), rows, width), ""] if rows else []
     lines += paragraph("Backup: ", path_text(found.directory), width)
-    lines += ["", "Next:"]
-    store = _word(found.store)
-    commands = [f"storeio check {store}", f"storeio undo {store}"]
+    store = root_word(found.store)
+    steps = [Step(f"storeio check {store}", "proves that it is sound now"), Step(f"storeio undo {store}", BACK)]
     if found.outcome != APPLIED:
-        commands[0] = f"storeio apply --resume {store}"
-    lines += [f"   {command}" for command in commands]
-    return "\n".join(lines) + "\n"
+        steps[0] = Step(f"storeio apply --resume {store}", "goes on where it stopped")
+    return "\n".join([*lines, *next_lines(steps, width)]) + "\n"
 
 
 def render_undone(found: Undone, *, width: int) -> str:
     """Return an undo as text."""
-    lines = [undone_sentence(found), "", *paragraph("Backup: ", path_text(found.directory), width), "", "Next:"]
-    verb = "undo" if found.outcome == CANCELLED else "check"
-    return "\n".join([*lines, f"   storeio {verb} {_word(found.store)}"]) + "\n"
+    lines = [undone_sentence(found), "", *paragraph("Backup: ", path_text(found.directory), width)]
+    store = root_word(found.store)
+    step = Step(f"storeio check {store}", "what is wrong with it, as before")
+    if found.outcome == CANCELLED:
+        step = Step(f"storeio undo {store}", "goes on where it stopped")
+    return "\n".join([*lines, *next_lines([step], width)]) + "\n"
 
 
 def _bytes_of(action: Action) -> int:
     return action.old_length if action.kind in (MOVE, RENAME) else action.length
-
-
-def _word(store: str) -> str:
-    return shell_quoted(f"./{store}" if store.startswith("-") else store)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from storeio.compare.model import Difference, Ranges
+from storeio.report.next_step import Step, next_lines, root_word, shell_quoted
 from storeio.report.tables import bytes_text, counted, paragraph, table
 from storeio.safe import printable
 
@@ -53,7 +54,20 @@ def render_difference(result: Difference, *, width: int = 80) -> str:
     lines += ["", *paragraph("", _aligned(result), width, "")]
     text = f"Compared {bytes_text(result.compared_bytes)} in {result.seconds:.2f} s; storeio {result.version}, "
     lines += ["", *paragraph("", f"{text}exit code {result.exit_code}.", width, "")]
+    lines += next_lines(_steps(result), width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _steps(result: Difference) -> list[Step]:
+    stores = result.first.store, result.second.store
+    one, other = map(root_word, stores)
+    if not result.ranges:
+        return [Step(f"storeio check {one} {other}", "compares their queues and indexes with the log, too")]
+    into = shell_quoted(f"{stores[0].rstrip('/')}.salvaged")
+    return [
+        Step(f"storeio check {one} {other}", "what is wrong with each"),
+        Step(f"storeio salvage {one} --into {into} --donor {other}", "a new store of the first, from both"),
+    ]
 
 
 def _aligned(result: Difference) -> str:

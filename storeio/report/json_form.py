@@ -47,6 +47,7 @@ def audit_object(audit: Audit | Unfinished) -> Object:
         "lost_messages": [_lost(r) for r in audit.lost],
         "failed": list(audit.failed),
         "files": [_file(f) for f in audit.files],
+        "bands": [{"path": b.path, "start": b.start, "stop": b.stop, "byte_class": b.byte_class} for b in audit.bands],
     }
     return made if audit.reading is None else {**made, "reading": _reading(audit.reading)}
 

@@ -15,7 +15,17 @@ from storeio.errors import UsageError
 from storeio.findings import CODES, Finding
 from storeio.report.json_form import Object, audit_object
 from storeio.report.rows import DOUBLE, INT, LONG, TABLES, Row
-from storeio.results import BYTE_CLASSES, Audit, FileResult, IndexResult, LogResult, LostRange, QueueResult, Setting
+from storeio.results import (
+    BYTE_CLASSES,
+    Audit,
+    Band,
+    FileResult,
+    IndexResult,
+    LogResult,
+    LostRange,
+    QueueResult,
+    Setting,
+)
 from storeio.shape import check_fields
 
 _LISTS: Final[dict[str, type]] = {
@@ -24,6 +34,7 @@ _LISTS: Final[dict[str, type]] = {
     "files": FileResult,
     "findings": Finding,
     "lost_messages": LostRange,
+    "bands": Band,
 }
 _FOLLOWS: Final = ("verdict", "exit_code", "bytes")  # from the rest
 _NOT_OF_NODES: Final = ("reading",)  # only of a job that knows parts from before
@@ -92,7 +103,7 @@ def _audit(found: Object, where: str) -> Audit:
 
 def _check_plain(parts: dict[str, Any], where: str) -> None:
     """Compare what is neither a list of rows nor the settings with the fields of an audit."""
-    rows = ("settings", "files", "log", "queues", "index", "findings", "lost", *_NOT_OF_NODES)
+    rows = ("settings", "files", "log", "queues", "index", "findings", "lost", "bands", *_NOT_OF_NODES)
     check_fields(Audit, {k: v for k, v in parts.items() if k not in rows}, where, without=rows, whole=True)
 
 
@@ -110,6 +121,8 @@ def _element(kind: type, row: object, where: str) -> Any:
         raise UsageError(f"{where}: {known['code']!r:.80} is no code of this version")
     if kind is FileResult and not known["classes"].keys() <= set(BYTE_CLASSES):
         raise UsageError(f"{where}: classes: one of {sorted(known['classes'])!r:.80} is unknown")
+    if kind is Band and known["byte_class"] not in BYTE_CLASSES:
+        raise UsageError(f"{where}: byte_class: {known['byte_class']!r:.80} is unknown")
     if kind is QueueResult:
         known = {**known, "lost": tuple(_range(pair, where) for pair in known["lost"])}
     return kind(**known)

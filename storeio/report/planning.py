@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from storeio.plan import Action, model
 from storeio.plan.results import Planned
-from storeio.report.next_step import shell_quoted
+from storeio.report.next_step import (
+    SIMULATE_SOUND,
+    Step,
+    needs_salvage,
+    next_lines,
+    root_word,
+    salvage_step,
+    shell_quoted,
+)
 from storeio.report.tables import counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
@@ -68,7 +76,7 @@ def render_plan(found: Planned, path: str, *, width: int = 80) -> str:
             lines += paragraph("- ", printable(text), width, "  ")
         if len(found.plan.left) > LEFT:
             lines.append(f"  ... and {len(found.plan.left) - LEFT} more; --json FILE has all")
-    lines += ["", "NEXT", *(f"  {command}" for command in _commands(found, path))]
+    lines += next_lines(_steps(found, path), width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -109,11 +117,15 @@ def _starts(found: Planned, width: int) -> list[str]:
     return lines
 
 
-def _commands(found: Planned, path: str) -> list[str]:
-    store = shell_quoted(f"./{found.plan.store}" if found.plan.store.startswith("-") else found.plan.store)
+def _steps(found: Planned, path: str) -> list[Step]:
+    store = root_word(found.plan.store)
+    rest = [salvage_step(found.plan.store)] if needs_salvage(found.after.findings) else []
     if not found.plan.actions:
-        return [f"storeio check {store}" if found.exit_code == EXIT_SOUND else f"storeio check {store} --all"]
+        if found.exit_code == EXIT_SOUND:
+            return [Step(f"storeio simulate {store} --broker all", SIMULATE_SOUND)]
+        return [Step(f"storeio check {store} --all", "every finding"), *rest]
     if not path:
-        return [f"storeio plan {store} --out plan.json"]
+        return [Step(f"storeio plan {store} --out plan.json", "keeps the plan, so that it can be applied"), *rest]
     log = " --allow-log" if any(action.risk == model.LOG for action in found.plan.actions) else ""
-    return [f"storeio apply {shell_quoted(path)} {store}{log}"]
+    apply = Step(f"storeio apply {shell_quoted(path)} {store}{log}", "does it; no broker may run on the store")
+    return [apply, *rest]

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from storeio import __version__
+from storeio.report.next_step import Step, next_lines, root_word
 from storeio.report.tables import bytes_text, counted, paragraph, table
 from storeio.safe import printable, time_text
 from storeio.simulate.predicted import Forecast
@@ -55,7 +56,8 @@ def render_retention(found: Forecast, *, width: int = 80) -> str:
     if now is None:
         text = f"NO START: {broker} does not start on {store} ({found.outcome.outcome}), so it cleans nothing: "
         lines = paragraph("", text + printable(found.outcome.reason) + ".", width, "")
-        return "".join(f"{line}\n" for line in lines)
+        step = Step(f"storeio simulate {root_word(found.store)} --broker all", "why, and whether another line starts")
+        return "".join(f"{line}\n" for line in [*lines, *next_lines([step], width)])
     lines = paragraph("", _sentence(now, broker, store), width, "")
     lines += _deleted("DELETED NOW", now.deleted, width)
     if found.next_ms is not None:
@@ -69,6 +71,8 @@ def render_retention(found: Forecast, *, width: int = 80) -> str:
     lines += paragraph("- ", f"{text}, {rules.files_per_run} a run; the last one never.", width, "  ")
     text = f"the disk is used to {found.disk_used_ratio:.0%}; segments of any age go"
     lines += paragraph("- ", f"{text} above {rules.forcible_ratio:.0%}.", width, "  ")
+    step = Step(f"storeio check {root_word(found.store)}", "whether what stays is sound")
+    lines += next_lines([step], width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from storeio.report.next_step import shell_quoted
+from storeio.report.next_step import Step, next_lines, root_word
 from storeio.report.tables import counted, paragraph, table
 from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
@@ -96,8 +96,11 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
         text = f"Wrote {counted(result.messages.count, 'message')} to {printable(result.messages.path)}."
         lines += paragraph("", text, width, "")
     into = result.into.rstrip("/")
-    commands = [["storeio", "check", into], ["storeio", "simulate", into]]
-    lines += ["", "NEXT", *("  " + " ".join(shell_quoted(word) for word in words) for words in commands)]
+    steps = [
+        Step(f"storeio check {root_word(into)}", "proves that the new store is sound"),
+        Step(f"storeio simulate {root_word(into)} --broker all", "what brokers do when they start on it"),
+    ]
+    lines += next_lines(steps, width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from storeio import __version__
-from storeio.report.next_step import shell_quoted
+from storeio.report.next_step import PLAN, Step, next_lines, root_word
 from storeio.report.tables import bytes_text, counted, paragraph, table
 from storeio.safe import printable
 from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
@@ -73,7 +73,8 @@ def warning_sentence(found: Prediction) -> str:
         size = bytes_text(sum(loss.bytes for loss in found.given_up.losses)) if found.given_up else ""
         return f"LOSES: {broker} starts on {store} and gives up {counted(lost, 'intact message')}, {size}."
     if found.emptied:
-        return f"DELETES: {broker} starts on {store} and deletes {counted(len(found.emptied), 'file')} that hold data."
+        files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
+        return f"DELETES: {broker} starts on {store} and deletes {files} data."
     if found.harms:
         return f"HARMS: {broker} starts on {store}, but consumers will not get what they should."
     if found.not_simulated:
@@ -97,8 +98,7 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
     lines += _files(found, width)
     lines += _leaves(found, width)
     lines += _what(found, width)
-    lines += ["", "NEXT"]
-    lines += [f"  {command}" for command in _commands(found)]
+    lines += next_lines(_steps(found), width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -183,12 +183,16 @@ def _what(found: Prediction, width: int) -> list[str]:
     return ["", "WHAT IT DOES", *lines] if lines else []
 
 
-def _commands(found: Prediction) -> list[str]:
-    store = shell_quoted(f"./{found.store}" if found.store.startswith("-") else found.store)
+def _steps(found: Prediction) -> list[Step]:
+    store = root_word(found.store)
+    check = Step(f"storeio check {store}", "reads every byte; brokers read the end of the log only")
     if not found.harms:
-        return [f"storeio check {store}"]
-    plan = f"storeio plan {store} --broker {found.outcome.broker} --out plan.json"
-    return [f"storeio check {store}", plan, f"storeio simulate {store} --broker all"]
+        return [check]
+    return [
+        Step(f"storeio simulate {store} --broker all", "whether another broker line does less harm"),
+        replace(check, purpose="what is wrong, and what helps"),
+        Step(f"storeio plan {store} --broker {found.outcome.broker} --out plan.json", PLAN),
+    ]
 
 
 def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
@@ -204,10 +208,15 @@ def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
     lines = paragraph("", _advice(predictions), width, "")
     lines += ["", *table(head, rows, width, left=2), ""]
     text = "given up and undelivered: messages; reissued: queues that hand out numbers again; deleted: files with data."
-    lines += [*paragraph("", text, width, "  "), "", "NEXT"]
+    lines += paragraph("", text, width, "  ")
     worst = max(predictions, key=_harm)
-    store = shell_quoted(worst.store)
-    lines.append(f"  storeio simulate {store} --broker {worst.outcome.broker}")
+    store, version = root_word(worst.store), worst.outcome.broker
+    if worst.harms:
+        steps = [Step(f"storeio simulate {store} --broker {version}", "the worst of them, in full")]
+        steps.append(Step(f"storeio check {store}", "what is wrong, and what helps"))
+    else:
+        steps = [Step(f"storeio check {store}", "reads every byte; brokers read the end of the log only")]
+    lines += next_lines(steps, width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

@@ -5,12 +5,12 @@ Pure text: colour is put on by the command line. Offsets and positions stand wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
-from storeio.report.next_step import next_command
+from storeio.report.next_step import next_lines, next_steps
 from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
 from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult, Reading, Unfinished
 from storeio.safe import printable, time_text
@@ -53,22 +53,25 @@ def _unfinished(audit: Unfinished, width: int, show_all: bool) -> str:
     for severity in SEVERITIES:
         lines += _findings(audit, severity, width, show_all)
     reading = audit.reading
-    lines += _heading("NOT LOOKED AT", "nothing is known of these bytes; the next run begins with them")
+    rest = "" if audit.cancelled else "; the next run begins with them"
+    lines += _heading("NOT LOOKED AT", f"nothing is known of these bytes{rest}")
     files = {path: sum(b - a for p, a, b in reading.left if p == path) for path, _, _ in reading.left}
     for path, count in list(files.items())[: None if show_all else ROWS]:
         lines += paragraph("- ", f"{printable(path)}: {bytes_text(count)}", width, "  ")
     if not show_all and len(files) > ROWS:
         lines.append(f"  ... and {counted(len(files) - ROWS, 'more file')}; --all shows them")
-    text = f"Read {bytes_text(reading.bytes_read)} in {audit.seconds:.2f} s, until the time was up; "
+    until = "it was cancelled" if audit.cancelled else "the time was up"
+    text = f"Read {bytes_text(reading.bytes_read)} in {audit.seconds:.2f} s, until {until}; "
     text += f"{counted(len(reading.left), 'part')} of {reading.parts:,} are left; exit code {audit.exit_code}."
-    lines += ["", *paragraph("", text, width, "")]
+    lines += ["", *paragraph("", text, width, ""), *next_lines(next_steps(audit), width)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def verdict_sentence(audit: Audit | Unfinished) -> str:
     """Return what the whole audit comes to, in one sentence that begins with one word in capitals."""
     if isinstance(audit, Unfinished):
-        left = f"{bytes_text(audit.reading.left_bytes)} of {printable(audit.store)} were not looked at, time was up"
+        why = "it was cancelled" if audit.cancelled else "time was up"
+        left = f"{bytes_text(audit.reading.left_bytes)} of {printable(audit.store)} were not looked at, {why}"
         if audit.verdict == "damaged":
             wrong = sum(f.severity != INFO for f in audit.findings)
             return f"DAMAGED: {counted(wrong, 'finding')}, and {left}."
@@ -121,7 +124,7 @@ def _findings(audit: Audit | Unfinished, severity: str, width: int, show_all: bo
     return lines
 
 
-def _one_code(code: str, group: Sequence[Finding], sizes: dict[str, int], width: int, show_all: bool) -> list[str]:
+def _one_code(code: str, group: Sequence[Finding], sizes: Mapping[str, int], width: int, show_all: bool) -> list[str]:
     row = CODES[code]
     many = f" ({counted(len(group), 'finding')})" if len(group) > 1 else ""
     lines = paragraph(f"{code}: ", f"{row.sentence}{many}", width, "  ")
@@ -138,8 +141,20 @@ def _one_code(code: str, group: Sequence[Finding], sizes: dict[str, int], width:
     return lines
 
 
-def _place(finding: Finding, sizes: dict[str, int], width: int) -> list[str]:
-    """Return where it is, whom it affects, and what was seen."""
+def _place(finding: Finding, sizes: Mapping[str, int], width: int) -> list[str]:
+    where, affected, detail = where_of(finding, sizes)
+    lines = paragraph("- ", where, width, "    ")
+    lines += paragraph("", affected, width, "      ") if affected else []
+    return lines + (paragraph("", detail, width, "      ") if detail else [])
+
+
+def where_of(finding: Finding, sizes: Mapping[str, int]) -> tuple[str, str, str]:
+    """Return where it is, whom it affects, and what was seen; the last two may be empty.
+
+    Args:
+        finding: The finding.
+        sizes: Bytes of each file; 0 of one that is not there.
+    """
     where = printable(finding.path) or "(the store)"
     if sizes.get(finding.path) == 0 and finding.length:
         where += f" (not there; {finding.length} bytes are expected)"
@@ -149,10 +164,7 @@ def _place(finding: Finding, sizes: dict[str, int], width: int) -> list[str]:
         where += f" at byte {finding.position}"
     if finding.count > 1:
         where += f", {finding.count:,} in a row"
-    lines = paragraph("- ", where, width, "    ")
-    affected = _affected(finding)
-    lines += paragraph("", affected, width, "      ") if affected else []
-    return lines + (paragraph("", printable(finding.detail), width, "      ") if finding.detail else [])
+    return where, _affected(finding), printable(finding.detail)
 
 
 def _affected(finding: Finding) -> str:
@@ -198,12 +210,7 @@ def _log(audit: Audit, width: int) -> list[str]:
 def _queues(audit: Audit, width: int, show_all: bool) -> list[str]:
     if not audit.queues:
         return []
-    affected = {(f.topic, f.queue_id) for f in audit.findings if f.severity != INFO}
-
-    def rank(queue: QueueResult) -> tuple[bool, bool, str, int]:
-        return (not queue.lost, (queue.topic, queue.queue_id) not in affected, queue.topic, queue.queue_id)
-
-    ordered = sorted(audit.queues, key=rank)
+    ordered = queues_by_need(audit)
     shown = ordered if show_all else ordered[:ROWS]
     rows = [
         (q.topic, q.queue_id, q.kind, q.min_queue_offset, q.max_queue_offset, q.units, q.in_log, _lost(q))
@@ -211,10 +218,25 @@ def _queues(audit: Audit, width: int, show_all: bool) -> list[str]:
     ]
     head = ("topic", "queue", "kind", "min", "max", "units", "in log", "lost")
     hidden = ordered[len(shown) :]
-    bad = sum(1 for q in hidden if not all(rank(q)[:2]))
+    affected = _affected_queues(audit)
+    bad = sum(1 for q in hidden if q.lost or (q.topic, q.queue_id) in affected)
     rest = f"{bad:,} of them with findings" if bad else "none with findings"
     more = [f"  ... and {counted(len(hidden), 'more queue')}, {rest}; --all shows them"] if hidden else []
     return [*_heading("QUEUES", "queue offsets; max is exclusive"), *table(head, rows, width), *more]
+
+
+def _affected_queues(audit: Audit) -> set[tuple[str | None, int | None]]:
+    return {(f.topic, f.queue_id) for f in audit.findings if f.severity != INFO}
+
+
+def queues_by_need(audit: Audit) -> list[QueueResult]:
+    """Return the queues: first those that have lost messages, then those with findings, by name."""
+    affected = _affected_queues(audit)
+
+    def rank(queue: QueueResult) -> tuple[bool, bool, str, int]:
+        return (not queue.lost, (queue.topic, queue.queue_id) not in affected, queue.topic, queue.queue_id)
+
+    return sorted(audit.queues, key=rank)
 
 
 def _lost(queue: QueueResult) -> int:
@@ -251,9 +273,7 @@ def _closing(audit: Audit, width: int) -> Iterable[str]:
     text += f"CRC by {printable(audit.crc_engine)}, {audit.tool} {audit.version}, exit code {audit.exit_code}."
     yield ""
     yield from paragraph("", text, width, "")
-    command = next_command(audit)
-    if command:
-        yield f"Next:  {command}"
+    yield from next_lines(next_steps(audit), width)
 
 
 def _read_again(reading: Reading) -> str:

@@ -1,4 +1,4 @@
-"""An audit that ran out of time: what can be said of the parts that are known."""
+"""An audit that ran out of time or was cancelled: what can be said of the parts that are known."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from storeio import __version__, crc
 from storeio.audit.conclusion import layout_findings, stitch
 from storeio.audit.plan import AuditPlan, FileReport
 from storeio.audit.split import SplitReport
+from storeio.checks.segments import Segment, findings_so_far
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense
+from storeio.paths import StoreFile
 from storeio.results import Reading, Unfinished
-from storeio.splits import Split, WalkState
+from storeio.splits import Split, WalkState, merge_spans
+from storeio.uris import shown
 
 
 def unfinished(
@@ -21,6 +24,8 @@ def unfinished(
     splits: Mapping[Split, SplitReport],
     reading: Reading,
     failed: list[str],
+    *,
+    cancelled: bool = False,
 ) -> Unfinished:
     """Return what the listing, whole files, and splits that surely are right say of themselves.
 
@@ -30,12 +35,14 @@ def unfinished(
     findings = layout_findings(plan)
     findings += [finding for report in files for finding in report.findings]
     findings += [Finding("UNREADABLE", r.file.path, 0, r.file.size, detail=r.failed) for r in files if r.failed]
-    for report in _proven(plan, splits):
-        findings += report.findings
+    for segment in plan.segments:
+        known = _proven(plan, segment, splits)
+        findings += [finding for report in known for finding in report.findings]
+        findings += findings_so_far(Segment(segment, merge_spans([report.spans for report in known])))
     parted = [text.partition(": ") for text in failed]
     findings += [Finding("UNREADABLE", path, detail=why) for path, _, why in parted]
     return Unfinished(
-        store=plan.root,
+        store=shown(plan.root),
         version=__version__,
         crc_engine=crc.ENGINE,
         started_ms=plan.started_ms,
@@ -44,21 +51,19 @@ def unfinished(
         findings=condense(findings),
         reading=reading,
         failed=[*failed, *(report.failed for report in files if report.failed)],
+        cancelled=cancelled,
     )
 
 
-def _proven(plan: AuditPlan, splits: Mapping[Split, SplitReport]) -> list[SplitReport]:
+def _proven(plan: AuditPlan, segment: StoreFile, splits: Mapping[Split, SplitReport]) -> list[SplitReport]:
     proven: list[SplitReport] = []
-    for segment in plan.segments:
-        known: list[SplitReport] = []
-        for split in (s for s in plan.splits if s.path == segment.path):
-            if split not in splits:
-                break
-            try:
-                known = stitch([*known[-1:], splits[split]], _not_now) if known else [splits[split]]
-            except UnreadableError:
-                break
-            proven.append(known[-1])
+    for split in (s for s in plan.splits if s.path == segment.path):
+        if split not in splits:
+            break
+        try:
+            proven.append(stitch([*proven[-1:], splits[split]], _not_now)[-1])
+        except UnreadableError:
+            break
     return proven
 
 

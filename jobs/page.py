@@ -1,0 +1,52 @@
+"""The page of an audit job: the report of ``storeio check --html``, with the history that the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from jobs import tables
+from jobs.declared import FINDING_HISTORY, RUNS
+from storeio.config import Given
+from storeio.prediction import next_starts
+from storeio.report.page import Past, Start, StorePage, past_of, render_page, start_of
+from storeio.report.parsed import Failure
+from storeio.report.rows import Row, valid_text
+from storeio.results import Audit, Unfinished
+from storeio.staging import whole_file
+
+
+def write_page(
+    spark: SparkSession, where: str, place: Path, audits: Sequence[Audit | Unfinished | Failure], given: Given
+) -> None:
+    """Write the page of all stores, those that could not be audited too; whole or not at all.
+
+    Raises:
+        TablesError: The tables could not be read.
+        WriteError: It could not be written.
+    """
+    pages = [StorePage(audit, _starts(audit, given), _past(spark, where, audit.store)) for audit in audits]
+    with whole_file(place) as partial:
+        partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
+
+
+def _starts(audit: Audit | Unfinished | Failure, given: Given) -> list[Start]:
+    if not isinstance(audit, Audit):
+        return []
+    return [start_of(line, found) for line, found in next_starts(audit.store, given).items()]
+
+
+def _past(spark: SparkSession, where: str, store: str) -> Past:
+    return past_of(*(_rows(spark, where, name, store) for name in (RUNS, FINDING_HISTORY)))
+
+
+def _rows(spark: SparkSession, where: str, name: str, store: str) -> list[Row]:
+    if not tables.exists(spark, where, name):
+        return []
+    rows: list[Row] = (
+        tables.finished(spark, where, name).filter(F.col("store") == valid_text(store)).toArrow().to_pylist()
+    )
+    return rows

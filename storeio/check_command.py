@@ -1,0 +1,137 @@
+"""``storeio check``: the command, a thin layer over the audit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from storeio.command import Task, attempt, complain_of, html_option, reading_options
+from storeio.config import Given, given_settings
+from storeio.console import Meter, coloured, html_target, json_sink, put, read_conf, terminal_width
+from storeio.report import audit_object, render, to_json, verdict_sentence
+from storeio.report.parsed import Failure
+from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
+
+if TYPE_CHECKING:
+    from storeio.audit import Progress
+    from storeio.history import Tables
+    from storeio.report.page import StorePage
+
+
+def run_audit(
+    root: str,
+    *,
+    given: Mapping[str, str],
+    jobs: int | None,
+    split_bytes: int | None,
+    progress: Callable[[Progress], None] | None,
+) -> Audit | Unfinished:
+    """Return the audit of one store, what is known of it if it was cancelled; tests put another in its place."""
+    from storeio import audit  # numba takes half a second to import
+
+    try:
+        return audit.check(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress)
+    except AuditCancelled as cancelled:
+        return cancelled.known
+
+
+@dataclass(slots=True)
+class Call:
+    """What was asked for, and what goes into the page."""
+
+    json_to: str | None
+    jobs: int | None
+    quiet: bool
+    given: Given
+    split_bytes: int | None
+    no_progress: bool
+    show_all: bool
+    page: Path | None
+    history: Tables | None
+    pages: list[StorePage] = field(default_factory=list)
+
+
+@click.command(name="check", cls=Task)
+@click.argument("stores", metavar="STORE...", type=click.Path(), nargs=-1, required=True)
+@html_option
+@click.option("--history", metavar="TABLES", type=click.Path(),
+              help="With --html: tables of earlier audits, for its history.")  # fmt: skip
+@click.option("--all", "show_all", is_flag=True, help="Print every finding, queue and index file.")
+@click.option("--no-progress", is_flag=True, help="No progress bar, on a terminal either.")
+@reading_options
+def check(
+    stores: Sequence[str], conf: str | None, sets: Sequence[str], html_to: str | None, history: str | None, **rest: Any
+) -> int:
+    """Find what is wrong with stores: log, queues both ways, index, checkpoint. Every byte is read, none written."""
+    page = html_target(html_to, stores)
+    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    call = Call(given=given, page=page, history=tables_of(history), **rest)
+    code = EXIT_SOUND
+    with json_sink(call.json_to, stores) as sink:
+        for store in stores:
+            code |= check_one(store, call, sink)
+            if code & EXIT_CANCELLED:
+                break
+    if call.page is not None and call.pages:
+        code |= write_page(call.page, call.pages, quiet=call.quiet)
+    return code
+
+
+def tables_of(where: str | None) -> Tables | None:
+    """Return the tables of earlier audits, if there is to be any of them."""
+    if where is None:
+        return None
+    from storeio.history import Tables  # what it shows comes with the kernels
+
+    return Tables(where)
+
+
+def check_one(store: str, call: Call, sink: IO[str] | None) -> int:
+    """Return the exit code of one store, its report printed."""
+    meter = Meter()
+    with attempt(store, sink, meter, bar=not (call.quiet or call.no_progress)) as tried:
+        audit = run_audit(store, given=call.given, jobs=call.jobs, split_bytes=call.split_bytes, progress=meter.update)
+    if tried.code is not None:
+        if call.page is not None:
+            call.pages.append(page_of(Failure(store, tried.why, tried.code), call))
+        return tried.code
+    put(sink, to_json(audit_object(audit)))
+    if call.json_to != "-":
+        if call.quiet:
+            put(sys.stdout, verdict_sentence(audit))
+        else:
+            text = render(audit, width=terminal_width(), show_all=call.show_all)
+            put(sys.stdout, coloured(text).removesuffix("\n"))
+    if call.page is not None:
+        call.pages.append(page_of(audit, call))
+    return audit.exit_code
+
+
+def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
+    """Return what the page shows of a store, the starts of brokers predicted."""
+    from storeio.prediction import next_starts
+    from storeio.report.page import StorePage, start_of
+
+    starts = next_starts(audit.store, call.given) if isinstance(audit, Audit) else {}
+    past = call.history.past_of(audit.store) if call.history is not None else None
+    return StorePage(audit, [start_of(line, found) for line, found in starts.items()], past)
+
+
+def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
+    """Write the page, whole or not at all; return the exit code of that."""
+    from storeio.report.page import render_page
+    from storeio.staging import whole_file
+
+    try:
+        with whole_file(place) as partial:
+            partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        return complain_of(f"--html {place}", error)
+    if not quiet:
+        put(sys.stderr, f"storeio: the page is in {place}")
+    return EXIT_SOUND
