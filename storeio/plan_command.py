@@ -21,7 +21,7 @@ from storeio.command import (
     topic_option,
 )
 from storeio.config import given_settings
-from storeio.console import coloured, is_inside, json_sink, put, queue_named, read_conf, terminal_width
+from storeio.console import Meter, coloured, is_inside, json_sink, put, queue_named, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
@@ -82,10 +82,11 @@ def plan(
     if out is not None and is_inside(out, store):
         raise UsageError(f"--out {out}: lies inside the store {shown(store)}, which is never written")
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
-        with attempt(store, sink) as tried:
+        meter = Meter()
+        with attempt(store, sink, meter, bar=not quiet) as tried:
             found = plan_store(
                 store, out or Path(scratch) / "plan.json", broker=broker, given=given, select=select,
-                allow_log=allow_log, goal=goal, donors=donors, jobs=jobs,
+                allow_log=allow_log, goal=goal, donors=donors, jobs=jobs, progress=meter.update,
             )  # fmt: skip
         if tried.code is not None:
             return tried.code

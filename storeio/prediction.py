@@ -15,6 +15,7 @@ from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
+from storeio.results import Tell
 from storeio.scan import Bytes, Listing, changed_since, kept_open, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk
@@ -79,6 +80,7 @@ def simulate(
     given: Mapping[str, str] | None = None,
     whole_log: bool | None = None,
     heap_bytes: int = DEFAULT_HEAP_BYTES,
+    progress: Tell | None = None,
 ) -> Prediction:
     """Return what a broker of this version does with the store at ``root``, which is only read.
 
@@ -89,6 +91,7 @@ def simulate(
         whole_log: Read all of the log to find what is given up and what consumers get. If not said:
             of logs of up to 1 GiB, and of larger ones where the start deletes or cuts something.
         heap_bytes: The broker's heap; 4.x dies of a record that claims more.
+        progress: Called while the log is read for what is given up.
 
     Raises:
         NotAStoreError: ``root`` is no store.
@@ -111,7 +114,7 @@ def simulate(
     found = given_up = None
     whole = small or cuts(started_broker) if whole_log is None else whole_log
     if outcome.outcome == STARTS and whole:
-        given_up = Finder(started_broker, listing.files, read).find()
+        given_up = Finder(started_broker, listing.files, read).find(progress)
         found = consume(started_broker)
     emptied = [path for path in disk.deleted if held_something(listing, path)]
     seconds = time.monotonic() - started

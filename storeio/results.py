@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +16,19 @@ EXIT_DAMAGED: Final = 4
 EXIT_FAILED: Final = 8
 EXIT_USAGE: Final = 16
 EXIT_CANCELLED: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a verb is: bytes done and in all, and what it does now."""
+
+    done_bytes: int
+    total_bytes: int
+    phase: str
+
+
+Tell = Callable[[Progress], None]
+"""Is told how far a verb is, maybe from several threads."""
 
 
 @dataclass(frozen=True, slots=True)

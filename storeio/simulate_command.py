@@ -11,7 +11,7 @@ import click
 
 from storeio.command import Task, conf_option, failure_of, set_option
 from storeio.config import Given, given_settings
-from storeio.console import coloured, json_sink, put, read_conf, terminal_width
+from storeio.console import Meter, coloured, json_sink, put, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
 from storeio.prediction import ALL, NEWEST, versions_of, write_into
@@ -87,7 +87,7 @@ def simulate(
                 continue
             found: list[Prediction] = []
             for version in versions:
-                code |= _one(store, version, given, whole_log, room, sink, found)
+                code |= _one(store, version, given, whole_log, room, sink, found, bar=not quiet)
             if found and into is not None:
                 write_into(found[0], into)
             if found and json_to != "-":
@@ -97,11 +97,15 @@ def simulate(
 
 def _one(
     store: str, version: str, given: Given, whole_log: bool | None, room: int, sink: IO[str] | None,
-    found: list[Prediction],
+    found: list[Prediction], *, bar: bool,
 ) -> int:  # fmt: skip
     """Return the exit code of one start, added to ``found`` if it could be predicted."""
+    meter = Meter()
     try:
-        prediction = predict(store, broker=version, given=given, whole_log=whole_log, heap_bytes=room)
+        with meter.bar(store, shown=bar):
+            prediction = predict(
+                store, broker=version, given=given, whole_log=whole_log, heap_bytes=room, progress=meter.update
+            )
     except Exception as error:
         code, told = failure_of(error, store)
         put(sink, to_json({**told, "broker": version}))

@@ -49,7 +49,8 @@ def test_apply_says_what_was_done_and_what_comes_next(plan: str, root: Path, mak
     assert rows["moved out of the store"] == "3"
     directory = next((root.parent / "store.storeio").iterdir())
     assert str(directory) in out.replace("\n           ", "")
-    assert f"   storeio check {root}\n   storeio undo {root}\n" in out
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines.index("NEXT") < lines.index(f"storeio check {root}") < lines.index(f"storeio undo {root}")
     assert cli.run(["undo", str(root)]) == 1
     out, err = capsys.readouterr()
     assert out.startswith(f"UNDONE: {root}: {directory.name} is taken back")

@@ -11,7 +11,7 @@ import click
 from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
 from storeio.command import Task, failure_of, json_option, quiet_option
-from storeio.console import coloured, complain, json_sink, put, terminal_width
+from storeio.console import Meter, coloured, complain, json_sink, put, terminal_width
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
 from storeio.report.applied import (
@@ -22,7 +22,7 @@ from storeio.report.applied import (
     undone_object,
     undone_sentence,
 )
-from storeio.results import EXIT_CANCELLED
+from storeio.results import EXIT_CANCELLED, Tell
 
 Found = TypeVar("Found", Applied, Undone)
 
@@ -51,9 +51,10 @@ def run_apply(
 ) -> int:
     """Return the exit code of one apply, its report printed; ``keep`` takes the same object and adds its bits."""
     return _run(
-        lambda: apply_plan(plan, store, resume=resume, allow_log=allow_log),
+        lambda tell: apply_plan(plan, store, resume=resume, allow_log=allow_log, progress=tell),
         store_of(plan, store),
         json_to,
+        quiet,
         applied_object,
         applied_sentence if quiet else lambda found: render_applied(found, width=terminal_width()),
         keep,
@@ -68,26 +69,30 @@ def run_apply(
 def undo(store: str, name: str | None, json_to: str | None, quiet: bool) -> int:
     """Take an apply back, complete or not, to the exact old bytes."""
     return _run(
-        lambda: take_back(store, name=name),
+        lambda tell: take_back(store, name=name, progress=tell),
         store,
         json_to,
+        quiet,
         undone_object,
         undone_sentence if quiet else lambda found: render_undone(found, width=terminal_width()),
     )
 
 
 def _run(
-    work: Callable[[], Found],
+    work: Callable[[Tell], Found],
     store: str,
     json_to: str | None,
+    quiet: bool,
     as_object: Callable[[Found], dict[str, Any]],
     as_text: Callable[[Found], str],
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
     """Return the exit code of the work, told as JSON and as text."""
     with json_sink(json_to, [store]) as sink:
+        meter = Meter()
         try:
-            found = work()
+            with meter.bar(store, shown=not quiet):
+                found = work(meter.update)
         except KeyboardInterrupt:
             complain(f"{store}: cancelled; nothing was changed")
             code, told = EXIT_CANCELLED, failure_object(store, "cancelled; nothing was changed", EXIT_CANCELLED)

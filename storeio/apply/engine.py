@@ -19,6 +19,7 @@ from storeio.errors import MismatchError, NotAppliedError, StoreError, UsageErro
 from storeio.plan.model import from_json
 from storeio.plan.outcome import APPLIED, CANCELLED, NOTHING, Applied
 from storeio.plan.overlay import Overlay
+from storeio.results import Tell
 from storeio.uris import refuse_remote
 
 
@@ -28,6 +29,7 @@ def apply_plan(
     *,
     resume: bool = False,
     allow_log: bool = False,
+    progress: Tell | None = None,
 ) -> Applied:
     """Carry out a saved plan, all of it or, after an error, as far as it came; that can be resumed or taken back.
 
@@ -36,6 +38,7 @@ def apply_plan(
         root: The store, if it is not the one that the plan names.
         resume: Go on with what was begun, from the copy of the plan that was made then.
         allow_log: Whether the commitlog may be changed.
+        progress: Called after each action.
 
     Returns:
         What was done. Stopped by a signal, it ends between two actions.
@@ -45,10 +48,11 @@ def apply_plan(
         NotAppliedError: A broker runs, there is no space, or the system refused something; says how to go on.
     """
     started = time.monotonic()
+    patience = Patience(progress)
     path = refuse_remote(os.fspath(plan_path), "a plan is read from a local disk")
     with said():
         if resume and os.path.isdir(path):
-            return _resume(path, os.fspath(root or path), None, started)
+            return _resume(path, os.fspath(root or path), None, patience, started)
         if not os.path.isfile(path):
             raise UsageError(f"{path}: no such plan")
         folder, name = os.path.split(os.path.realpath(path))
@@ -57,10 +61,10 @@ def apply_plan(
             loaded = load_plan(tree, name, None, allow_log=allow_log or resume)
             store = os.fspath(root) if root is not None else loaded.plan.store
             if resume:
-                return _resume(path, store, loaded, started)
+                return _resume(path, store, loaded, patience, started)
             if not loaded.plan.actions:
                 return Applied(store, path, "", "", NOTHING, 0, (), False, time.monotonic() - started)
-            return _apply(path, store, loaded, started)
+            return _apply(path, store, loaded, patience, started)
         finally:
             tree.close()
 
@@ -81,7 +85,7 @@ def store_of(plan_path: str | os.PathLike[str], root: str | os.PathLike[str] | N
         raise UsageError(f"{path}: no such plan") from error
 
 
-def _apply(path: str, root: str, loaded: LoadedPlan, started: float) -> Applied:
+def _apply(path: str, root: str, loaded: LoadedPlan, patience: Patience, started: float) -> Applied:
     real = homes.resolved_root(root)
     actions = loaded.plan.actions
     with opened(real, make=True) as (store, home):
@@ -99,7 +103,6 @@ def _apply(path: str, root: str, loaded: LoadedPlan, started: float) -> Applied:
             if isinstance(error, OSError):
                 raise NotAppliedError(f"{error}; the store is unchanged") from error
             raise
-        patience = Patience()
         with patience.kept():
             done = _publish_and_carry(home, name, store, root, patience)
     outcome = APPLIED if done == len(actions) else CANCELLED
@@ -156,6 +159,7 @@ def carry(run: Run, store: Tree, patience: Patience) -> int:
     while journal.progress.done < count:
         number = journal.progress.done
         do(run, number, store)
+        patience.done(run.actions, number + 1, "writing")
         if number + 1 == count:
             journal.add(journals.done(number), journals.COMPLETE)
         elif patience.over:
@@ -172,7 +176,7 @@ def _begin(run: Run, number: int, store: Tree) -> journals.Line:
     return journals.begin(number, new_parents(run.actions[number], store))
 
 
-def _resume(path: str, root: str, loaded: LoadedPlan | None, started: float) -> Applied:
+def _resume(path: str, root: str, loaded: LoadedPlan | None, patience: Patience, started: float) -> Applied:
     """Go on with the one apply of a store that did not end."""
     real = homes.resolved_root(root)
     with opened(real, make=False) as (store, home):
@@ -190,7 +194,7 @@ def _resume(path: str, root: str, loaded: LoadedPlan | None, started: float) -> 
                 raise NotAppliedError(f"{root}: {name} is being taken back; `storeio undo` goes on with that")
             if loaded is not None and loaded.sha256 != progress.plan_sha256:
                 raise MismatchError(f"{path}: not the plan of {name}, which did not end")
-            done = progress.done if complete else _carry_on(run, store, home, root)
+            done = progress.done if complete else _carry_on(run, store, home, root, patience)
         finally:
             run.close()
     outcome = NOTHING if complete else APPLIED if done == len(run.actions) else CANCELLED
@@ -198,7 +202,7 @@ def _resume(path: str, root: str, loaded: LoadedPlan | None, started: float) -> 
     return Applied(root, path, name, where, outcome, done, run.actions, True, time.monotonic() - started)
 
 
-def _carry_on(run: Run, store: Tree, home: Tree, root: str) -> int:
+def _carry_on(run: Run, store: Tree, home: Tree, root: str, patience: Patience) -> int:
     """Check what is done and what is left, then carry it out."""
     progress, beside = run.journal.progress, run.loaded.beside
     require_held(run, store)
@@ -209,7 +213,6 @@ def _carry_on(run: Run, store: Tree, home: Tree, root: str) -> int:
         first += 1
     check_actions(run.actions, first, overlay, store, beside)
     require_space(run.loaded, progress.done, store, home, resumed=True)
-    patience = Patience()
     with patience.kept():
         try:
             return carry(run, store, patience)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,15 +13,24 @@ from storeio.apply.locks import no_broker, only_us
 from storeio.apply.operations import OperationError
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import NotAppliedError
+from storeio.plan.model import Action
 from storeio.report.next_step import shell_quoted
+from storeio.results import Progress, Tell
 
 
 class Patience:
-    """Remembers that somebody wants to stop, so that an action is ended before that."""
+    """Remembers that somebody wants to stop, so that an action is ended before that; tells who waits how far it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Tell | None = None) -> None:
         """Begin without a wish to stop."""
         self.over = False
+        self._tell = tell
+
+    def done(self, actions: Sequence[Action], count: int, phase: str) -> None:
+        """Tell how many of the actions are done."""
+        if self._tell is not None:
+            lengths = [action.length for action in actions]
+            self._tell(Progress(sum(lengths[:count]), sum(lengths), phase))
 
     @contextmanager
     def kept(self) -> Iterator[None]:

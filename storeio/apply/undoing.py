@@ -14,14 +14,16 @@ from storeio.apply.session import Patience, opened, said, ways_on
 from storeio.apply.tree import Tree
 from storeio.errors import NotAppliedError, StoreError, UsageError
 from storeio.plan.outcome import CANCELLED, UNDONE, Undone
+from storeio.results import Tell
 
 
-def undo(root: str | os.PathLike[str], *, name: str | None = None) -> Undone:
+def undo(root: str | os.PathLike[str], *, name: str | None = None, progress: Tell | None = None) -> Undone:
     """Take an apply back; killed or stopped, it can be called again.
 
     Args:
         root: The store.
         name: The apply's name; the newest that is not taken back yet if not given.
+        progress: Called after each action.
 
     Returns:
         What was taken back. Stopped by a signal, it ends between two actions.
@@ -38,7 +40,7 @@ def undo(root: str | os.PathLike[str], *, name: str | None = None) -> Undone:
             run = open_run(home, _chosen(home, shown, name))
             try:
                 require_held(run, store)
-                patience = Patience()
+                patience = Patience(progress)
                 with patience.kept():
                     left = _back(run, store, patience, shown)
             finally:
@@ -77,6 +79,7 @@ def _back(run: Run, store: Tree, patience: Patience, root: str) -> int:
         while progress.flux is not None:
             number = progress.flux
             take_back(run, number, store)
+            patience.done(run.actions[::-1], len(run.actions) - number, "taking back")
             if number == 0:
                 journal.add(journals.undo_done(0), journals.UNDONE)
             elif patience.over:

@@ -5,7 +5,7 @@ of the log with all that it implies, ``conclude`` joins what they say. ``check``
 """
 
 from storeio.audit.conclusion import Concluded, conclude, concluded
-from storeio.audit.node import FILES_PHASE, LOG_PHASE, Progress, check, look_at_files, look_at_store
+from storeio.audit.node import FILES_PHASE, LOG_PHASE, check, look_at_files, look_at_store
 from storeio.audit.plan import (
     AuditPlan,
     FileReport,
@@ -17,6 +17,7 @@ from storeio.audit.plan import (
     with_files,
 )
 from storeio.audit.split import SplitReport, audit_split
+from storeio.results import Progress
 
 __all__ = [
     "FILES_PHASE",

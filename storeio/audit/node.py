@@ -14,21 +14,12 @@ from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prep
 from storeio.audit.split import SplitReport, audit_split
 from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError
-from storeio.results import Audit, AuditCancelled, Reading, Unfinished
+from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
 from storeio.splits import Split
 
 FILES_PHASE: Final = "queues and index"
 LOG_PHASE: Final = "commitlog"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an audit is: bytes done and in all, and what it does now."""
-
-    done_bytes: int
-    total_bytes: int
-    phase: str
 
 
 class _Meter:

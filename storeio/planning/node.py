@@ -28,7 +28,7 @@ from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
 from storeio.remote.mirror import mirrored
-from storeio.results import Audit
+from storeio.results import Audit, Progress, Tell
 from storeio.scan import changed_since, kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
@@ -62,6 +62,7 @@ def plan_store(
     goal: str = REPAIR,
     donors: Sequence[str | os.PathLike[str]] = (),
     jobs: int | None = None,
+    progress: Tell | None = None,
 ) -> Planned:
     """Return the plan for the store at ``root``, which is only read; written to ``out`` and ``out`` + ".bytes".
 
@@ -75,6 +76,7 @@ def plan_store(
         goal: ``repair``, or ``salvage`` to make a damaged log whole in place, too, which needs ``allow_log``.
         donors: Other copies of the log, for ``salvage``.
         jobs: Threads, by default one a core.
+        progress: Called while the store is audited, and again each time the result of the plan is.
 
     Raises:
         NotAStoreError: ``root`` is no store.
@@ -91,13 +93,12 @@ def plan_store(
         raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
     with tempfile.TemporaryDirectory(prefix=f"{place.name}.", suffix=WORK, dir=place.parent) as scratch:
         root = copied(store, Path(scratch) / "copy") if is_remote(store) else store
-        before = replace(audit.check(root, given=given, jobs=jobs), store=shown(store))
+        before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = told_by(before) | dict(given or {})
         first = replace(simulate(root, broker=broker, given=settings), store=shown(store))
         for number, withheld in enumerate(WITHHELD):
-            planner = _Planner(
-                Path(root), Path(scratch) / str(number), Path(f"{place}{BYTES}"), settings, jobs, withheld
-            )
+            work, kept = Path(scratch) / str(number), Path(f"{place}{BYTES}")
+            planner = _Planner(Path(root), work, kept, settings, jobs, withheld, progress)
             planner.donors = donors if goal == SALVAGE else None
             after = planner.run(before, select or Selection(), allow_log=allow_log)
             last = simulate(planner.store.root, broker=broker, given=settings) if planner.draft.actions else first
@@ -143,20 +144,24 @@ class _Planner:
 
     def __init__(
         self, root: Path, work: Path, bytes_path: Path, settings: dict[str, str], jobs: int | None,
-        withheld: frozenset[str],
+        withheld: frozenset[str], progress: Tell | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.work, self.jobs, self.withheld = settings, work, jobs, withheld
         listing = list_store(root)
         self.config = infer_config(listing, settings)
         self.store = LinkedStore(listing, work / "store")
         self.draft = Draft(self.store, bytes_path)
-        self._rebuilds = 0
+        self._rebuilds, self.progress = 0, progress
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.problems: list[str] = []
 
     def audited(self) -> Audit:
         """Return the audit of the store as the plan would leave it, with the settings of the first one."""
-        return audit.check(self.store.root, given=self.settings, jobs=self.jobs)
+        return audit.check(self.store.root, given=self.settings, jobs=self.jobs, progress=self._tell)
+
+    def _tell(self, progress: Progress) -> None:
+        if self.progress is not None:
+            self.progress(replace(progress, phase=f"the result: {progress.phase}"))
 
     def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""

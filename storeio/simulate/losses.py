@@ -17,6 +17,7 @@ from storeio.dispatch import Implied, implied_units
 from storeio.format import consumequeue as units_format
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
+from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.splits import Split, WalkState, cut
@@ -91,14 +92,19 @@ class Finder:
         self.highest: dict[QueueKey, int] = {}
         self.found = GivenUp()
 
-    def find(self) -> GivenUp:
-        """Walk the log once and return what is given up."""
+    def find(self, tell: Tell | None = None) -> GivenUp:
+        """Walk the log once and return what is given up; ``tell`` is called after each stretch of it."""
+        total = sum(split.stop - split.start for split in self.splits)
+        done = 0
         state, path = WalkState(0), ""
         for split in self.splits:
             state = state if split.path == path else WalkState(0)
             path = split.path
             if state.position < split.stop:
                 state = self._split(split, state)
+            done += split.stop - split.start
+            if tell is not None:
+                tell(Progress(done, total, "commitlog"))
         self.found.losses = sorted(self.losses.values(), key=lambda loss: (loss.topic, loss.queue_id, loss.action))
         self.found.reissues = list(self._reissues())
         self.found.shifted = {key: q.shifted for key, q in self.broker.queues.items() if q.shifted}

@@ -19,7 +19,9 @@ from incrementals import age, full
 
 from jobs import audit_store, maintain_tables, tables, verdicts
 from jobs.declared import AUDITED_PARTS, FINDING_HISTORY
+from storeio import cli
 from storeio.errors import UsageError
+from storeio.safe import time_text
 from udfs import checks, incremental
 
 if TYPE_CHECKING:
@@ -112,7 +114,8 @@ def test_findings_are_opened_cleared_and_opened_again(store: Path, tmp_path: Pat
         if step in ("flip", "late"):  # the second time it is as it was
             flip(segments(store)[0], 300)
         late = ("--time-budget", "0.000001s") if step == "late" else ("--recheck", "0")
-        (line,) = run(tmp_path, store, code=code, words=("--incremental", *late))
+        page = ("--html", str(tmp_path / "page.html"))
+        (line,) = run(tmp_path, store, code=code, words=("--incremental", *late, *page))
         if step != "late":
             assert plain(line) == full(store, SPLIT_BYTES)
         newest = max(rows(spark, tmp_path, "runs"), key=lambda row: row["started_ms"])
@@ -128,6 +131,31 @@ def test_findings_are_opened_cleared_and_opened_again(store: Path, tmp_path: Pat
         cleared = clears[-1] if code == 0 else (None, None)
         assert (body["cleared_ms"], body["cleared_run_id"]) == cleared
     assert len(seen) == 2 and len(clears) == 1
+    assert_page_is_the_nodes(store, tmp_path, runs=5, seen=seen)
+
+
+def assert_page_is_the_nodes(store: Path, place: Path, *, runs: int, seen: list[int]) -> None:
+    """Compare the job's page with that of the command, which reads the same tables without Spark."""
+    words = [str(store), "--html", str(place / "node.html"), "--history", str(place / "tables"), "--quiet"]
+    assert cli.run(["check", *words]) == 4
+    job, node = ((place / name).read_text() for name in ("page.html", "node.html"))
+    assert history_of(job) == history_of(node)
+    assert f"{runs} audits from " in node
+    assert f"first seen {time_text(seen[0])}, last seen {time_text(seen[-1])}, still open" in node
+    assert "LOG_BODY_CRC" in history_of(node)
+    assert part_of(job, "What the next start") == part_of(node, "What the next start")
+
+
+def history_of(page: str) -> str:
+    """Return what a page says of earlier audits."""
+    return part_of(page, "History")
+
+
+def part_of(page: str, title: str) -> str:
+    """Return a part of a page, up to the next heading."""
+    found = page.partition(f"<h2>{title}")[2].partition("<h2>")[0]
+    assert found
+    return found
 
 
 def test_damaged_rows_are_as_if_not_there(again: Path, tmp_path: Path, spark: SparkSession) -> None:
