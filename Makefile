@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-EXTRAS := spark,codecs,dev
+EXTRAS := spark,codecs,docs,dev
 WORKERS ?= 2
 PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test long-test broker-test lint bench wheel clean
+.PHONY: help setup java jars demo test long-test broker-test lint docs bench wheel clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ jars: $(STAMP)
 demo: setup  ## the audit job over a damaged store: its report and its Delta tables
 	@$(BIN)/python -m jobs.demo
 
-test: setup lint wheel  ## everything that CI runs
+test: setup lint docs wheel  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark and not long' $(PYTEST_ARGS)
 	@# By file, so that a process keeps its session: xdist 3.8 does not keep groups together under pytest 9.2.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'spark and not long' $(PYTEST_ARGS)
@@ -49,14 +49,17 @@ lint: setup  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
 
+docs: setup  ## the documentation as a site, into build/docs; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
 bench: setup  ## measure speed and memory on this machine, against real brokers, too; into bench/RESULTS.md
 	$(BIN)/python -m bench.suite
 
 wheel: setup  ## dist/*.whl, for spark-submit --py-files
 	@# What an earlier build left would go along, modules that are gone included.
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	@ls dist/*.whl
 
 clean:  ## remove .venv and everything built

@@ -2,7 +2,8 @@
 
 The verbs of the command line are functions here: ``storeio.check(root)`` returns the audit,
 ``storeio.simulate(root, broker="5.3.3")`` what a broker would do at its next start, ``storeio.rebuild(root, into)``
-what it built of the log, ``storeio.plan(root, out)`` what is to be done; ``storeio.apply(plan, root)`` does it and
+what it built of the log, ``storeio.salvage(root, into)`` what it saved of a damaged one, ``storeio.diff(one, other)``
+where two logs part, ``storeio.plan(root, out)`` what is to be done; ``storeio.apply(plan, root)`` does it and
 ``storeio.undo(root)`` takes it back, the only two that write into a store. ``storeio.inspect`` holds what looks
 at single records, units and index units.
 """
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from storeio.store import Store, open_store
 
 __version__ = "0.1.0"
-__all__ = ["Store", "__version__", "apply", "check", "open_store", "plan", "rebuild", "simulate", "undo"]
+__all__ = [
+    "Store", "__version__", "apply", "check", "diff", "open_store", "plan", "rebuild", "salvage", "simulate", "undo",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
