@@ -224,11 +224,10 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     entry = plan.listing.get(CHECKPOINT)
     edges = [edge for report in stitched for edge in report.edges]
     queued = [r.last_queued for r in stitched if r.last_queued is not None]
-    rolled = [s.end_timestamp_ms for s in plan.index[:-1] if s.entries >= s.units - 1]
     facts = Facts(
         edges[-1].store_ms if edges else None,
         queued[-1][1] if queued else None,
-        rolled[-1] if rolled else 0,
+        plan.rolled_index_ms,
         view.max_physical_offset,
         view.min_physical_offset,
         queued[-1][0] if queued else None,

@@ -64,6 +64,12 @@ class AuditPlan:
     file_reports: list[FileReport] = field(default_factory=list)
 
     @property
+    def rolled_index_ms(self) -> int:
+        """End of the last index file that is full and has a successor, 0 without; needs what the files say."""
+        rolled = [s.end_timestamp_ms for s in self.index[:-1] if s.entries >= s.units - 1]
+        return rolled[-1] if rolled else 0
+
+    @property
     def batch_topics(self) -> set[str]:
         """Topics that have batch queue directories."""
         return {topic for kind, topic, _ in self.queues if kind == BATCHQUEUE}

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from storeio.plan.model import Plan
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Audit
 from storeio.simulate.predicted import Prediction
+
+REPAIR: Final = "repair"
+SALVAGE: Final = "salvage"
+GOALS: Final = (REPAIR, SALVAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,13 @@ class Planned:
     predicted_before: Prediction
     predicted_after: Prediction
     seconds: float
+    goal: str = REPAIR
+    allow_log: bool = False
+
+    @property
+    def lost(self) -> int:
+        """Messages that no byte of the store can supply, whatever is planned."""
+        return sum(part.stop_queue_offset - part.first_queue_offset for part in self.before.lost)
 
     @property
     def cures(self) -> bool:

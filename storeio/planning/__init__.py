@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storeio.plan.results import Planned
-from storeio.planning.node import GOALS, REPAIR, SALVAGE, plan_store
+from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
+from storeio.planning.node import plan_store
 from storeio.planning.selection import Selection
 
 __all__ = ["GOALS", "REPAIR", "SALVAGE", "Planned", "Selection", "plan_store"]

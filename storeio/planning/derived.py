@@ -6,7 +6,7 @@ stay as they are where they are sound: no rebuild can know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio import audit
 from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import consumequeue
 from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, parse_number, queue_directory
@@ -181,13 +182,22 @@ def _fits(draft: Draft, path: str, source: Path) -> bool:
     return changed * FEW <= sum(high - low for low, high in _used(source))
 
 
-def plan_checkpoint(draft: Draft, rebuilt: Path, why: Why) -> None:
-    """Add the actions that make the checkpoint the rebuilt one."""
+def plan_checkpoint(draft: Draft, rebuilt: Path, settings: Mapping[str, str], why: Why) -> None:
+    """Add the actions that make the checkpoint the rebuilt one, with what is true of the index as it will be there."""
     wanted = (rebuilt / CHECKPOINT).read_bytes()
     if not draft.store.exists(CHECKPOINT):
         draft.create(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
     elif draft.store.length(CHECKPOINT) != checkpoint_layout.FILE_BYTES:
         draft.resize(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
-    fields = wanted[: checkpoint_layout.CHECKPOINT_BYTES]
+    values = np.frombuffer(wanted, checkpoint_layout.CHECKPOINT, 1).copy()
+    values["index_timestamp_ms"] = _rolled_index_ms(draft.store.root, settings)
+    fields = values.tobytes()
     if b"".join(draft.store.pieces(CHECKPOINT, 0, len(fields))) != fields:
         draft.write(CHECKPOINT, 0, fields, why)
+
+
+def _rolled_index_ms(root: Path, settings: Mapping[str, str]) -> int:
+    """Return the end of the last index file that is full; one that stays may end elsewhere than the rebuilt one."""
+    plan = audit.prepare(str(root), given=settings)
+    reports = [audit.run_file_task(plan, task) for task in audit.file_tasks(plan) if task.file.kind == INDEX]
+    return audit.with_files(plan, reports).rolled_index_ms

@@ -18,7 +18,7 @@ from storeio.findings import Finding
 from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
 from storeio.plan import Plan, model
-from storeio.plan.results import Planned
+from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
 from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
@@ -35,9 +35,6 @@ from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
-REPAIR: Final = "repair"
-SALVAGE: Final = "salvage"
-GOALS: Final = (REPAIR, SALVAGE)
 EVERYTHING: Final = "everything"
 BYTES: Final = ".bytes"
 WORK: Final = ".work"
@@ -106,7 +103,7 @@ def plan_store(
                 break
         plan = planner.finish(shown(store), broker, (before, after), (first, last), allow_log=allow_log)
         place.write_text(model.to_json(plan), encoding="ascii")
-        return Planned(plan, before, after, first, last, time.monotonic() - started)
+        return Planned(plan, before, after, first, last, time.monotonic() - started, goal, allow_log)
 
 
 def copied(store: str, target: Path) -> Path:
@@ -220,7 +217,7 @@ class _Planner:
             plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
         if point or (index and CHECKPOINT not in self.withheld):
             why = Why(model.METADATA, "what is true of the log and the index", point)
-            plan_checkpoint(self.draft, place, why)
+            plan_checkpoint(self.draft, place, self.settings, why)
 
     def _queue(self, place: Path, key: Queue, codes: tuple[str, ...], built: QueueBuilt | None, log_min: int) -> None:
         kind, topic, queue_id = key

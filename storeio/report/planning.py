@@ -6,8 +6,10 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
+from storeio.findings import INFO
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
 from storeio.plan import Action, model
-from storeio.plan.results import Planned
+from storeio.plan.results import SALVAGE, Planned
 from storeio.report.next_step import (
     SIMULATE_SOUND,
     Step,
@@ -21,6 +23,8 @@ from storeio.report.tables import counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 
+DEFAULT: Final = "default"  # source of a setting that neither a file nor the command line told
+LENGTHS: Final = {CONSUMEQUEUE: "mappedFileSizeConsumeQueue", BATCHQUEUE: "mapperFileSizeBatchConsumeQueue"}
 ROWS: Final = 20
 LEFT: Final = 10
 VERBS: Final = {
@@ -61,14 +65,25 @@ def plan_sentence(found: Planned) -> str:
     files = len({action.path for action in plan.actions})
     what = f"{counted(len(plan.actions), 'action')} on {counted(files, 'file')} of {store}"
     if found.cures:
-        return f"CURES: {what}; afterwards it is sound, and broker {plan.broker} starts and gives nothing up."
-    return f"HELPS: {what}; {counted(len(plan.left), 'thing')} left that no action here cures."
+        start = f"broker {plan.broker} starts and gives nothing up"
+        return f"CURES: {what}; afterwards it is sound, and {start}{_for_good(found.lost)}."
+    left = counted(len(plan.left), "thing")
+    return f"HELPS: {what}; {left} left that no action here cures{_for_good(found.lost)}."
+
+
+def _for_good(lost: int) -> str:
+    """Return what no plan brings back, as the end of a sentence."""
+    if not lost:
+        return ""
+    return f"; {counted(lost, 'message')} {'is' if lost == 1 else 'are'} lost for good"
 
 
 def render_plan(found: Planned, path: str, *, width: int = 80) -> str:
     """Return the report of a plan; every line ends."""
     lines = paragraph("", plan_sentence(found), width, "")
     lines += _actions(found, width)
+    for note in _assumed(found):
+        lines += ["", *paragraph("Note: ", note, width, "")]
     lines += _starts(found, width)
     if found.plan.left:
         lines += ["", "LEFT"]
@@ -89,7 +104,7 @@ def _actions(found: Planned, width: int) -> list[str]:
     if not groups:
         return []
     rows = [_row(path, kind, risk, part) for (path, kind, risk), part in groups[:ROWS]]
-    lines = ["", "ACTIONS", *table(["file", "what", "risk", "why", "bytes"], rows, width, left=4)]
+    lines = ["", "ACTIONS", *table(["file (zeros left out)", "what", "risk", "why", "bytes"], rows, width, left=4)]
     if len(groups) > ROWS:
         lines.append(f"    ... and {len(groups) - ROWS} more rows; the plan has all")
     return lines
@@ -98,7 +113,25 @@ def _actions(found: Planned, width: int) -> list[str]:
 def _row(path: str, kind: str, risk: str, part: list[Action]) -> list[object]:
     ranges = f" {counted(len(part), 'range')}" if kind == model.WRITE else ""
     why = ", ".join(part[0].codes) or part[0].reason
-    return [path, f"{VERBS[kind]}{ranges}", risk, why, f"{sum(action.length for action in part):,}"]
+    return [_short(path), f"{VERBS[kind]}{ranges}", risk, why, f"{sum(action.length for action in part):,}"]
+
+
+def _assumed(found: Planned) -> list[str]:
+    """Return what was taken for granted of files that are made anew: with no file left, nothing tells their length."""
+    made = {action.path.split("/")[0] for action in found.plan.actions if action.kind == model.CREATE}
+    values = {s.name: s.value for s in found.before.settings if s.source == DEFAULT}
+    return [
+        f"files in {kind} are made {values[name]} bytes long, the brokers' default: no file tells another length. "
+        f"If the broker is set otherwise, plan again with --conf broker.conf or --set {name}=N."
+        for kind, name in LENGTHS.items()
+        if kind in made and name in values
+    ]
+
+
+def _short(path: str) -> str:
+    """Return a path whose last part has no zeros in front: names of 20 digits leave no room for what differs."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.lstrip('0') or '0'}" if name.isdecimal() else path
 
 
 def _starts(found: Planned, width: int) -> list[str]:
@@ -119,13 +152,27 @@ def _starts(found: Planned, width: int) -> list[str]:
 
 def _steps(found: Planned, path: str) -> list[Step]:
     store = root_word(found.plan.store)
-    rest = [salvage_step(found.plan.store)] if needs_salvage(found.after.findings) else []
+    if not found.plan.actions and found.exit_code == EXIT_SOUND:
+        return [Step(f"storeio simulate {store} --broker all", SIMULATE_SOUND)]
+    rest = _other_plans(found) if not found.cures else []
     if not found.plan.actions:
-        if found.exit_code == EXIT_SOUND:
-            return [Step(f"storeio simulate {store} --broker all", SIMULATE_SOUND)]
-        return [Step(f"storeio check {store} --all", "every finding"), *rest]
+        return [*rest, Step(f"storeio check {store} --all", "every finding")]
     if not path:
         return [Step(f"storeio plan {store} --out plan.json", "keeps the plan, so that it can be applied"), *rest]
     log = " --allow-log" if any(action.risk == model.LOG for action in found.plan.actions) else ""
     apply = Step(f"storeio apply {shell_quoted(path)} {store}{log}", "does it; no broker may run on the store")
-    return [apply, *rest]
+    return [*rest, apply]
+
+
+def _other_plans(found: Planned) -> list[Step]:
+    """Return what may cure the rest: actions on the log, or making it whole, there or in a new store."""
+    store = root_word(found.plan.store)
+    plan = f"storeio plan {store} --broker {found.plan.broker} --allow-log"
+    if not any(f.path.startswith(COMMITLOG) and f.severity != INFO for f in found.after.findings):
+        return []
+    if not found.allow_log and not needs_salvage(found.after.findings):
+        return [Step(f"{plan} --out plan.json", "may repair the log itself, too")]
+    steps = [salvage_step(found.plan.store)]
+    if found.goal != SALVAGE:
+        steps.append(Step(f"{plan} --goal salvage --out plan.json", "the same in place"))
+    return steps
