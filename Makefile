@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test long-test broker-test lint docs bench wheel clean
+.PHONY: help setup java jars demo test long-test broker-test lint docs notebooks bench wheel clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ lint: setup  ## ruff and mypy
 
 docs: setup  ## the documentation as a site, into build/docs; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
+notebooks: setup  ## JupyterLab on the notebooks
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),notebooks]'
+	$(BIN)/jupyter lab notebooks
 
 bench: setup  ## measure speed and memory on this machine, against real brokers, too; into bench/RESULTS.md
 	$(BIN)/python -m bench.suite

@@ -13,7 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from storeio.apply.engine import apply_plan as apply
+    from storeio.apply.undoing import undo
     from storeio.audit import check
+    from storeio.compare.node import diff
+    from storeio.planning.node import plan_store as plan
+    from storeio.prediction import simulate
+    from storeio.rebuild.node import rebuild
+    from storeio.salvage.node import salvage
     from storeio.store import Store, open_store
 
 __version__ = "0.1.0"

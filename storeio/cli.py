@@ -9,7 +9,11 @@ import difflib
 import importlib
 import importlib.metadata
 import io
+import os
 import platform
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -24,6 +28,10 @@ from storeio.examples import TASKS
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
 from storeio.safe import printable
 
+PARTS: Final = (
+    "numpy", "numba", "isal", "click", "rich", "jinja2",
+    "pyarrow", "pyspark", "delta-spark", "deltalake", "lz4", "zstandard",
+)  # fmt: skip
 SHELLS: Final = ("bash", "zsh", "fish")
 COMPLETE: Final = "_STOREIO_COMPLETE"  # the variable by which click is asked for completions
 
@@ -47,13 +55,28 @@ def print_versions(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
     click.echo(f"storeio {__version__}")
     click.echo(f"python {platform.python_version()}")
-    for name in ("numpy", "numba", "isal"):
+    for name in PARTS:
         try:
             click.echo(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             click.echo(f"{name} not installed")
+    click.echo(java_line())
     click.echo(f"crc engine {crc.ENGINE}")
     context.exit(EXIT_SOUND)
+
+
+def java_line() -> str:
+    """Return which Java the Spark side would start, in a line."""
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which("java", path=f"{home}/bin" if home else None)
+    if path is None:
+        return "java not installed"
+    try:
+        ran = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"java does not run: {printable(str(error))}"
+    found = re.search(r'version "([^"]*)"', ran.stderr + ran.stdout)
+    return f"java {printable(found[1]) if found else 'of unknown version'} ({printable(path)})"
 
 
 class Verbs(click.Group):

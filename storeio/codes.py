@@ -124,8 +124,6 @@ _TABLE: Final = (
          "The log lost its tail, or the unit was damaged.", _REBUILD + " Consumers skip good messages behind such a unit."),
     Code("CQ_INTO_DAMAGE", WARNING, "a unit points at a record that is damaged or lost",
          "The commitlog is damaged there.", "Repair the commitlog first; the unit tells the lost record's place and size."),
-    Code("CQ_DUPLICATE", ERROR, "two units of a queue point at one record",
-         "A unit was written twice or copied.", _REBUILD),
     Code("CQ_PRE_BLANK", ERROR, "filler units lie behind real ones",
          "A crash between filling and the first append, or a damaged unit.", _REBUILD + " As the last unit it stops the queue, in 4.x all queues."),
     Code("CQ_HOLE", ERROR, "zero units lie between written ones",
@@ -142,9 +140,7 @@ _TABLE: Final = (
     Code("BCQ_UNIT_WRONG", ERROR, "a batch queue unit differs from what its record implies", "The unit was damaged.", _REBUILD),
     Code("BCQ_UNIT_ORPHAN", ERROR, "a batch queue unit points at no record of its queue", "The unit was damaged, or its record is.", _REBUILD),
     Code("BCQ_DIRTY_TAIL", WARNING, "bytes that are not zero lie behind the last batch queue unit", "Left behind by a truncation, or damage.", "Zero them."),
-    Code("EXT_UNIT_WRONG", ERROR, "a queue ext unit differs from what its record implies", "The unit or the address in the queue was damaged.", _REBUILD),
     Code("EXT_CHAIN", ERROR, "the sizes of queue ext units do not lead through the file", "A damaged size; brokers refuse to start with it.", _REBUILD),
-    Code("EXT_ORPHAN", INFO, "queue ext units that no queue unit names", "Re-dispatch after a crash; the broker cuts them off.", "None."),
     # index
     Code("INDEX_MISSING", WARNING, "records have keys, but there is no index file",
          "Deleted files, or messageIndexEnable is off.", _REINDEX + " Or state messageIndexEnable=false."),

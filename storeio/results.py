@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -93,7 +93,7 @@ class IndexResult:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Messages that no byte of the store can supply: queue offsets ``[first, stop)`` of one queue.
+    """Messages that no intact record holds: queue offsets ``[first, stop)`` of one queue.
 
     ``physical_start`` and ``physical_stop`` bound where they lay.
     """
@@ -105,6 +105,11 @@ class LostRange:
     physical_start: int
     physical_stop: int
     evidence: str
+
+
+def messages_in(lost: Iterable[LostRange]) -> int:
+    """Return how many messages ranges are."""
+    return sum(part.stop_queue_offset - part.first_queue_offset for part in lost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,7 +257,9 @@ def test_version_names_all_parts() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == f"storeio {__version__}"
     names = [line.rpartition(" ")[0] for line in done.stdout.splitlines()]
-    assert names == ["storeio", "python", "numpy", "numba", "isal", "crc engine"]
+    assert names[:5] == ["storeio", "python", "numpy", "numba", "isal"]
+    assert {"click", "rich", "jinja2", "pyarrow", "pyspark", "delta-spark", "deltalake", "lz4", "zstandard"} < {*names}
+    assert names[-1] == "crc engine"
 
 
 def test_process_on_a_sound_store() -> None:

@@ -16,7 +16,8 @@ GOALS: Final = (REPAIR, SALVAGE)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One plan. ``after`` and ``predicted_after`` look at the store as the plan would leave it."""
+    """One plan. ``after`` and ``predicted_after`` look at the store as the plan would leave it; ``lost`` messages are
+    in no record of it then."""
 
     plan: Plan
     before: Audit
@@ -26,11 +27,7 @@ class Planned:
     seconds: float
     goal: str = REPAIR
     allow_log: bool = False
-
-    @property
-    def lost(self) -> int:
-        """Messages that no byte of the store can supply, whatever is planned."""
-        return sum(part.stop_queue_offset - part.first_queue_offset for part in self.before.lost)
+    lost: int = 0
 
     @property
     def cures(self) -> bool:

@@ -28,7 +28,7 @@ from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
 from storeio.remote.mirror import mirrored
-from storeio.results import Audit, Progress, Tell
+from storeio.results import Audit, Progress, Tell, messages_in
 from storeio.scan import changed_since, kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
@@ -103,7 +103,8 @@ def plan_store(
                 break
         plan = planner.finish(shown(store), broker, (before, after), (first, last), allow_log=allow_log)
         place.write_text(model.to_json(plan), encoding="ascii")
-        return Planned(plan, before, after, first, last, time.monotonic() - started, goal, allow_log)
+        lost = messages_in(before.lost) if planner.lost < 0 else planner.lost
+        return Planned(plan, before, after, first, last, time.monotonic() - started, goal, allow_log, lost)
 
 
 def copied(store: str, target: Path) -> Path:
@@ -148,7 +149,7 @@ class _Planner:
         self.config = infer_config(listing, settings)
         self.store = LinkedStore(listing, work / "store")
         self.draft = Draft(self.store, bytes_path)
-        self._rebuilds, self.progress = 0, progress
+        self._rebuilds, self.progress, self.lost = 0, progress, -1
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.problems: list[str] = []
 
@@ -191,7 +192,8 @@ class _Planner:
         def look(root: str | os.PathLike[str]) -> audit.Concluded:
             return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
 
-        self.problems += plan_salvage(self.draft, self.work / "arranged", look, [look(donor) for donor in donors])
+        others = [look(donor) for donor in donors]
+        self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", look, others)
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG)

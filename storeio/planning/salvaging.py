@@ -37,8 +37,8 @@ REASONS: Final = {
 
 def plan_salvage(
     draft: Draft, scratch: Path, look: Callable[[Path], Concluded], donors: Sequence[Concluded]
-) -> list[str]:
-    """Add the actions of a salvage in place; return sentences on what could not be planned.
+) -> tuple[list[str], int]:
+    """Add the actions of a salvage in place; return sentences on what could not be planned, and how many are lost.
 
     Everything is put into its place in links to the store first: no byte of a plan is written twice.
 
@@ -70,7 +70,7 @@ def plan_salvage(
                         made.seek(start - base)
                         draft.write(path, start - base, made.read(stop - start), PLACED)
     _write_patches(draft, decision, size)
-    return list(decision.tight)
+    return list(decision.tight), sum(part.stop - part.first for part in decision.missing)
 
 
 def _differing(draft: Draft, made: Path, path: str, size: int) -> Iterator[tuple[int, int]]:

@@ -22,6 +22,7 @@ from storeio.results import (
     QueueResult,
     Reading,
     Unfinished,
+    messages_in,
 )
 
 Row = dict[str, Any]
@@ -72,7 +73,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _may("first_store_timestamp_ms", LONG, "store time of the first record, Unix ms"),
         _may("last_store_timestamp_ms", LONG, "store time of the last record, Unix ms"),
         *(_must(f"{severity}s", LONG, f"rows in findings with severity {severity}") for severity in SEVERITIES),
-        _must("lost_messages", LONG, "messages that no byte of the store can supply"),
+        _must("lost_messages", LONG, "messages that no intact record holds"),
         _must("verdict", STRING, "sound or damaged; incomplete if time ran out and the known parts are sound"),
         _must("exit_code", INT, "0 sound, 4 damage found, +8 something could not be read, or time ran out"),
         _may("failed", STRING, "what could not be read, a line each"),
@@ -111,7 +112,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _must("max_queue_offset", LONG, "queue offset behind the last unit"),
         _must("units", LONG, "units on disk"),
         _must("in_log", LONG, "records that belong to the queue"),
-        _must("lost", LONG, "messages that no byte of the store can supply; ranges stand in lost_messages"),
+        _must("lost", LONG, "messages that no intact record holds; ranges stand in lost_messages"),
     ),
     "findings": (
         *_KEY,
@@ -210,7 +211,7 @@ def _run(audit: Audit, arguments: str) -> Sequence[Any]:
         log.first_store_timestamp_ms,
         log.last_store_timestamp_ms,
         *(sum(1 for f in audit.findings if f.severity == severity) for severity in SEVERITIES),
-        sum(r.stop_queue_offset - r.first_queue_offset for r in audit.lost),
+        messages_in(audit.lost),
         audit.verdict,
         audit.exit_code,
         "\n".join(audit.failed) or None,

@@ -12,7 +12,7 @@ from typing import Final
 from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
 from storeio.report.next_step import next_lines, next_steps
 from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
-from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult, Reading, Unfinished
+from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult, Reading, Unfinished, messages_in
 from storeio.safe import printable, time_text
 
 PLACES: Final = 5  # of one code; the rest is counted
@@ -82,10 +82,10 @@ def verdict_sentence(audit: Audit | Unfinished) -> str:
         return f"{word} {printable(audit.store)}, {bytes_text(_size(audit))} with {rest}."
     numbers = [(severity, sum(f.severity == severity for f in audit.findings)) for severity in (ERROR, WARNING)]
     found = " and ".join(counted(number, severity) for severity, number in numbers if number)
-    lost = sum(r.stop_queue_offset - r.first_queue_offset for r in audit.lost)
+    lost = messages_in(audit.lost)
     queues = len({(r.topic, r.queue_id) for r in audit.lost})
-    are = "is" if lost == 1 else "are"
-    gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, no byte of it can supply them"
+    are, them = ("is", "it") if lost == 1 else ("are", "them")
+    gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, no intact record holds {them}"
     tail = f"; {gone}" if lost else ""
     unread = "; some of it could not be read" if audit.failed else ""
     return f"DAMAGED: {found} in {printable(audit.store)}{tail}{unread}."

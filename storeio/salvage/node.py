@@ -43,7 +43,7 @@ from storeio.uris import shown
 AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
 BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
-OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN", "CQ_DUPLICATE")
+OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
 LEAP: Final = "LOG_TIME"
 LEFT: Final = (ABORT, LOCK, CHECKPOINT, MARK)
 ALL: Final = Choice()

@@ -37,7 +37,7 @@ WITHOUT_CRC: Final = "it has no property CRC, all others have one"
 
 # Findings whose units may point at records that the log has no more.
 UNIT_CODES: Final = frozenset((
-    "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED", "CQ_DUPLICATE",
+    "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED",
     "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
 ))  # fmt: skip
 # Findings at records that a broker accepts, and of which some say that the record is not as it was.
