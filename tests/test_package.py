@@ -199,7 +199,7 @@ def test_jobs_without_spark_are_one_line(core: Path, damaged: Path, tmp_path: Pa
     found = run(core, "-m", "jobs.audit_store", "--store", str(damaged), "--tables", "tables", cwd=tmp_path)
     assert (found.returncode, found.stdout) == (8, "")
     (line,) = found.stderr.splitlines()
-    assert line.startswith("error: ") and "storeio[spark]" in line
+    assert line.startswith("storeio: ") and "storeio[spark]" in line
 
 
 def test_uris_without_arrow_are_one_line(core: Path, tmp_path: Path) -> None:
