@@ -15,7 +15,8 @@ blank record, and off by whole segments. Anything else is bad.
 
 *Bad.* TOTALSIZE and the sum of the parts are two witnesses of where it ends. One that leads to a start is believed,
 a head or the true blank more than zeros, TOTALSIZE first: the bytes up to there are torn and the chain goes on. Zeros
-are believed only where there is a magic code, or both witnesses say the same.
+are believed only where there is a magic code, or both witnesses say the same. Without either of these nothing is
+believed if an accepted record in place begins before that end.
 Without a witness, or if its first 8 bytes are zero, the walk searches, from the next byte on.
 
 *Start.* A head with the physical offset of its place, a blank with the size of the rest, or 48 zero bytes (fewer at
@@ -23,6 +24,9 @@ the segment's end). Never in the last 8 bytes.
 
 *Search.* The next position where an accepted record starts or a blank with the size of the rest; the bytes between
 are a gap. An accepted record in place *resumes*; one of another place is stale and the search goes on behind it.
+
+*Cut.* An accepted record of another place is none if an accepted record in place begins between the end of
+its body and its own end: then the walk searches from its first byte on, and it is no start.
 
 *Resumed.* As the chain, but an accepted record in place whose store time is below that of both of the last two
 records before is stale (it lies behind a cut); resumed lasts until a record is taken.
@@ -351,6 +355,9 @@ class SlowWalk:
     def _good(self, head: Head) -> None:
         end = head.position + head.size
         if head.physical != self.base + head.position:
+            if self._is_cut(head):
+                self._search(w.WHY_SEARCHED)
+                return
             follows = self._start(end)
             last = follows == 1 or (follows == 2 and self.data[end + 4 : end + 8] == BLANK)
             moved = (head.physical - self.base - head.position) % len(self.data) == 0
@@ -376,7 +383,8 @@ class SlowWalk:
                 sure = self._start(head.position + size)
                 if sure > best[0] and (sure > 1 or named):
                     best = (sure, head.position + size)
-        if best[0] == 0 or (head.size == 0 and head.magic == bytes(4)):
+        lies = not named and self._own(head.position + 1, best[1])
+        if best[0] == 0 or lies or (head.size == 0 and head.magic == bytes(4)):
             self._search(head.why)
             return
         self._add(head.position, best[1], w.TORN, head.why)
@@ -406,10 +414,20 @@ class SlowWalk:
                 return position, None
             if magic in (V1, V2):
                 head = read(self.data, self.base, position, self.delays_ms)
-                if head.why == h.OK:
+                if head.why == h.OK and (head.physical == self.base + position or not self._is_cut(head)):
                     return position, head
             position += 1
         return size, None
+
+    def _own(self, start: int, stop: int) -> bool:
+        """Tell whether an accepted record in place begins in ``[start, stop)``."""
+        heads = (read(self.data, self.base, at, self.delays_ms) for at in range(start, stop))
+        return any(head.why == h.OK and head.physical == self.base + head.position for head in heads)
+
+    def _is_cut(self, head: Head) -> bool:
+        """Tell whether an accepted record in place begins in what no CRC of this one covers."""
+        behind = head.properties_at - 2 - len(head.topic) - (2 if head.magic == V2 else 1)
+        return self._own(behind, head.position + head.size)
 
     def _search(self, why: int) -> None:
         found, head = self._find(self.position if why == w.WHY_SEARCHED else self.position + 1)

@@ -250,3 +250,33 @@ def test_property_crc_is_checked() -> None:
     set_field(data, first.physical_offset, "flag", 5)  # nothing else guards it
     marks = [head.marks for head in assert_agrees(0, bytes(data)).records]
     assert marks == [w.MARK_HAS_PROPERTY_CRC | w.MARK_PROPERTY_CRC, w.MARK_HAS_PROPERTY_CRC]
+
+
+@pytest.mark.parametrize("junk", [0, 40])
+@pytest.mark.parametrize("kept", [0, 1, 60])
+def test_a_copy_that_is_cut_off_hides_no_record(junk: int, kept: int) -> None:
+    """What a copied range ends with reaches over the true record behind it: no CRC covers its properties."""
+    elsewhere = StoreBuilder(segment_bytes=4096)
+    elsewhere.message("T", 0, b"in front")
+    copied = elsewhere.message("T", 0, b"body", properties=b"name\x01" + b"x" * 400 + b"\x02")
+    raw = elsewhere.segment_files()[0][1][copied.physical_offset : elsewhere.end]
+    builder = StoreBuilder(segment_bytes=4096)
+    builder.message("T", 0, b"of another size")
+    builder.raw(b"." * junk + raw[: len(raw) - 406 + kept])
+    hidden = [builder.message("T", 0, b"true").physical_offset for _ in range(3)]
+    oracle = assert_agrees(0, builder.segment_files()[0][1])
+    assert [head.position for head in oracle.records[1:]] == hidden
+    assert w.STALE not in [kind for _, _, kind, _ in oracle.spans]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_bytes_that_are_no_head_hide_no_record(more: int) -> None:
+    """A number where a size would stand leads to a start: without a magic code that proves nothing against a record."""
+    builder = StoreBuilder(segment_bytes=4096)
+    builder.message("T", 0, b"in front")
+    at = builder.raw(b"." * 20)
+    hidden = [builder.message("T", 0, b"true" * 20).physical_offset for _ in range(3)]
+    data = bytearray(builder.segment_files()[0][1])
+    data[at : at + 4] = struct.pack(">i", hidden[1 + more] - at)
+    oracle = assert_agrees(0, bytes(data))
+    assert [head.position for head in oracle.records[1:]] == hidden

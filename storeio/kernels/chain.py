@@ -30,7 +30,7 @@ VIEW_PLACES: Final = 6
 # Places in the array that kernels work in: places of properties, what is derived of them, a start that was found.
 DERIVED: Final = t.PLACES
 FOUND: Final = DERIVED + 3
-WORK_PLACES: Final = FOUND + 2
+WORK_PLACES: Final = FOUND + 3
 
 
 @compiled(

@@ -106,6 +106,12 @@ def boundary(data: Bytes, origin: int, base: int, file_size: int, position: int)
     return np.int64(2 if int64_at(data, i + log.PHYSICAL_OFFSET_AT) == base + position else 0)
 
 
+@compiled("boolean(int64[::1])", forceinline=True)
+def is_named(head: npt.NDArray[np.int64]) -> bool:
+    """Tell whether a bad record says that it is one: by its magic code, or by two lengths that agree."""
+    return head[h.MAGIC] == log.MAGIC_V1 or head[h.MAGIC] == log.MAGIC_V2 or head[h.SIZE] == head[h.FORMULA]
+
+
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1])")
 def extent(data: Bytes, origin: int, base: int, file_size: int, position: int, head: npt.NDArray[np.int64]) -> int:
     """Return where the bad record at ``position`` ends, 0 where nothing proves it, or NEED.
@@ -116,7 +122,7 @@ def extent(data: Bytes, origin: int, base: int, file_size: int, position: int, h
     """
     best = np.int64(0)
     strength = np.int64(0)
-    named = head[h.MAGIC] == log.MAGIC_V1 or head[h.MAGIC] == log.MAGIC_V2 or head[h.SIZE] == head[h.FORMULA]
+    named = is_named(head)
     for attempt in range(2):
         size = head[h.SIZE] if attempt == 0 else head[h.FORMULA]
         if size < log.MIN_RECORD_BYTES or size > file_size - position or size > h.MAX_RECORD_BYTES:

@@ -27,8 +27,9 @@ from storeio.kernels.chain import (
     take_chain,
     take_record,
 )  # fmt: skip
-from storeio.kernels.search import boundary, extent, first_nonzero, next_magic
+from storeio.kernels.search import boundary, extent, first_nonzero, is_named
 from storeio.kernels.spans import add_gap, add_span, undo_spans
+from storeio.kernels.starts import FOUND_AT, FOUND_KIND, FOUND_STOP, find_start, is_cut, own_record
 from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -66,47 +67,6 @@ def class_of_misplaced(data: Bytes, view: Numbers, position: int, head: Numbers)
 
 
 @compiled(
-    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64, int64[::1], readonly(int64[::1]), int64[::1],"
-    " int64[::1])"
-)
-def find_start(
-    data: Bytes, view: Numbers, position: int, limit: int, head: Numbers, delays_ms: Numbers, work: Numbers,
-    found: Numbers,
-) -> int:  # fmt: skip
-    """Return DONE with the next start in ``[position, limit)`` in ``found``, or NEED_BYTES.
-
-    ``found[0]`` is the position, ``limit`` if there is none; ``found[1]`` the class of what starts
-    there: RECORD, BLANK or STALE. A true record of another place is stale; nothing else counts.
-    """
-    file_size = view[V_FILE_SIZE]
-    origin = view[V_ORIGIN]
-    stop = min(limit + 7, file_size)
-    if h.lacks(data, origin, file_size, position, stop - position):
-        return np.int64(w.NEED_BYTES)
-    at = position
-    while at < limit:
-        magic_at = next_magic(data, at + 4 - origin, stop - origin) + origin
-        if magic_at >= stop or magic_at - 4 >= limit:
-            break
-        at = magic_at - 4
-        if int32_at(data, magic_at - origin) == log.MAGIC_BLANK:
-            if int32_at(data, at - origin) == file_size - at:
-                found[0], found[1] = at, w.BLANK
-                return np.int64(w.DONE)
-        else:
-            why = check_whole(data, view, at, head, delays_ms, work)
-            if why == h.NEED:
-                return np.int64(w.NEED_BYTES)
-            if why == h.OK:
-                found[0] = at
-                found[1] = w.RECORD if head[h.PHYSICAL_OFFSET] == view[V_BASE] + at else w.STALE
-                return np.int64(w.DONE)
-        at += 1
-    found[0], found[1] = limit, w.ZERO
-    return np.int64(w.DONE)
-
-
-@compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64, int64[::1], readonly(int64[::1]),"
     " int64[::1], int64[:, ::1])"
 )
@@ -125,17 +85,18 @@ def search(
     before = state[w.S_SPANS]
     old_stop = spans[w.SPAN_STOP, max(before - 1, 0)]
     old_mode = state[w.S_MODE]
-    if not add_gap(data, view[V_ORIGIN], spans, state, position, found[0], why):
+    start = found[FOUND_AT]
+    if not add_gap(data, view[V_ORIGIN], spans, state, position, start, why):
         return np.int64(w.FULL_SPANS)
-    state[w.S_POSITION] = found[0]
-    state[w.S_MODE] = w.SEARCH if found[0] >= limit else w.RESUMED
-    if found[1] == w.STALE:
-        if not add_span(spans, state, found[0], found[0] + head[h.SIZE], w.STALE, w.WHY_MISPLACED):
+    state[w.S_POSITION] = start
+    state[w.S_MODE] = w.SEARCH if start >= limit else w.RESUMED
+    if found[FOUND_KIND] == w.STALE:
+        if not add_span(spans, state, start, found[FOUND_STOP], w.STALE, w.WHY_MISPLACED):
             state[w.S_POSITION] = position
             state[w.S_MODE] = old_mode
             undo_spans(spans, state, before, old_stop)
             return np.int64(w.FULL_SPANS)
-        state[w.S_POSITION] = found[0] + head[h.SIZE]
+        state[w.S_POSITION] = found[FOUND_STOP]
         state[w.S_MODE] = w.SEARCH
     return np.int64(w.DONE)
 
@@ -165,7 +126,7 @@ def take_blank(
         if answer != w.DONE:
             return answer
         why = w.WHY_BLANK_DIRTY
-        if found[1] == w.RECORD:
+        if found[FOUND_KIND] == w.RECORD:
             # Nothing starts at the blank's second byte: this question counts wherever the walk came from.
             reference = reference_time(state, position + 1)
             # No broker begins a segment with one: there is nothing that it could close.
@@ -179,21 +140,29 @@ def take_blank(
 
 
 @compiled(
-    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], readonly(int64[::1]), int64[::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
 )
 def take_good(
-    data: Bytes, view: Numbers, state: Numbers, head: Numbers, work: Numbers, records: Numbers, keys: Numbers,
-    spans: Numbers, queues: Numbers, slots: Numbers,
+    data: Bytes, view: Numbers, state: Numbers, head: Numbers, delays_ms: Numbers, work: Numbers, records: Numbers,
+    keys: Numbers, spans: Numbers, queues: Numbers, slots: Numbers,
 ) -> int:  # fmt: skip
     """Append an intact record as a record or as stale bytes, as its place and time tell."""
     position = state[w.S_POSITION]
+    stop = position + head[h.SIZE]
     kind = np.int64(w.RECORD)
     why = np.int64(w.WHY_MISPLACED)
     if head[h.PHYSICAL_OFFSET] != view[V_BASE] + position:
         kind = class_of_misplaced(data, view, position, head)
-        if kind == h.NEED:
+        cut = is_cut(data, view, position, head, delays_ms, work)
+        if kind == h.NEED or cut == h.NEED:
             return np.int64(w.NEED_BYTES)
+        if cut != 0:
+            return search(data, view, state, w.WHY_SEARCHED, head, delays_ms, work, spans)
+        if kind == w.RECORD:
+            check_whole(
+                data, view, position, head, delays_ms, work
+            )  # ``head`` may be that of what seemed to cut it off
     elif state[w.S_MODE] == w.RESUMED:
         reference = reference_time(state, position)
         if reference != w.UNKNOWN and head[h.STORE_MS] < reference:
@@ -201,9 +170,9 @@ def take_good(
             why = np.int64(w.WHY_OLDER)
     if kind == w.RECORD:
         return take_record(data, view, state, head, work, records, keys, spans, queues, slots)
-    if not add_span(spans, state, position, position + head[h.SIZE], w.STALE, why):
+    if not add_span(spans, state, position, stop, w.STALE, why):
         return np.int64(w.FULL_SPANS)
-    state[w.S_POSITION] = position + head[h.SIZE]
+    state[w.S_POSITION] = stop
     return np.int64(w.DONE)
 
 
@@ -220,6 +189,9 @@ def take_bad(
     end = np.int64(0)
     if head[h.SIZE] != 0 or head[h.MAGIC] != 0:
         end = extent(data, view[V_ORIGIN], view[V_BASE], view[V_FILE_SIZE], position, head)
+    if end > 0 and not is_named(head):
+        inside = own_record(data, view, position + 1, end, head, delays_ms, work)
+        end = end if inside == end else np.int64(min(inside, 0))
     if end == h.NEED:
         return np.int64(w.NEED_BYTES)
     if end == 0:
@@ -260,7 +232,7 @@ def walk_on(
             if why == h.NEED:
                 return np.int64(w.NEED_BYTES)
             if why == h.OK:
-                answer = take_good(data, view, state, head, work, records, keys, spans, queues, slots)
+                answer = take_good(data, view, state, head, delays_ms, work, records, keys, spans, queues, slots)
             else:
                 answer = take_bad(data, view, state, why, head, delays_ms, work, spans)
         if answer != w.DONE:
