@@ -69,6 +69,10 @@ def joined_runs(runs: list[list[int]]) -> list[list[int]]:
 
 
 STRANGER: Final = "no record of this queue"
+IN_A_HOLE: Final = "a hole in the log lies between its neighbours"
+JUMP: Final = "the numbers jump in an intact log"
+BETWEEN_RECORDS: Final = (IN_A_HOLE, JUMP)
+"""Evidence of losses that stands and falls with the records before and behind them."""
 
 
 def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> bool:
@@ -121,7 +125,7 @@ def _gap(
 ) -> None:
     """Record lost numbers; a finding only where no hole in the log explains them."""
     explained = view.is_damaged(start_at, stop_at)
-    evidence = "a hole in the log lies between its neighbours" if explained else "the numbers jump in an intact log"
+    evidence = IN_A_HOLE if explained else JUMP
     result.lost.append(LostRange(topic, queue_id, first, stop, start_at, stop_at, evidence))
     if not explained:
         finding = _at(view, "LOG_QUEUE_OFFSET_GAP", stop_at, 0, topic, queue_id, first, f"next is {stop}")

@@ -68,7 +68,11 @@ class Doubts:
         found = restored(raw, known) if property_crc_agrees(raw) is not None or not sure else None
         if found is not None:
             return Answer(record, Fixed(place, found), units)
-        return Answer(record, None, units[:1]) if units or not plain or sure else None
+        if plain and not sure and not units:
+            return None
+        if not units and own == record.queue_offset:  # the unit that agrees with it tells what is lost with it
+            units = [Unit(p.java_decode(record.topic), record.queue_id, own, place, record.size, 0)]
+        return Answer(record, None, units[:1])
 
     def _copy(self, place: int, record: log.Record) -> Answer:
         """Return that an intact record, vouched for as a whole, is not what lay at this place."""

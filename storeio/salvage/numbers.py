@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import joined_runs, number_queue
+from storeio.checks.numbering import BETWEEN_RECORDS, joined_runs, number_queue
 from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
@@ -41,6 +41,7 @@ def lost_after(
         for place, record in places:
             if enters_queue(record):
                 found.setdefault((p.java_decode(record.topic), record.queue_id), []).append((place, record))
+    restored = {place for place, _ in changes[1]}
     touched = {*gone, *new, *((unit.topic, unit.queue_id) for unit in units)}
     result = [part for part in lost if (part.topic, part.queue_id) not in touched]
     for queue, tables in sorted(runs.items()):
@@ -59,6 +60,9 @@ def lost_after(
             table = without(table, place, record)
         table += [_run(place, record) for place, record in new.get(queue, ())]
         own, said = by_queue[queue]
+        if all(place in restored for place, _ in gone.get(queue, ())):
+            # Without a record left, none ever was of this queue: what was missed between them is none of its numbers.
+            said = [part for part in said if part.evidence not in BETWEEN_RECORDS]
         result += _lost(queue, sorted(table, key=lambda run: run[RUN_START_AT]), said, own, view)
     return result
 
