@@ -187,6 +187,10 @@ def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges
     head = found.plan.read(file.path, low, low + log.PHYSICAL_OFFSET_AT + 8).tobytes()
     physical = int.from_bytes(head[log.PHYSICAL_OFFSET_AT :], "big", signed=True)
     first, end = found.view.min_physical_offset, found.view.max_physical_offset
+    if file.base_offset is not None:
+        # Of its own segment a record may name a place behind the log's last one, too: bytes in front of it came in or
+        # went away. What a cut, a reuse or another name of the file leaves is off by whole segments, or not at all.
+        end = max(end, file.base_offset + _size(found))
     if physical < 0 or physical > 2**62 or (not alone and not first <= physical < end):
         return
     begin, stop = physical, physical + high - low
