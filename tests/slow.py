@@ -291,7 +291,7 @@ def _marks(head: Head, base: int) -> int:
         w.MARK_PHYSICAL: head.physical != base + head.position,
         w.MARK_QUEUE_ID: head.queue_id < 0,
         w.MARK_QUEUE_OFFSET: head.queue_offset < 0,
-        w.MARK_SYS_FLAG: bool((head.sys_flag % 2**32) >> 11),
+        w.MARK_SYS_FLAG: bool((head.sys_flag % 2**32) >> 11) or head.sys_flag & 0x401 == 0x400,  # no compression is 4
         w.MARK_HOST: any(not 0 <= port <= 65535 for port in ports),
         w.MARK_LENGTH: head.body_length < 0 or head.properties_length < 0,
         w.MARK_CRC_OF_NOTHING: head.body_length <= 0 and head.body_crc != 0,

@@ -158,6 +158,14 @@ def test_no_number_in_a_field_is_special(name: str, value: int) -> None:
     assert len(assert_agrees(0, three_records(fields={name: value})).records) == 3
 
 
+@pytest.mark.parametrize(("flag", "odd"), [(0x400, True), (0x500, True), (0x401, False), (0x300, False), (0x800, True)])
+def test_flags_that_no_broker_sets(flag: int, odd: bool) -> None:
+    """No version has a compression type from 4 on; one that has says that it has compressed."""
+    marks = [head.marks for head in assert_agrees(0, three_records(fields={"sys_flag": flag})).records]
+    assert [bool(mark & w.MARK_SYS_FLAG) for mark in marks] == [False, odd, False]
+    assert bool(log.unset_flags(flag)) == odd
+
+
 @pytest.mark.parametrize("store_ms", [-(2**62), -(2**63), 0])
 def test_odd_store_time_before_damage(store_ms: int) -> None:
     """A store time is remembered as it is: what resumes behind damage is compared with it."""

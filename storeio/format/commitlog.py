@@ -46,6 +46,7 @@ SYS_STORE_V6: Final = 0x20
 SYS_NEED_UNWRAP: Final = 0x40
 SYS_INNER_BATCH: Final = 0x80
 SYS_COMPRESSION_TYPE: Final = 0x700
+SYS_NO_TYPE: Final = 0x400  # is in the compression types from 4 on, of which no version has one
 SYS_KNOWN: Final = 0x7FF
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -94,6 +95,12 @@ class Record:
     body: bytes
     topic: bytes
     properties: bytes
+
+
+def unset_flags(sys_flag: int) -> int:
+    """Return the bits that no broker sets: unknown ones, unknown compression types where nothing is compressed."""
+    unknown = sys_flag & ~SYS_KNOWN
+    return unknown if sys_flag & SYS_COMPRESSED else unknown | sys_flag & SYS_NO_TYPE
 
 
 def host_bytes(sys_flag: int) -> tuple[int, int]:

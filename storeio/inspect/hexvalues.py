@@ -53,7 +53,7 @@ def flag_text(sys_flag: int) -> str:
     if sys_flag & log.SYS_COMPRESSED:
         kind = (sys_flag & log.SYS_COMPRESSION_TYPE) >> 8
         found.append(_COMPRESSION.get(kind, f"unknown compression type {kind}"))
-    if sys_flag & ~log.SYS_KNOWN:
+    if log.unset_flags(sys_flag):
         found.append("unknown bits")
     return ", ".join(found) or "none"
 

@@ -107,7 +107,8 @@ def marks_of(head: Numbers, base: int, position: int) -> int:
         marks |= w.MARK_QUEUE_ID
     if head[h.QUEUE_OFFSET] < 0:
         marks |= w.MARK_QUEUE_OFFSET
-    if head[h.SYS_FLAG] & ~np.int64(log.SYS_KNOWN):
+    flags = head[h.SYS_FLAG]
+    if flags & ~np.int64(log.SYS_KNOWN) or flags & (log.SYS_COMPRESSED | log.SYS_NO_TYPE) == log.SYS_NO_TYPE:
         marks |= w.MARK_SYS_FLAG
     if (head[h.BORN_PORT] | head[h.STORE_PORT]) & ~np.int64(0xFFFF):
         marks |= w.MARK_HOST

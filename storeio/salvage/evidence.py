@@ -78,7 +78,7 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     if record is None or record.physical_offset != known.physical_offset:
         return None
     topic = p.java_decode(record.topic)
-    if record.sys_flag & ~log.SYS_KNOWN or not is_name(topic) or not is_likely(record, known.near_ms):
+    if log.unset_flags(record.sys_flag) or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
     evidence = ["size formula"]
     if record.body:

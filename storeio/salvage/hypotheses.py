@@ -82,8 +82,8 @@ def _places(data: bytes, size: int, known: Known) -> Iterator[Try]:
 def _sys_flags(data: bytes, size: int, known: Known) -> Iterator[Try]:
     (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
     seen = set()
-    if flag & ~log.SYS_KNOWN:
-        seen.add(flag & log.SYS_KNOWN)
+    if unset := log.unset_flags(flag):
+        seen.add(flag & ~unset)
     seen.update(flag ^ bits for bits in (log.SYS_BORN_V6, log.SYS_STORE_V6, log.SYS_BORN_V6 | log.SYS_STORE_V6))
     for value in sorted(seen):
         yield Try("sys_flag", log.SYS_FLAG_AT, struct.pack(">i", value), size)
