@@ -129,3 +129,8 @@ def test_conf_travels_with_the_package() -> None:
 @pytest.mark.parametrize("name", ["Makefile", "pyproject.toml", ".ci/run", "jobs/resolve_jars.py", "conf/spark.conf"])
 def test_set_up_names_no_host(name: str) -> None:
     assert not re.search(r"https?://", (ROOT / name).read_text())
+
+
+def test_what_ci_runs_is_a_script() -> None:
+    found = subprocess.run(["bash", "-n", str(TOP / ".ci" / "run")], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stderr) == (0, "")

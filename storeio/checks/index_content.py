@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.index_stretch import (
+    INTO_DAMAGE,
     Piece,
     Place,
     ReadUnits,
@@ -145,7 +146,7 @@ def _into_holes(files: Sequence[IndexStructure], lost: Sequence[tuple[int, Numbe
             place = place_of(files[file_no], *run)
             yield Finding(
                 "INDEX_UNIT_ORPHAN", place.path, place.position, place.length, count=place.count,
-                detail="the log is damaged where they point",
+                detail=INTO_DAMAGE,
             )  # fmt: skip
 
 

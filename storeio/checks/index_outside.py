@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.index_stretch import ReadUnits, chunks, first_unit, place_of, runs_of
+from storeio.checks.index_stretch import INTO_DAMAGE, ReadUnits, chunks, first_unit, place_of, runs_of
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 
@@ -61,7 +61,10 @@ def units_outside(
             count += int(behind.sum())
             beyond = np.union1d(beyond, offsets[behind])[:MAX_OFFSETS]
         between = ~odd & ~behind
-        findings += _places("INDEX_UNIT_ORPHAN", file, numbers[between], offsets[between], "")
+        lost = between & (offsets >= min_physical_offset)
+        findings += _places("INDEX_UNIT_ORPHAN", file, numbers[lost], None, INTO_DAMAGE)
+        nowhere = between & ~lost
+        findings += _places("INDEX_UNIT_ORPHAN", file, numbers[nowhere], offsets[nowhere], "")
     if count:
         place = place_of(file, first, min(first + count - 1, file.entries), count)
         detail = f"{count} units point behind {max_physical_offset}"

@@ -27,6 +27,8 @@ PROBE_UNITS: Final = 64  # how far from a good guess the first probes of a searc
 PROBE_GROWTH: Final = 8
 CHUNK_UNITS: Final = 1 << 20  # of a file that has to be read through
 
+INTO_DAMAGE: Final = "the log is damaged where they point"  # of units, whoever comes upon them
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

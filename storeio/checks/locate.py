@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import Queue, Read
+from storeio.errors import UnreadableError
 from storeio.format import batchqueue, consumequeue
-from storeio.paths import BATCHQUEUE
+from storeio.format import commitlog as log
+from storeio.paths import BATCHQUEUE, COMMITLOG, file_name
 
 Numbers = npt.NDArray[np.int64]
 
@@ -83,3 +85,23 @@ def numbers_of(queue: Queue, read: Read, physical: Numbers) -> Numbers:
     hit[hit] = offsets[order][place[hit]] == physical[hit]
     result[hit] = numbers[order][place[hit]]
     return result
+
+
+def told_number(queue: Queue, read: Read, number: int, segment_bytes: int) -> int | None:
+    """Return the queue offset that stands where a queue's unit points, None without such a unit or bytes.
+
+    A split asks so for the neighbours of its first and last records, which other splits have.
+    """
+    if number < 0:
+        return None
+    try:
+        data, absent = queue.read(read, number * queue.unit_bytes, (number + 1) * queue.unit_bytes)
+        physical, size = (int(decode(queue, data)[name][0]) for name in ("physical_offset", "size"))
+        if absent or physical < 0 or size < log.MIN_RECORD_BYTES:
+            return None
+        base = physical - physical % segment_bytes
+        at = physical - base + log.QUEUE_OFFSET_AT
+        field = read(f"{COMMITLOG}/{file_name(base)}", at, at + 8)
+    except UnreadableError:
+        return None
+    return int.from_bytes(field.tobytes(), "big", signed=True) if len(field) == 8 else None

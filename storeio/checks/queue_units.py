@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks import ext_units
-from storeio.checks.locate import decode, numbers_of, stretch
+from storeio.checks.locate import decode, numbers_of, stretch, told_number
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
@@ -176,9 +176,12 @@ class _Run:
         checked.covered.append((number, number + 1))
         offsets = self.implied.queue_offset
         at = self.rows.start + i
-        before = offsets[at - 1] if at else number - 1
-        after = offsets[at + 1] if at + 1 < len(offsets) else number + 1
-        if len(offsets) > 1 and before == number - 1 and after == number + 1:
+        size = self.walked.split.file_size
+        before = int(offsets[at - 1]) if at else told_number(self.queue, self.read, number - 1, size)
+        more = at + 1 < len(offsets)
+        after = int(offsets[at + 1]) if more else told_number(self.queue, self.read, number + 1, size)
+        known = [told - beside for told, beside in ((before, number - 1), (after, number + 1)) if told is not None]
+        if known and not any(known):
             self.record_disagrees(checked, i, f"its queue offset is {self.first + i}, its unit stands at {number}")
             return
         path, position = self.queue.path_at(number * self.queue.unit_bytes)
