@@ -132,5 +132,5 @@ def test_set_up_names_no_host(name: str) -> None:
 
 
 def test_what_ci_runs_is_a_script() -> None:
-    found = subprocess.run(["bash", "-n", str(TOP / ".ci" / "run")], capture_output=True, text=True, timeout=60)
+    found = subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stderr) == (0, "")
