@@ -15,8 +15,9 @@ blank record, and off by whole segments. Anything else is bad.
 
 *Bad.* TOTALSIZE and the sum of the parts are two witnesses of where it ends. One that leads to a start is believed,
 a head or the true blank more than zeros, TOTALSIZE first: the bytes up to there are torn and the chain goes on. Zeros
-are believed only where there is a magic code, or both witnesses say the same. Without either of these nothing is
-believed if an accepted record in place begins before that end.
+are believed only where there is a magic code, or both witnesses say the same; one alone not if something that search
+would find lies in front of them. Without a magic code one alone is not believed if an accepted record in place begins
+before that end.
 Without a witness, or if its first 8 bytes are zero, the walk searches, from the next byte on.
 
 *Start.* A head with the physical offset of its place, a blank with the size of the rest, or 48 zero bytes (fewer at
@@ -384,6 +385,8 @@ class SlowWalk:
                 if sure > best[0] and (sure > 1 or named):
                     best = (sure, head.position + size)
         lies = not named and self._own(head.position + 1, best[1])
+        if best[0] == 1 and head.size != head.formula:
+            lies = self._find(head.position + 1)[0] < best[1]
         if best[0] == 0 or lies or (head.size == 0 and head.magic == bytes(4)):
             self._search(head.why)
             return

@@ -66,6 +66,24 @@ def test_what_once_came_out_wrong(name: str, seed: int, tmp_path: Path) -> None:
     assert_saved(name, seed, tmp_path)
 
 
+@pytest.mark.parametrize("count", [1, 512])
+@pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.5.1"])
+def test_bytes_that_came_into_the_last_segment(name: str, count: int, tmp_path: Path) -> None:
+    """What lies shifted behind the log's last record in place goes back, wherever in a record the bytes came in."""
+    records, size = salvages.originals_of(name), int(golden.options(name)["clFile"])
+    at = [place for place in records if place >= max(records) // size * size][7]
+    lengths = records[at].head.properties_at - 2 - at % size
+    for inside in (5, 90, lengths, len(records[at].raw) - 3):
+        root = golden.copy_of(name, tmp_path / f"store{inside}")
+        path = root / "commitlog" / f"{at // size * size:020d}"
+        data, where = path.read_bytes(), at % size + inside
+        path.write_bytes((data[:where] + b"\x79" * count + data[where:])[:size])
+        result = salvage(root, tmp_path / f"new{inside}", given={"mappedFileSizeCommitLog": str(size)}, jobs=1)
+        saved = salvages.records_of(tmp_path / f"new{inside}", size)
+        assert [place for place in records if place != at and saved[place].raw != records[place].raw] == [], inside
+        assert result.problems == []
+
+
 @pytest.mark.parametrize("name", ["rich-4.9.8", "rich-5.5.1"])
 def test_all_queues_are_built_again_light_ones_too(name: str, tmp_path: Path) -> None:
     """Of a store without any queue the records alone tell that it had light ones."""

@@ -277,6 +277,22 @@ def test_a_copy_that_is_cut_off_hides_no_record(junk: int, kept: int) -> None:
     assert w.STALE not in [kind for _, _, kind, _ in oracle.spans]
 
 
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_length_that_leads_to_the_free_tail_hides_no_record(shift: int) -> None:
+    """Behind the log's last record zeros lie wherever a damaged length leads."""
+    builder = StoreBuilder(segment_bytes=8192)
+    first = builder.message("T", 0, b"first", properties=b"a\x01b\x02")
+    hidden = [builder.message("T", 0, b"true").physical_offset for _ in range(3)]
+    data = bytearray(builder.segment_files()[0][1])
+    stop = hidden[0]
+    data[stop - 6 : stop - 4] = struct.pack(">h", 4000)
+    data[first.physical_offset + 3] ^= 1
+    data = data[:stop] + bytes(shift) + data[stop : len(data) - shift]
+    oracle = assert_agrees(0, bytes(data))
+    kind = w.STALE if shift else w.RECORD
+    assert (hidden[0] + shift, builder.end + shift, kind) in [span[:3] for span in oracle.spans]
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_bytes_that_are_no_head_hide_no_record(more: int) -> None:
     """A number where a size would stand leads to a start: without a magic code that proves nothing against a record."""

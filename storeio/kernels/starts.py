@@ -9,8 +9,8 @@ from storeio.compiled import compiled
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
-from storeio.kernels.chain import V_BASE, V_FILE_SIZE, V_ORIGIN, check_whole
-from storeio.kernels.search import next_magic
+from storeio.kernels.chain import FOUND, V_BASE, V_FILE_SIZE, V_ORIGIN, check_whole
+from storeio.kernels.search import boundary, is_named, next_magic
 from storeio.kernels.text import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -106,3 +106,28 @@ def find_start(
         at += 1
     found[FOUND_AT], found[FOUND_KIND] = limit, w.ZERO
     return np.int64(w.DONE)
+
+
+@compiled(
+    "int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64, int64[::1], readonly(int64[::1]), int64[::1])"
+)
+def hides_start(
+    data: Bytes, view: Numbers, position: int, end: int, head: Numbers, delays_ms: Numbers, work: Numbers
+) -> int:
+    """Return 1 if the end that one witness alone gives a bad record would hide what starts before it, 0, or NEED.
+
+    Zeros lie wherever a number leads behind the log's last record, so that whatever starts in front of them counts
+    for more. A head is there by chance only if nothing says that this is a record; then a record in its own place does.
+    """
+    named = is_named(head)
+    if boundary(data, view[V_ORIGIN], view[V_BASE], view[V_FILE_SIZE], end) == 1:
+        found = work[FOUND:]
+        if find_start(data, view, position + 1, end, head, delays_ms, work, found) != w.DONE:
+            return np.int64(h.NEED)
+        return np.int64(1 if found[FOUND_AT] < end else 0)
+    if named:
+        return np.int64(0)
+    inside = own_record(data, view, position + 1, end, head, delays_ms, work)
+    if inside == h.NEED:
+        return np.int64(h.NEED)
+    return np.int64(1 if inside < end else 0)

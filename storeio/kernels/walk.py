@@ -27,9 +27,9 @@ from storeio.kernels.chain import (
     take_chain,
     take_record,
 )  # fmt: skip
-from storeio.kernels.search import boundary, extent, first_nonzero, is_named
+from storeio.kernels.search import boundary, extent, first_nonzero
 from storeio.kernels.spans import add_gap, add_span, undo_spans
-from storeio.kernels.starts import FOUND_AT, FOUND_KIND, FOUND_STOP, find_start, is_cut, own_record
+from storeio.kernels.starts import FOUND_AT, FOUND_KIND, FOUND_STOP, find_start, hides_start, is_cut
 from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -189,9 +189,9 @@ def take_bad(
     end = np.int64(0)
     if head[h.SIZE] != 0 or head[h.MAGIC] != 0:
         end = extent(data, view[V_ORIGIN], view[V_BASE], view[V_FILE_SIZE], position, head)
-    if end > 0 and not is_named(head):
-        inside = own_record(data, view, position + 1, end, head, delays_ms, work)
-        end = end if inside == end else np.int64(min(inside, 0))
+    if end > 0 and head[h.SIZE] != head[h.FORMULA]:
+        hides = hides_start(data, view, position, end, head, delays_ms, work)
+        end = end if hides == 0 else np.int64(h.NEED if hides == h.NEED else 0)
     if end == h.NEED:
         return np.int64(w.NEED_BYTES)
     if end == 0:
