@@ -35,6 +35,16 @@ class Finding:
         return CODES[self.code].severity
 
     @property
+    def sentence(self) -> str:
+        """What was found, in words that go for every finding of the code."""
+        return CODES[self.code].sentence
+
+    @property
+    def cause(self) -> str:
+        """Why it happens."""
+        return CODES[self.code].cause
+
+    @property
     def remedy(self) -> str:
         """What helps, in a sentence."""
         return CODES[self.code].remedy
