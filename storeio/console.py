@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 DEBUG: Final = "STOREIO_DEBUG"
 LEAST_WIDTH, MOST_WIDTH = 60, 160
 TITLE_WIDTH = 20  # of a store in front of its bar
-_COLOURS: Final = {
-    "DAMAGED": 31,
-    "ERRORS": 31,
-    "COULD NOT READ": 31,
-    "INCOMPLETE": 33,
-    "WARNINGS": 33,
-    "SOUND": 32,
-    "DOUBTFUL": 33,
-    "REBUILT": 32,
-}
-_COLOURED: Final = re.compile(rf"^({'|'.join(_COLOURS)})\b", re.MULTILINE)
+_RED: Final = (
+    "DAMAGED", "ERRORS", "COULD NOT READ", "LOSES", "DELETES", "HARMS", "NO START", "DO NOT START", "NO PLAN",
+    "STOPPED",
+)  # fmt: skip
+_YELLOW: Final = (
+    "INCOMPLETE", "WARNINGS", "DOUBTFUL", "UNSURE", "CHOOSE", "HELPS", "DIFFERENT", "PREFIX", "NOT LOOKED AT", "LEFT",
+    "SAVED WITH LOSSES",
+)  # fmt: skip
+_GREEN: Final = (
+    "SOUND", "REBUILT", "SAFE", "CURES", "NOTHING TO DO", "APPLIED", "UNDONE", "EQUAL", "KEEPS", "SAVED",
+)  # fmt: skip
+_COLOURS: Final = dict.fromkeys(_RED, 31) | dict.fromkeys(_YELLOW, 33) | dict.fromkeys(_GREEN, 32)
+_COLOURED: Final = re.compile(rf"^({'|'.join(sorted(_COLOURS, key=len, reverse=True))})\b", re.MULTILINE)
 
 
 def is_fancy(stream: IO[str]) -> bool:
