@@ -85,8 +85,12 @@ class Doubts:
         units = [unit for unit in found if unit.size == record.size and self.survey.lacks(unit)]
         topic = p.java_decode(record.topic)
         own = self.survey.number_of(topic, record.queue_id, place)
-        if own >= 0 and own != record.queue_offset and own in numbers.get((topic, record.queue_id), ()):
-            units.append(Unit(topic, record.queue_id, own, place, record.size, 0))
+        unit = Unit(topic, record.queue_id, own, place, record.size, 0)
+        # Between units that agree with their records it is right, behind the queue's last record, too.
+        fits = any(row.code == "LOG_UNIT_DISAGREES" for row in self.survey.doubts.get(place, ()))
+        missing = own in numbers.get((topic, record.queue_id), ()) or (fits and self.survey.lacks(unit))
+        if own >= 0 and own != record.queue_offset and missing:
+            units.append(unit)
         return list({(unit.topic, unit.queue_id, unit.number): unit for unit in units}.values())
 
     def _is_sure(self, place: int) -> bool:
