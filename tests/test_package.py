@@ -258,7 +258,7 @@ def audit_with_spark(python: Path, damaged: Path, place: Path) -> None:
     assert rows.stdout.strip() == str(len(findings)), rows.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_an_audit_with_the_extra_spark(wheel: Path, damaged: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "environment", wheel, ["spark"])

@@ -55,8 +55,8 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def _row(number: int, name: str, case: dict[str, Any]) -> Any:
-    """Return a case as a parameter: every third one belongs to make test, the others to make long-test."""
-    return pytest.param(name, case, id=f"{name}:{case['id']}", marks=[pytest.mark.long] if number % 3 else [])
+    """Return a case as a parameter: every fourth one belongs to make test, the others to make long-test."""
+    return pytest.param(name, case, id=f"{name}:{case['id']}", marks=[pytest.mark.long] if number % 4 else [])
 
 
 @pytest.mark.parametrize(("name", "case"), [_row(number, *row) for number, row in enumerate(CASES)])
