@@ -19,6 +19,7 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
+from storeio.salvage.doubts import Doubts
 from storeio.salvage.regions import Judged, judge, stretches
 from storeio.salvage.survey import Survey, survey
 from storeio.salvaged import Moved
@@ -152,8 +153,15 @@ def _size(found: Concluded) -> int:
 
 
 def _misplaced(found: Concluded) -> Iterator[Piece]:
-    """Yield stretches of intact records whose place in the log is free, and the ones they name."""
+    """Yield stretches of intact records whose place in the log is free, and the ones they name.
+
+    A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
+    """
     taken = _taken(found)
+    stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
+    if stale:
+        gone = list(Doubts(survey(found)).gone())
+        taken = [part for row in taken for part in _free(*row, gone)]
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
         alone = not (kinds == w.RECORD).any()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -62,7 +62,6 @@ class _Decider:
         self.survey, self.losses = survey, losses
         self.made = Decision()
         self.holes: list[tuple[Hole, list[Unit]]] = []
-        self.starts, self.last_ms = _record_starts(survey), survey.audit.log.last_store_timestamp_ms or 1
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
         self.doubts = Doubts(survey)
         self.batch_topics = frozenset(survey.plan.batch_topics)
@@ -137,21 +136,16 @@ class _Decider:
 
     def _setting(self, place: int) -> Setting:
         """Return time and host of the next intact record from a place on, or of the log's end."""
-        record = self.survey.record(place)
-        if record is None:
-            i = bisect_left(self.starts, place)
-            record = self.survey.record(self.starts[i]) if i < len(self.starts) else None
-        checks = self.survey.audit.checks
-        crc = checks.get("property_crc", 0) > 0
-        if record is None:
-            return Setting(self.last_ms, NOBODY, crc)
-        return Setting(max(record.store_timestamp_ms, 1), record.store_host, crc)
+        record = self.survey.record_from(place)
+        crc = self.survey.audit.checks.get("property_crc", 0) > 0
+        host = record.store_host if record is not None else NOBODY
+        return Setting(self.survey.time_from(place), host, crc)
 
     def _doubt(self, place: int) -> None:
         """Decide on an accepted record that something speaks against: restored, dropped, or left as it is."""
         if any(fixed.start <= place < fixed.stop for fixed in self.made.fixed) or self._covers(place):
             return
-        answer = self.doubts.answer(place, lambda stop: self._setting(stop).store_ms)
+        answer = self.doubts.answer(place)
         if answer is None:
             return
         self.gone.append((place, answer.record))
@@ -233,15 +227,6 @@ def _joined(rows: Iterable[tuple[Hole, list[Unit]]]) -> Iterator[tuple[Hole, lis
         last = hole, slots
     if last is not None:
         yield last
-
-
-def _record_starts(survey: Survey) -> list[int]:
-    """Return where stretches of intact records begin, sorted."""
-    found = []
-    for segment in survey.concluded.view.segments:
-        spans = segment.spans
-        found += (spans[w.SPAN_START, spans[w.SPAN_CLASS] == w.RECORD] + segment.base).tolist()
-    return sorted(found)
 
 
 def _content_stop(judged: Judged) -> int:

@@ -6,7 +6,7 @@ number: else it is the unit that is damaged. A property CRC that agrees vouches 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,12 +41,11 @@ class Doubts:
         odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
         self.habit = len(odd) > HABIT
 
-    def answer(self, place: int, time_from: Callable[[int], int]) -> Answer | None:
+    def answer(self, place: int) -> Answer | None:
         """Return what became of the record at a place, None where it is to be left as it is.
 
         Args:
             place: Its physical offset.
-            time_from: Tells the store time of the next intact record from a place on.
         """
         raw = self.survey.read(place, place + self.survey.size_at(place))
         record = whole_record(raw)
@@ -58,7 +57,7 @@ class Doubts:
         units = self._units(place, record, numbers)
         leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
         sure, plain = self._is_sure(place), self._is_plain(record, place)
-        near_ms = time_from(place + record.size)
+        near_ms = self.survey.time_from(place + record.size)
         unit = units[0] if len(units) == 1 else None
         known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, leaps=leaps)
         good = plain and not sure and not leaps
@@ -73,6 +72,13 @@ class Doubts:
         if not units and own == record.queue_offset:  # the unit that agrees with it tells what is lost with it
             units = [Unit(p.java_decode(record.topic), record.queue_id, own, place, record.size, 0)]
         return Answer(record, None, units[:1])
+
+    def gone(self) -> Iterator[tuple[int, int]]:
+        """Yield the physical ranges of the records that are lost unless another copy of them is found."""
+        for place in sorted(self.survey.doubts):
+            answer = self.answer(place)
+            if answer is not None and answer.fixed is None:
+                yield place, place + answer.record.size
 
     def _copy(self, place: int, record: log.Record) -> Answer:
         """Return that an intact record, vouched for as a whole, is not what lay at this place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -61,8 +61,10 @@ class Survey:
     _numbers: dict[tuple[str, int], Ranges] = field(init=False, default_factory=dict)
     _bounds: tuple[Numbers, Numbers] = field(init=False)
     _window: tuple[str, int, Bytes] = field(init=False, default=("", 0, np.empty(0, np.uint8)))
+    _starts: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._starts = _record_starts(self.concluded)
         rows = [(part.physical_start, part.physical_stop) for part in self.lost]
         self._bounds = np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.int64)
         self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
@@ -128,6 +130,20 @@ class Survey:
         """Return the record whose head stands at a place."""
         return record_at(self.plan, physical_offset, self._bytes)
 
+    def record_from(self, place: int) -> log.Record | None:
+        """Return the next intact record from a place on, None behind the log's last one."""
+        record = self.record(place)
+        if record is None:
+            i = bisect_left(self._starts, place)
+            record = self.record(self._starts[i]) if i < len(self._starts) else None
+        return record
+
+    def time_from(self, place: int) -> int:
+        """Return the store time of the next intact record from a place on, or of the log's end."""
+        record = self.record_from(place)
+        last_ms = self.audit.log.last_store_timestamp_ms or 1
+        return max(record.store_timestamp_ms, 1) if record is not None else last_ms
+
     def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int:
         """Return the number of a queue's unit that points at a place, -1 for none."""
         queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
@@ -153,6 +169,15 @@ def survey(concluded: Concluded) -> Survey:
     for at, finding in (*_bare(plan, audit), *_lone(concluded), *_repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found
+
+
+def _record_starts(concluded: Concluded) -> list[int]:
+    """Return where stretches of intact records begin, sorted."""
+    found = []
+    for segment in concluded.view.segments:
+        spans = segment.spans
+        found += (spans[w.SPAN_START, spans[w.SPAN_CLASS] == w.RECORD] + segment.base).tolist()
+    return sorted(found)
 
 
 def _repeated(found: Survey) -> Iterator[tuple[int, Finding]]:
