@@ -292,7 +292,11 @@ def _marks(head: Head, base: int) -> int:
         w.MARK_PHYSICAL: head.physical != base + head.position,
         w.MARK_QUEUE_ID: head.queue_id < 0,
         w.MARK_QUEUE_OFFSET: head.queue_offset < 0,
-        w.MARK_SYS_FLAG: bool((head.sys_flag % 2**32) >> 11) or head.sys_flag & 0x401 == 0x400,  # no compression is 4
+        # No compression is 4; a batch has its flag and both its properties, or none of them.
+        w.MARK_SYS_FLAG: bool((head.sys_flag % 2**32) >> 11)
+        or head.sys_flag & 0x401 == 0x400
+        or bool(head.sys_flag & 0x80) != ("INNER_NUM" in pairs and "INNER_BASE" in pairs)
+        or head.sys_flag & 0xC0 == 0x40,
         w.MARK_HOST: any(not 0 <= port <= 65535 for port in ports),
         w.MARK_LENGTH: head.body_length < 0 or head.properties_length < 0,
         w.MARK_CRC_OF_NOTHING: head.body_length <= 0 and head.body_crc != 0,

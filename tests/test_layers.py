@@ -32,7 +32,7 @@ PURE: Final = WALK | {
     "salvaged",
     "verbs",
 }
-FILES: Final = PURE | {"remote", "scan", "file_sizes", "config", "index_files"}
+FILES: Final = PURE | {"remote", "scan", "nearby", "file_sizes", "config", "index_files"}
 LAYERS: Final = {
     "__init__": {
         "apply",
@@ -74,6 +74,7 @@ LAYERS: Final = {
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
     "scan": FORMAT | {"remote"},
+    "nearby": {"errors"},
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "audit": FILES,

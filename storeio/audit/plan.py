@@ -18,6 +18,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import index as index_format
 from storeio.index_files import index_shape_of
+from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.scan import Listing, data_stop, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
@@ -95,6 +96,11 @@ class AuditPlan:
     def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
         """Return bytes of a file of the store, as ``scan.read_range``."""
         return read_range(self.root, path, start, stop, populate_to=populate_to)
+
+    def nearby(self, *, window_bytes: int = 64 << 10, most: int = 64) -> Nearby:
+        """Return what reads small pieces of the store's files that lie near each other; by default, units of queues."""
+        sizes = {file.path: file.size for file in self.listing.files}
+        return Nearby(self.read, sizes, window_bytes=window_bytes, most=most)
 
     def queue(self, kind: str, topic: str, queue_id: int) -> Queue:
         """Return a queue, one without files where the store has none."""

@@ -10,7 +10,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
 from storeio.checks.numbering import Numbering, Numbers, number_queue
-from storeio.checks.queue_files import Queue
+from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.checks.uncovered import Leftover, Names, judge_uncovered
@@ -59,19 +59,20 @@ def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView)
         for key, count in report.unplaced.items():
             said.setdefault(key, _Said()).unplaced += count
     verdicts = QueueVerdicts()
+    nearby = plan.nearby()
     for key in sorted(said):
-        _judge(plan, key, said[key], view, verdicts)
+        _judge(plan, nearby.read, key, said[key], view, verdicts)
     return verdicts
 
 
-def _judge(plan: AuditPlan, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
+def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
     queue = plan.queue(*key)
     numbering = number_queue(queue.topic, queue.queue_id, said.runs, view) if said.runs else Numbering()
     numbering.records += said.unplaced
     leftover = Leftover()
     if queue.files:
         try:
-            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, plan.read, _namer(plan))
+            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, read, _namer(plan))
         except UnreadableError as error:
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
             verdicts.failed |= {file.path: str(error) for file in queue.files}

@@ -22,7 +22,7 @@ _FIELDS: Final = (
     (w.MARK_PHYSICAL, "LOG_PHYSICAL_OFFSET", log.PHYSICAL_OFFSET_AT, 8, "physical offset"),
     (w.MARK_QUEUE_ID, "LOG_FIELD", log.QUEUE_ID_AT, 4, "negative queue id"),
     (w.MARK_QUEUE_OFFSET, "LOG_FIELD", log.QUEUE_OFFSET_AT, 8, "negative queue offset"),
-    (w.MARK_SYS_FLAG, "LOG_FIELD", log.SYS_FLAG_AT, 4, "unknown bits in the sys flag"),
+    (w.MARK_SYS_FLAG, "LOG_FIELD", log.SYS_FLAG_AT, 4, "bits in the sys flag that no broker sets in such a record"),
     (w.MARK_HOST, "LOG_FIELD", log.BORN_HOST_AT, 40, "a host's port is outside 0..65535"),
     (w.MARK_LENGTH, "LOG_FIELD", 0, 0, "a negative length, which counts as 0"),
     (w.MARK_CRC_OF_NOTHING, "LOG_FIELD", log.BODY_CRC_AT, 4, "a body CRC without a body"),

@@ -10,14 +10,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.ranges import Ranges
 from storeio.format import batchqueue, consumequeue
 from storeio.kernels import units as kernel
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
 
 Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
 Read = Callable[[str, int, int], Bytes]
 """``read(path, start, stop)``: exactly these bytes of a file of the store."""
 
+MOST_BETWEEN: Final = 4  # times as many units as are wanted may be read along with them
 UNIT_BYTES: Final = {CONSUMEQUEUE: consumequeue.UNIT_BYTES, BATCHQUEUE: batchqueue.UNIT_BYTES}
 
 
@@ -126,6 +129,30 @@ class Queue:
                 base = file_or_none.base
                 data[low - start : high - start] = read(file_or_none.path, low - base, high - base)
         return data, absent
+
+
+def by_number(queue: Queue, read: Read, numbers: Numbers, *, runs: int) -> Callable[[int, int], tuple[Bytes, Ranges]]:
+    """Return what gives a queue's units ``[first, stop)`` as ``Queue.read`` does, from numbers of units.
+
+    All that lie between the lowest and the highest of some numbers, ``runs`` stretches of them, are read at once where
+    that is not many more: damage leaves short runs, and reading each takes ten times as long as comparing it.
+    """
+    size = queue.unit_bytes
+
+    def alone(first: int, stop: int) -> tuple[Bytes, Ranges]:
+        return queue.read(read, first * size, stop * size)
+
+    low, high = int(numbers.min()), int(numbers.max()) + 1
+    if runs < 2 or low < 0 or high - low > MOST_BETWEEN * len(numbers):
+        return alone
+    data, absent = alone(low, high)
+
+    def part(first: int, stop: int) -> tuple[Bytes, Ranges]:
+        start, end = first * size, stop * size
+        gone = [(max(a, start), min(b, end)) for a, b in absent if a < end and b > start]
+        return data[start - low * size : end - low * size], gone
+
+    return part
 
 
 def summarize_file(file: StoreFile, data: Bytes) -> QueueFile:

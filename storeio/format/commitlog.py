@@ -103,6 +103,14 @@ def unset_flags(sys_flag: int) -> int:
     return unknown if sys_flag & SYS_COMPRESSED else unknown | sys_flag & SYS_NO_TYPE
 
 
+def fits_batch(sys_flag: int, *, is_batch: bool) -> bool:
+    """Tell whether a system flag's bits of inner batches are such as brokers set for a record that is one, or none.
+
+    ``is_batch`` says that it has both properties of one. Source: ``SendMessageProcessor``, ``DefaultMessageStore``.
+    """
+    return bool(sys_flag & SYS_INNER_BATCH) == is_batch and (is_batch or not sys_flag & SYS_NEED_UNWRAP)
+
+
 def host_bytes(sys_flag: int) -> tuple[int, int]:
     """Return the bytes that the born host and the store host take."""
     born = IPV6_HOST_BYTES if sys_flag & SYS_BORN_V6 else IPV4_HOST_BYTES

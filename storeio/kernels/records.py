@@ -141,6 +141,9 @@ def marks_of_properties(
         marks |= w.MARK_MULTI
     if places[2 * t.INNER_NUM + 1] > 0 and places[2 * t.INNER_BASE + 1] > 0:
         marks |= w.MARK_INNER_BATCH
+    flags = head[h.SYS_FLAG] & (log.SYS_INNER_BATCH | log.SYS_NEED_UNWRAP)
+    if (flags >= log.SYS_INNER_BATCH) != (marks & w.MARK_INNER_BATCH != 0) or flags == log.SYS_NEED_UNWRAP:
+        marks |= w.MARK_SYS_FLAG
     if places[2 * t.ODD + 1] > 0:
         marks |= w.MARK_ODD_PROPERTY
     start = head[h.PROPERTIES_AT] - origin

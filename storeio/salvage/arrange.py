@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
-
-import numpy as np
+from typing import Final, Protocol
 
 from storeio.audit import AuditPlan, Concluded
-from storeio.checks.segments import Segment
+from storeio.checks.ranges import Ranges, subtract
 from storeio.format import commitlog as log
-from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
+from storeio.salvage.donors import donated
 from storeio.salvage.doubts import Doubts
-from storeio.salvage.regions import Judged, judge, stretches
-from storeio.salvage.survey import Survey, survey
+from storeio.salvage.pieces import Piece, records_of
+from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
 from storeio.splits import Split
 from storeio.walk import walk_split
@@ -29,19 +27,6 @@ from storeio.walk import walk_split
 ROUNDS: Final = 4  # a file may have been shifted more than once
 LOOKED_AT: Final = 8 << 20  # bytes of a file without a number in which a record is looked for
 AT_ONCE: Final = 16 << 20
-SIDE_BYTES: Final = 64  # on either side of a hole in which two copies must agree: no record is so short
-
-Ranges = list[tuple[int, int]]
-
-
-class Piece(NamedTuple):
-    """Bytes of a file, and the physical offset at which they belong."""
-
-    plan: AuditPlan
-    path: str
-    position: int
-    length: int
-    physical_offset: int
 
 
 class Target(Protocol):
@@ -82,7 +67,7 @@ def arranged(
     moved: list[Moved] = []
     size = found.plan.config.commitlog_file_bytes
     for number in range(ROUNDS + len(donors)):
-        pieces = list(_misplaced(found) if number < ROUNDS else _donated(survey(found), donors[number - ROUNDS]))
+        pieces = list(_misplaced(found) if number < ROUNDS else donated(survey(found), donors[number - ROUNDS]))
         if not pieces:
             continue
         if store is None:
@@ -121,7 +106,7 @@ def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterat
         base = parse_number(piece.path.rpartition("/")[2])
         if piece.plan is found.plan and base is not None and 0 <= base < 2**62:
             stop = min(piece.position + piece.length, size)
-            for low, high in _free(base + piece.position, base + stop, targets):
+            for low, high in subtract((base + piece.position, base + stop), targets):
                 yield piece.path, low - base, high - low
 
 
@@ -130,7 +115,7 @@ def _cut_off(found: Concluded, pieces: Sequence[Piece]) -> Iterator[tuple[str, i
     targets = [(piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces]
     for segment in found.view.segments:
         for low, high in segment.spans[:2, segment.spans[w.SPAN_CLASS] == w.STALE].T.tolist():
-            left = list(_free(segment.base + low, segment.base + high, targets))
+            left = subtract((segment.base + low, segment.base + high), targets)
             if left != [(segment.base + low, segment.base + high)]:
                 yield from ((segment.file.path, start - segment.base, stop - start) for start, stop in left)
 
@@ -157,11 +142,11 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
 
     A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
     """
-    taken = _taken(found)
+    taken = records_of(found)
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
     if stale:
         gone = list(Doubts(survey(found)).gone())
-        taken = [part for row in taken for part in _free(*row, gone)]
+        taken = [part for row in taken for part in subtract(row, gone)]
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
         alone = not (kinds == w.RECORD).any()
@@ -205,97 +190,6 @@ def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges
     if alone:
         base = physical - physical % _size(found)
         begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
-    for start, limit in _free(begin, stop, taken):
+    for start, limit in subtract((begin, stop), taken):
         yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
     taken.append((begin, stop))
-
-
-def _taken(found: Concluded) -> Ranges:
-    """Return the physical ranges that hold intact records; a blank record may be that of a shifted file."""
-    return [row for segment in found.view.segments for row in _good(segment, w.RECORD)]
-
-
-def _good(segment: Segment, *classes: int) -> Ranges:
-    spans = segment.spans
-    good = np.isin(spans[w.SPAN_CLASS], classes)
-    return [(segment.base + low, segment.base + high) for low, high in spans[:2, good].T.tolist()]
-
-
-def _free(start: int, stop: int, taken: Ranges) -> Iterator[tuple[int, int]]:
-    """Yield what of a range is not taken."""
-    at = start
-    for low, high in sorted(row for row in taken if row[0] < stop and row[1] > start):
-        if low > at:
-            yield at, low
-        at = max(at, high)
-    if at < stop:
-        yield at, stop
-
-
-# ---- Other copies of the log
-
-
-def _donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
-    """Yield what a copy of the log holds where this one has holes, or records that something speaks against."""
-    if donor.plan.config.commitlog_file_bytes != known.segment_bytes:
-        return
-    theirs = survey(donor)
-    good = [row for segment in donor.view.segments for row in _good(segment, w.RECORD, w.BLANK)]
-    judged = [judge(known, stretch) for stretch in stretches(known)]
-    holes = [(each.stretch.start, _reach(known, each)) for each in judged]
-    holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
-    holes += list(_odd_blanks(known))
-    places = [*known.doubts, *(at for each in judged for at in each.forged)]
-    doubtful = [(place, place + known.size_at(place)) for place in places]
-    own = sorted(part for row in _taken(known.concluded) for part in _free(*row, doubtful))
-    for start, stop in sorted(set(holes)):
-        if not _agree(known, theirs, own, start, stop):
-            continue
-        for low, high in good:
-            part = max(low, start), min(high, stop)
-            if part[0] >= part[1]:
-                continue
-            if any(part[0] <= place < part[1] for place in theirs.doubts):
-                continue
-            path = f"{COMMITLOG}/{file_name(part[0] - part[0] % known.segment_bytes)}"
-            yield Piece(donor.plan, path, part[0] % known.segment_bytes, part[1] - part[0], part[0])
-    yield from _tail(known, theirs, good, own)
-
-
-def _odd_blanks(known: Survey) -> Iterator[tuple[int, int]]:
-    """Yield the closing blank records behind whose head something stands, or whose size is wrong."""
-    for segment in known.concluded.view.segments:
-        for low, high, kind, why in segment.spans.T.tolist():
-            if kind == w.BLANK and why != h.OK:
-                yield segment.base + low, segment.base + high
-
-
-def _tail(known: Survey, theirs: Survey, good: Ranges, own: Ranges) -> Iterator[Piece]:
-    """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
-    last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
-    lost = any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings)
-    if not lost or not _agree(known, theirs, own, last + known.segment_bytes, 2**62):
-        return
-    for low, high in good:
-        if low >= last + known.segment_bytes:
-            path = f"{COMMITLOG}/{file_name(low - low % known.segment_bytes)}"
-            yield Piece(theirs.plan, path, low % known.segment_bytes, high - low, low)
-
-
-def _reach(known: Survey, judged: Judged) -> int:
-    """Return where a hole ends for a donor: the free tail of the log is none, unless something was lost from it."""
-    stretch = judged.stretch
-    if judged.stop > stretch.stop:
-        return judged.stop
-    if not stretch.tail or any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings):
-        return stretch.stop
-    return stretch.stop if any(known.read(stretch.start, stretch.stop)) else stretch.start
-
-
-def _agree(known: Survey, theirs: Survey, own: Ranges, start: int, stop: int) -> bool:
-    """Tell whether two copies hold the same bytes before and behind a hole, where the nearest intact ones lie."""
-    before = max((high for _, high in own if high <= start), default=None)
-    behind = min((low for low, _ in own if low >= stop), default=None)
-    places = [] if before is None else [before - SIDE_BYTES]
-    places += [] if behind is None else [behind]
-    return all(known.read(at, at + SIDE_BYTES) == theirs.read(at, at + SIDE_BYTES) for at in places)

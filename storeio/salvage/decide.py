@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.salvage import holes
@@ -62,6 +63,7 @@ class _Decider:
         self.survey, self.losses = survey, losses
         self.made = Decision()
         self.holes: list[tuple[Hole, list[Unit]]] = []
+        self.covered: Ranges = []  # what was decided before records that something speaks against
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
         self.doubts = Doubts(survey)
         self.batch_topics = frozenset(survey.plan.batch_topics)
@@ -78,8 +80,7 @@ class _Decider:
             made.fixed += each.fixed
             made.dropped += [self._forged(at) for at in each.forged]
             self._free(each)
-        for place in sorted(survey.doubts):
-            self._doubt(place)
+        self._doubted()
         self._blank_sizes()
         self._lost()
         self._fill()
@@ -138,23 +139,23 @@ class _Decider:
         """Return time and host of the next intact record from a place on, or of the log's end."""
         record = self.survey.record_from(place)
         crc = self.survey.audit.checks.get("property_crc", 0) > 0
-        host = record.store_host if record is not None else NOBODY
-        return Setting(self.survey.time_from(place), host, crc)
+        return Setting(self.survey.time_of(record), record.store_host if record is not None else NOBODY, crc)
 
-    def _doubt(self, place: int) -> None:
-        """Decide on an accepted record that something speaks against: restored, dropped, or left as it is."""
-        if any(fixed.start <= place < fixed.stop for fixed in self.made.fixed) or self._covers(place):
-            return
-        answer = self.doubts.answer(place)
-        if answer is None:
-            return
-        self.gone.append((place, answer.record))
-        if answer.fixed is not None:
-            self.made.fixed.append(answer.fixed)
-            return
-        stop = place + answer.record.size
-        self.made.dropped.append(DroppedRecord(place, answer.record.size, answer.why))
-        self._hole(place, stop, place - place % self.survey.segment_bytes, closes=False, slots=answer.units)
+    def _doubted(self) -> None:
+        """Decide on accepted records that something speaks against: restored, dropped, or left as they are."""
+        spans = [(hole.start, hole.stop) for hole, _ in self.holes]
+        self.covered = merged(spans + [(fixed.start, fixed.stop) for fixed in self.made.fixed])
+        stop = 0
+        for place in sorted(self.survey.doubts):
+            if place < stop or self._covers(place) or (answer := self.doubts.answer(place)) is None:
+                continue
+            stop = place + answer.record.size
+            self.gone.append((place, answer.record))
+            if answer.fixed is not None:
+                self.made.fixed.append(answer.fixed)
+                continue
+            self.made.dropped.append(DroppedRecord(place, answer.record.size, answer.why))
+            self._hole(place, stop, place - place % self.survey.segment_bytes, closes=False, slots=answer.units)
 
     def _blank_sizes(self) -> None:
         """Give blank records the true rest of their segments."""
@@ -169,7 +170,7 @@ class _Decider:
                 self.made.patches.append(Patch(place, holes.BLANK, Bytes(head, 0, b"")))
 
     def _covers(self, place: int) -> bool:
-        return any(hole.start <= place < hole.stop for hole, _ in self.holes)
+        return bool(meeting(self.covered, place, place + 1))
 
     def _lost(self) -> None:
         """Tell which messages are missing."""

@@ -57,7 +57,7 @@ class Doubts:
         units = self._units(place, record, numbers)
         leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
         sure, plain = self._is_sure(place), self._is_plain(record, place)
-        near_ms = self.survey.time_from(place + record.size)
+        near_ms = self.survey.time_of(self.survey.record_from(place + record.size))
         unit = units[0] if len(units) == 1 else None
         known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, leaps=leaps)
         good = plain and not sure and not leaps
@@ -69,9 +69,7 @@ class Doubts:
             return Answer(record, Fixed(place, found), units)
         if plain and not sure and not units:
             return None
-        if not units and own == record.queue_offset:  # the unit that agrees with it tells what is lost with it
-            units = [Unit(p.java_decode(record.topic), record.queue_id, own, place, record.size, 0)]
-        return Answer(record, None, units[:1])
+        return Answer(record, None, units[:1] or self._lost_with(place, record, own))
 
     def gone(self) -> Iterator[tuple[int, int]]:
         """Yield the physical ranges of the records that are lost unless another copy of them is found."""
@@ -99,6 +97,17 @@ class Doubts:
             units.append(unit)
         return list({(unit.topic, unit.queue_id, unit.number): unit for unit in units}.values())
 
+    def _lost_with(self, place: int, record: log.Record, own: int) -> list[Unit]:
+        """Return the unit that says the same as a record that is lost; that of a batch says how many messages it had.
+
+        ``own`` is the number of the unit in its queue that points at it, -1 for none.
+        """
+        said = p.java_decode(record.topic), record.queue_id, record.queue_offset
+        for unit in self.survey.units_in(place, place + 1):
+            if (unit.topic, unit.queue_id, unit.number) == said and unit.size == record.size:
+                return [unit]
+        return [Unit(*said, place, record.size, 0)] if own == record.queue_offset else []
+
     def _is_sure(self, place: int) -> bool:
         """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""
         codes = {finding.code for finding in self.survey.doubts[place]}
@@ -113,8 +122,7 @@ class Doubts:
         """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere."""
         found = {
             (part.topic, part.queue_id): range(part.first_queue_offset, part.stop_queue_offset)
-            for part in self.survey.lost
-            if part.physical_start <= place < part.physical_stop
+            for part in self.survey.lost_in(place, place + 1)
         }
         for row in self.survey.doubts.get(place, ()):
             number = row.queue_offset

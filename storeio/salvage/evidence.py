@@ -78,7 +78,7 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     if record is None or record.physical_offset != known.physical_offset:
         return None
     topic = p.java_decode(record.topic)
-    if log.unset_flags(record.sys_flag) or not is_name(topic) or not is_likely(record, known.near_ms):
+    if not has_fitting_flags(record) or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
     evidence = ["size formula"]
     if record.body:
@@ -114,6 +114,13 @@ def whole_record(raw: bytes) -> log.Record | None:
     if log.record_size(record.sys_flag, record.magic, *lengths) != len(raw):
         return None
     return record if not record.body or log.body_crc(record.body) == record.body_crc else None
+
+
+def has_fitting_flags(record: log.Record) -> bool:
+    """Tell whether a record's system flag is one that brokers give such a record."""
+    said = p.parse(record.properties)
+    is_batch = p.INNER_NUM in said and p.INNER_BASE in said
+    return not log.unset_flags(record.sys_flag) and log.fits_batch(record.sys_flag, is_batch=is_batch)
 
 
 def is_likely(record: log.Record, near_ms: int | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,11 +12,14 @@ import numpy as np
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import Known, property_crc_agrees
+from storeio.salvage.evidence import Known, Unit, property_crc_agrees
 
 JUST_BEFORE_MS: Final = 60_000
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
+
+
+_HEAD: Final = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +33,58 @@ class Try:
     says: str = ""
 
 
+Maker = Callable[[bytes, int, Known], Iterator[Try]]
+
+
 def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
     """Yield every change of one field that something suggests."""
     if len(data) < log.BORN_HOST_AT:
         return
     for size, says in known.ends:
         if log.MIN_RECORD_BYTES <= size <= len(data):
-            wrong = wrong_fields(data, size, known)
-            if len(wrong) > 1:
+            wrong = wrong_fields(data, size, known.physical_offset, known.unit)
+            if wrong > 1:
                 continue  # one change cannot mend both
-            for maker in _MAKERS if wrong or not adds_up(data, size) else _OF_THE_SOUND:
+            for maker in _makers(data, size, is_wrong=wrong > 0):
                 yield from (replace(attempt, says=says) for attempt in maker(data, size, known))
 
 
-def wrong_fields(data: bytes, size: int, known: Known) -> list[str]:
-    """Return the fields of a head that cannot be what stood there, whatever else is true."""
-    found, magic = struct.unpack_from(">ii", data)
-    (queue_id,) = struct.unpack_from(">i", data, log.QUEUE_ID_AT)
-    number, physical = struct.unpack_from(">qq", data, log.QUEUE_OFFSET_AT)
-    wrong = ["size"] if found != size else []
-    wrong += ["magic"] if magic not in (log.MAGIC_V1, log.MAGIC_V2) else []
-    wrong += ["physical_offset"] if physical != known.physical_offset else []
-    if known.unit is not None:
-        wrong += ["queue_id"] if queue_id != known.unit.queue_id else []
-        wrong += ["queue_offset"] if number != known.unit.number else []
+def wrong_fields(head: bytes, size: int, place: int, unit: Unit | None) -> int:
+    """Return how many fields of a record's head cannot be what stood there, whatever else is true.
+
+    Args:
+        head: The record's first ``log.BORN_HOST_AT`` bytes, or more.
+        size: The size that it is to have.
+        place: Its physical offset.
+        unit: The queue unit that points at it, if any.
+    """
+    found, magic, queue_id, number, physical = _HEAD.unpack_from(head)
+    wrong = int(found != size) + int(magic not in (log.MAGIC_V1, log.MAGIC_V2)) + int(physical != place)
+    if unit is not None:
+        wrong += int(queue_id != unit.queue_id) + int(number != unit.number)
     return wrong
 
 
+def _makers(data: bytes, size: int, *, is_wrong: bool) -> Sequence[Maker]:
+    """Return what can explain a record at all; ``is_wrong`` says that one known field of its head is."""
+    adds = adds_up(data, size)
+    if not has_its_body(data, size):
+        return () if is_wrong else _OF_THE_BODY if adds else _OF_ITS_LENGTH
+    return _MAKERS if is_wrong or not adds else _OF_THE_SOUND
+
+
+def has_its_body(data: bytes, size: int) -> bool:
+    """Tell whether a record of a size holds the body that its head names; one without any does."""
+    body_at = _body_at(data)
+    if body_at > size:
+        return False
+    (length,) = struct.unpack_from(">i", data, body_at - 4)
+    (crc,) = struct.unpack_from(">i", data, log.BODY_CRC_AT)
+    return length <= 0 or (length <= size - body_at and log.body_crc(data[body_at : body_at + length]) == crc)
+
+
 def adds_up(data: bytes, size: int) -> bool:
-    """Tell whether a record's own lengths add up to a size: then none of them is what is damaged."""
+    """Tell whether a record's own lengths add up to a size, without which it is none."""
     at, wide = _topic_at(data, size)
     if at is None:
         return False
@@ -85,6 +111,7 @@ def _sys_flags(data: bytes, size: int, known: Known) -> Iterator[Try]:
     if unset := log.unset_flags(flag):
         seen.add(flag & ~unset)
     seen.update(flag ^ bits for bits in (log.SYS_BORN_V6, log.SYS_STORE_V6, log.SYS_BORN_V6 | log.SYS_STORE_V6))
+    seen.update(flag ^ bits for bits in (log.SYS_INNER_BATCH, log.SYS_NEED_UNWRAP))
     for value in sorted(seen):
         yield Try("sys_flag", log.SYS_FLAG_AT, struct.pack(">i", value), size)
 
@@ -217,7 +244,7 @@ def _crc_with(data: bytes, size: int, place: int, new: bytes) -> bool:
     return property_crc_agrees(raw) is True
 
 
-_MAKERS: Final[tuple[Callable[[bytes, int, Known], Iterator[Try]], ...]] = (
+_MAKERS: Final[tuple[Maker, ...]] = (
     _sizes, _magics, _places, _sys_flags, _queues, _times, _prepared, _body_crcs, _body_lengths, _topic_lengths,
     _topics, _properties_lengths, _bits,
 )  # fmt: skip
@@ -225,6 +252,12 @@ _MAKERS: Final[tuple[Callable[[bytes, int, Known], Iterator[Try]], ...]] = (
 
 _OF_THE_SOUND: Final = (_sys_flags, _queues, _times, _prepared, _body_crcs, _topics, _bits)
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
+
+_OF_THE_BODY: Final = (_sys_flags, _body_crcs)
+"""What is left where the body has another CRC and the lengths add up: what moves the body, and the CRC itself."""
+
+_OF_ITS_LENGTH: Final = (_sys_flags, _body_lengths)
+"""What is left where neither is right."""
 
 
 def _body_at(data: bytes) -> int:

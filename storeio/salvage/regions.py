@@ -21,6 +21,7 @@ from storeio.kernels import search
 from storeio.kernels import tables as w
 from storeio.salvage.evidence import Known, Restored, Unit, property_crc_agrees
 from storeio.salvage.fillers import LEAST_BYTES
+from storeio.salvage.hypotheses import wrong_fields
 from storeio.salvage.restore import restored
 from storeio.salvage.survey import Survey
 
@@ -181,10 +182,15 @@ class _Judge:
         head = self.survey.read(place, min(self.limit, place + log.BORN_HOST_AT))
         if not any(head) or len(head) < log.BORN_HOST_AT:
             return None
-        reach = max((unit.size for unit in units), default=MOST_RECORD_BYTES)
+        asked: list[Unit | None] = [unit for unit in units if wrong_fields(head, unit.size, place, unit) <= 1]
+        if not units:
+            asked.append(None)
+        elif not asked:
+            return None
+        reach = max((unit.size for unit in asked if unit is not None), default=MOST_RECORD_BYTES)
         data = self.survey.read(place, min(self.limit, place + reach))
         answers = set()
-        for unit in (*units, *(() if units else (None,))):
+        for unit in asked:
             ends = dict(self.ends(data, place, follower, unit))
             known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms)
             found = restored(data, known)

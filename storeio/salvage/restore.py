@@ -8,7 +8,7 @@ property CRC. Two hypotheses that both agree are none. A body is never changed.
 from __future__ import annotations
 
 from storeio.salvage.evidence import Change, Known, Restored, agrees
-from storeio.salvage.hypotheses import hypotheses
+from storeio.salvage.hypotheses import adds_up, hypotheses
 
 
 def restored(data: bytes, known: Known) -> Restored | None:
@@ -24,7 +24,7 @@ def restored(data: bytes, known: Known) -> Restored | None:
         if old == attempt.new or attempt.size > len(data):
             continue
         raw = data[: attempt.position] + attempt.new + data[attempt.position + len(old) : attempt.size]
-        agreed = agrees(raw, known)
+        agreed = agrees(raw, known) if adds_up(raw, len(raw)) else None
         if agreed is None:
             continue
         record, evidence = agreed

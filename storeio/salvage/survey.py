@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,7 +15,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.walks import walks
 from storeio.checks.locate import decode, numbers_of
 from storeio.checks.numbering import STRANGER, place_of
-from storeio.checks.queue_files import Queue
+from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
@@ -23,14 +23,13 @@ from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
+from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
 
-Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
-WINDOW_BYTES: Final = 4 << 20
 MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
 HABIT_OF_CRC: Final = 20  # times as many have one
 WITHOUT_CRC: Final = "it has no property CRC, all others have one"
@@ -47,6 +46,21 @@ DOUBT_CODES: Final = frozenset((
 ))  # fmt: skip
 
 
+class Bounds:
+    """Many ranges of physical offsets, which may overlap: which of them share a byte with another one."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        bounds = np.array(ranges, np.int64).reshape(-1, 2)
+        self._order = np.argsort(bounds[:, 0], kind="stable")
+        self._starts, self._stops = bounds[self._order].T
+        self._highest = np.maximum.accumulate(self._stops)
+
+    def meeting(self, start: int, stop: int) -> list[int]:
+        """Return the numbers of those that meet ``[start, stop)``, rising."""
+        low, high = np.searchsorted(self._highest, start, "right"), np.searchsorted(self._starts, stop, "left")
+        return sorted(self._order[low:high][self._stops[low:high] > start].tolist())
+
+
 @dataclass(slots=True)
 class Survey:
     """A store's damage. ``units`` point at no intact record, by physical offset; ``doubts`` are accepted records that
@@ -59,14 +73,16 @@ class Survey:
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
     files: dict[int, StoreFile] = field(init=False)
     _numbers: dict[tuple[str, int], Ranges] = field(init=False, default_factory=dict)
-    _bounds: tuple[Numbers, Numbers] = field(init=False)
-    _window: tuple[str, int, Bytes] = field(init=False, default=("", 0, np.empty(0, np.uint8)))
+    _lost: Bounds = field(init=False)
+    _places: list[int] = field(init=False)
     _starts: list[int] = field(init=False)
+    _nearby: Nearby = field(init=False)
 
     def __post_init__(self) -> None:
         self._starts = _record_starts(self.concluded)
-        rows = [(part.physical_start, part.physical_stop) for part in self.lost]
-        self._bounds = np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.int64)
+        self._nearby = self.plan.nearby()
+        self._lost = Bounds([(part.physical_start, part.physical_stop) for part in self.lost])
+        self._places = [unit.physical_offset for unit in self.units]
         self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
 
     @property
@@ -81,9 +97,8 @@ class Survey:
 
     def units_in(self, start: int, stop: int) -> list[Unit]:
         """Return the units that point into a physical range, in order."""
-        low = bisect_right(self.units, start - 1, key=lambda unit: unit.physical_offset)
-        high = bisect_right(self.units, stop - 1, key=lambda unit: unit.physical_offset)
-        return self.units[low:high]
+        low = bisect_left(self._places, start)
+        return self.units[low : bisect_left(self._places, stop, low)]
 
     def read(self, start: int, stop: int) -> bytes:
         """Return bytes of the log, zeros where it has none; within one segment."""
@@ -92,18 +107,8 @@ class Survey:
         have = 0 if segment is None else max(min(segment.size, self.segment_bytes, stop - base) - (start - base), 0)
         data = b""
         if segment is not None and have:
-            data = self._bytes(segment.path, start - base, start - base + have).tobytes()
+            data = self._nearby.read(segment.path, start - base, start - base + have).tobytes()
         return data.ljust(stop - start, b"\0")
-
-    def _bytes(self, path: str, start: int, stop: int) -> Bytes:
-        """Return bytes of a segment through a window that stays mapped: one decision asks for many small neighbours."""
-        known, origin, window = self._window
-        if path != known or start < origin or stop > origin + len(window):
-            size = next((segment.size for segment in self.plan.segments if segment.path == path), stop)
-            origin = max(start - WINDOW_BYTES // 8, 0)
-            window = self.plan.read(path, origin, max(stop, min(origin + WINDOW_BYTES, size)))
-            self._window = path, origin, window
-        return window[start - origin : stop - origin]
 
     def lacks(self, unit: Unit) -> bool:
         """Tell whether no record that was read has a unit's number."""
@@ -117,8 +122,7 @@ class Survey:
 
     def lost_in(self, start: int, stop: int) -> list[LostRange]:
         """Return the missing numbers that may have lain in a physical range."""
-        lost = self.lost
-        return [lost[i] for i in np.flatnonzero((self._bounds[0] < stop) & (self._bounds[1] > start)).tolist()]
+        return [self.lost[i] for i in self._lost.meeting(start, stop)]
 
     def size_at(self, place: int) -> int:
         """Return the size that a record at a place names, 0 where it cannot be one."""
@@ -128,7 +132,7 @@ class Survey:
 
     def record(self, physical_offset: int) -> log.Record | None:
         """Return the record whose head stands at a place."""
-        return record_at(self.plan, physical_offset, self._bytes)
+        return record_at(self.plan, physical_offset, self._nearby.read)
 
     def record_from(self, place: int) -> log.Record | None:
         """Return the next intact record from a place on, None behind the log's last one."""
@@ -138,9 +142,8 @@ class Survey:
             record = self.record(self._starts[i]) if i < len(self._starts) else None
         return record
 
-    def time_from(self, place: int) -> int:
-        """Return the store time of the next intact record from a place on, or of the log's end."""
-        record = self.record_from(place)
+    def time_of(self, record: log.Record | None) -> int:
+        """Return the store time of what ``record_from`` gave, that of the log's end for None."""
         last_ms = self.audit.log.last_store_timestamp_ms or 1
         return max(record.store_timestamp_ms, 1) if record is not None else last_ms
 
@@ -149,7 +152,7 @@ class Survey:
         queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
         if not queue.files:
             return -1
-        return int(numbers_of(queue, self.plan.read, np.array([physical_offset], np.int64))[0])
+        return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
 
 
 def survey(concluded: Concluded) -> Survey:
@@ -159,7 +162,7 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
-    units = sorted(set(_units(plan, audit.findings)), key=lambda unit: (unit.physical_offset, unit))
+    units = sorted(set(_units(plan, plan.nearby().read, audit.findings)), key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
     for finding in audit.findings:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
@@ -248,7 +251,7 @@ def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:
             return
 
 
-def _units(plan: AuditPlan, findings: Iterable[Finding]) -> Iterator[Unit]:
+def _units(plan: AuditPlan, read: Read, findings: Iterable[Finding]) -> Iterator[Unit]:
     for finding in findings:
         if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
             continue
@@ -257,14 +260,14 @@ def _units(plan: AuditPlan, findings: Iterable[Finding]) -> Iterator[Unit]:
         file = next((file for file in queue.files if file.path == finding.path), None)
         if file is None:
             continue
-        yield from _read(plan, queue, file.base + finding.position, file.base + finding.position + finding.length)
+        yield from _read(read, queue, file.base + finding.position, file.base + finding.position + finding.length)
 
 
-def _read(plan: AuditPlan, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
+def _read(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
     size = queue.unit_bytes
     start, stop = start - start % size, stop + -stop % size
     try:
-        data, _ = queue.read(plan.read, start, stop)
+        data, _ = queue.read(read, start, stop)
     except UnreadableError:
         return  # told by the audit
     units = decode(queue, data)

@@ -1,0 +1,83 @@
+"""What other copies of a log hold where this one has holes: both must agree on what lies around each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from storeio.audit import Concluded
+from storeio.checks.ranges import Ranges, subtract
+from storeio.kernels import head as h
+from storeio.kernels import tables as w
+from storeio.paths import COMMITLOG, file_name
+from storeio.salvage.pieces import Piece, ranges_of, records_of
+from storeio.salvage.regions import Judged, judge, stretches
+from storeio.salvage.survey import Survey, survey
+
+SIDE_BYTES: Final = 64  # on either side of a hole in which two copies must agree: no record is so short
+
+
+def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
+    """Yield what a copy of the log holds where this one has holes, or records that something speaks against."""
+    if donor.plan.config.commitlog_file_bytes != known.segment_bytes:
+        return
+    theirs = survey(donor)
+    good = [row for segment in donor.view.segments for row in ranges_of(segment, w.RECORD, w.BLANK)]
+    judged = [judge(known, stretch) for stretch in stretches(known)]
+    holes = [(each.stretch.start, _reach(known, each)) for each in judged]
+    holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
+    holes += list(_odd_blanks(known))
+    places = [*known.doubts, *(at for each in judged for at in each.forged)]
+    doubtful = [(place, place + known.size_at(place)) for place in places]
+    own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
+    for start, stop in sorted(set(holes)):
+        if not _agree(known, theirs, own, start, stop):
+            continue
+        for low, high in good:
+            part = max(low, start), min(high, stop)
+            if part[0] >= part[1]:
+                continue
+            if any(part[0] <= place < part[1] for place in theirs.doubts):
+                continue
+            path = f"{COMMITLOG}/{file_name(part[0] - part[0] % known.segment_bytes)}"
+            yield Piece(donor.plan, path, part[0] % known.segment_bytes, part[1] - part[0], part[0])
+    yield from _tail(known, theirs, good, own)
+
+
+def _odd_blanks(known: Survey) -> Iterator[tuple[int, int]]:
+    """Yield the closing blank records behind whose head something stands, or whose size is wrong."""
+    for segment in known.concluded.view.segments:
+        for low, high, kind, why in segment.spans.T.tolist():
+            if kind == w.BLANK and why != h.OK:
+                yield segment.base + low, segment.base + high
+
+
+def _tail(known: Survey, theirs: Survey, good: Ranges, own: Ranges) -> Iterator[Piece]:
+    """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
+    last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
+    lost = any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings)
+    if not lost or not _agree(known, theirs, own, last + known.segment_bytes, 2**62):
+        return
+    for low, high in good:
+        if low >= last + known.segment_bytes:
+            path = f"{COMMITLOG}/{file_name(low - low % known.segment_bytes)}"
+            yield Piece(theirs.plan, path, low % known.segment_bytes, high - low, low)
+
+
+def _reach(known: Survey, judged: Judged) -> int:
+    """Return where a hole ends for a donor: the free tail of the log is none, unless something was lost from it."""
+    stretch = judged.stretch
+    if judged.stop > stretch.stop:
+        return judged.stop
+    if not stretch.tail or any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings):
+        return stretch.stop
+    return stretch.stop if any(known.read(stretch.start, stretch.stop)) else stretch.start
+
+
+def _agree(known: Survey, theirs: Survey, own: Ranges, start: int, stop: int) -> bool:
+    """Tell whether two copies hold the same bytes before and behind a hole, where the nearest intact ones lie."""
+    before = max((high for _, high in own if high <= start), default=None)
+    behind = min((low for low, _ in own if low >= stop), default=None)
+    places = [] if before is None else [before - SIDE_BYTES]
+    places += [] if behind is None else [behind]
+    return all(known.read(at, at + SIDE_BYTES) == theirs.read(at, at + SIDE_BYTES) for at in places)
