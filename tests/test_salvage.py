@@ -27,6 +27,7 @@ ONCE_WRONG = (
     ("rich-5.3.3", 144), ("rich-4.9.8", 57), ("upgraded", 203), ("upgraded", 219), ("upgraded", 220),
     ("base-4.9.8", 234), ("ext-5.5.1", 38), ("ext-5.5.1", 81), ("base-5.3.3", 156), ("base-5.5.1", 185),
     ("base-4.9.8", 195), ("ext-5.5.1", 227), ("base-5.3.3", 316), ("rich-5.5.1", 260), ("base-4.9.8", 336),
+    ("rich-4.9.8", 351), ("rich-4.9.8", 397), ("base-4.9.8", 406),
 )  # fmt: skip
 
 
@@ -82,6 +83,32 @@ def test_bytes_that_came_into_the_last_segment(name: str, count: int, tmp_path: 
         saved = salvages.records_of(tmp_path / f"new{inside}", size)
         assert [place for place in records if place != at and saved[place].raw != records[place].raw] == [], inside
         assert result.problems == []
+
+
+@pytest.mark.parametrize("name", ["base-4.9.8", "rich-4.9.8"])
+def test_a_queue_id_that_repeats_the_number_before(name: str, tmp_path: Path) -> None:
+    """Without any queue: a record strays to a queue whose last number before it is its own, so that none is missing."""
+    records, size = salvages.originals_of(name), int(golden.options(name)["clFile"])
+    last: dict[tuple[str, int], int] = {}
+    ends = {record.name: record.numbers.stop for _, record in sorted(records.items()) if record.numbers}
+    strays: list[tuple[int, int]] = []
+    for at, record in sorted(records.items()):
+        if len(record.numbers) == 1 and b"__CRC32#" not in record.raw:
+            (topic, queue_id), number = record.name, record.numbers[0]
+            others = [q for (t, q), before in last.items() if (t, before) == (topic, number) and q != queue_id]
+            inside = 0 < number < ends[record.name] - 1  # else its own queue does not lack it
+            strays += [(at, other) for other in others if inside]
+            last[record.name] = number
+    assert len(strays) > 5
+    for i, (at, other) in enumerate(strays[:: len(strays) // 3]):
+        root = golden.copy_of(name, tmp_path / f"store{i}")
+        shutil.rmtree(root / "consumequeue")
+        with (root / "commitlog" / f"{at // size * size:020d}").open("r+b") as file:
+            file.seek(at % size + 12)
+            file.write(other.to_bytes(4, "big"))
+        result = salvage(root, tmp_path / f"new{i}", given={"mappedFileSizeCommitLog": str(size)}, jobs=1)
+        assert [row.physical_offset for row in result.restored] == [at]
+        assert salvages.records_of(tmp_path / f"new{i}", size)[at].raw == records[at].raw
 
 
 @pytest.mark.parametrize("name", ["rich-4.9.8", "rich-5.5.1"])

@@ -100,7 +100,7 @@ def _without_outliers(
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
         width = run[RUN_STOP] - run[RUN_FIRST]
-        if run[RUN_RECORDS] == 1 and before is not None and after == before and run[RUN_FIRST] > before:
+        if run[RUN_RECORDS] == 1 and before is not None and after == before != run[RUN_FIRST]:
             detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
             at = run[RUN_START_AT] + log.QUEUE_ID_AT
             found = replace(_at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail), queue_offset=None)

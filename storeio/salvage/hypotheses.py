@@ -12,6 +12,7 @@ import numpy as np
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
+from storeio.kernels.text import is_bad_text
 from storeio.salvage.evidence import Known, Unit, property_crc_agrees
 
 JUST_BEFORE_MS: Final = 60_000
@@ -222,6 +223,8 @@ def _properties_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 def _is_text(raw: bytes) -> bool:
     """Tell whether bytes are properties as clients write them."""
+    if is_bad_text(np.frombuffer(raw, np.uint8), 0, len(raw)):
+        return False
     pieces = [piece for piece in raw.split(b"\x02") if piece]
     return all(0 < piece.find(b"\x01") < len(piece) - 1 for piece in pieces)
 

@@ -14,7 +14,7 @@ from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.audit.walks import walks
 from storeio.checks.locate import decode, numbers_of
-from storeio.checks.numbering import STRANGER, place_of
+from storeio.checks.numbering import JUMP, STRANGER, place_of
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.errors import UnreadableError
@@ -184,13 +184,29 @@ def _record_starts(concluded: Concluded) -> list[int]:
 
 
 def _repeated(found: Survey) -> Iterator[tuple[int, Finding]]:
-    """Yield records whose number another one has, where a unit gives them one that nobody has."""
+    """Yield records whose number another one has, where something gives them one that nobody has.
+
+    That is a unit, or another queue of the topic that lacks just this number here, though nothing else is lost.
+    """
+    jumps = [part for part in found.lost if part.evidence == JUMP]
     for finding in found.audit.findings:
-        at = finding.physical_offset
-        if finding.code != "LOG_QUEUE_OFFSET_REPEATED" or at is None:
+        at, number = finding.physical_offset, finding.queue_offset
+        if finding.code != "LOG_QUEUE_OFFSET_REPEATED" or at is None or number is None:
             continue
         if any(found.lacks(unit) for unit in found.units_in(at, at + 1)):
             yield at, finding
+        for part in jumps:
+            lies = part.physical_start <= at < part.physical_stop
+            lacks = part.first_queue_offset <= number < part.stop_queue_offset
+            if lies and lacks and part.topic == finding.topic and part.queue_id != finding.queue_id:
+                yield at, _stranger(found.concluded, part, at, finding.queue_id)
+
+
+def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | None) -> Finding:
+    """Return that the record at a place seems to be the one that another queue of its topic lacks."""
+    path, position = place_of(concluded.view, at)
+    detail = f"{STRANGER}; {part.topic}/{part.queue_id} lacks its number"
+    return Finding("LOG_FIELD", path, position, 0, part.topic, queue_id, None, at, 1, detail)
 
 
 def _lone(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
@@ -203,9 +219,7 @@ def _lone(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
     for part in concluded.audit.lost:
         for queue_id, at in single.get((part.topic, part.first_queue_offset), ()):
             if queue_id != part.queue_id and part.physical_start <= at < part.physical_stop:
-                path, position = place_of(concluded.view, at)
-                detail = f"{STRANGER}, which has no other; {part.topic}/{part.queue_id} lacks its number"
-                yield at, Finding("LOG_FIELD", path, position, 0, part.topic, queue_id, None, at, 1, detail)
+                yield at, _stranger(concluded, part, at, queue_id)
 
 
 def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:
