@@ -188,16 +188,18 @@ def merged(a: Implied, b: Implied) -> Implied:
     )
 
 
-def all_units(walked: Walked, *, light: bool) -> list[Implied]:
-    """Return the units of each queue that a split's records name; with ``light``, those of their lists, too.
+def all_units(walked: Walked, *, light: bool) -> Iterator[Implied]:
+    """Yield the units of each queue that a split's records name; with ``light``, those of their lists, too.
 
     The arrays last until this thread's next call. One queue's units are in log order.
     """
-    direct = list(implied_units(walked))
-    if not light:
-        return direct
-    found = {(units.topic, units.queue_id): units for units in direct if not units.placed}
-    for units in multi_dispatched(walked):
+    found: dict[tuple[str, int], Implied] = {}
+    for units in implied_units(walked):
+        if units.placed or not light:
+            yield units
+        else:
+            found[units.topic, units.queue_id] = units
+    for units in multi_dispatched(walked) if light else ():
         key = units.topic, units.queue_id
         found[key] = merged(units, found[key]) if key in found else units
-    return [units for units in direct if units.placed] + list(found.values())
+    yield from found.values()

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -33,6 +33,7 @@ Tell = Callable[[Progress], None]
 
 SLICES_PER_CORE: Final = 4  # at most: a slow task at the end costs a quarter of a core's time
 SLICE_BYTES: Final = 2 << 30  # at least, unless cores would be idle: 0.7 s, ten times what starting a task takes
+MOST_ITEMS: Final = 8192  # of one Spark task: the memory of a worker does not grow with the number of small files
 LOCAL_FILES: Final = 256  # so few, with so few bytes, the driver has looked at before a job has started
 LOCAL_BYTES: Final = 512 << 20
 CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
@@ -88,8 +89,7 @@ def conclude_stores(
     else:
         files: list[list[FileReport]] = on_workers(context, plans, [audit.file_tasks(p) for p in plans], FILES, tell)
         plans = [audit.with_files(plan, reports) for plan, reports in zip(plans, files, strict=True)]
-    bare = [replace(plan, file_reports=[]) for plan in plans]  # only the driver needs them
-    found: list[list[SplitReport | str]] = on_workers(context, bare, [p.splits for p in plans], SPLITS, tell)
+    found: list[list[SplitReport | str]] = on_workers(context, plans, [p.splits for p in plans], SPLITS, tell)
     return [_concluded(plan, reports) for plan, reports in zip(plans, found, strict=True)]
 
 
@@ -118,7 +118,7 @@ def on_workers(
     total = sum(size(item) for _, item in flat)
     enough = slice_bytes(total, context.defaultParallelism)
     groups = list(grouped(flat, lambda row: size(row[1]), enough))
-    given = sent(context, list(plans))
+    given = sent(context, [plan.for_workers() for plan in plans])
     done = context.accumulator(0) if tell is not None else None
 
     def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R]]:
@@ -195,13 +195,13 @@ def reason(error: Exception) -> str:
 
 
 def grouped(items: Sequence[T], size: Callable[[T], int], enough: int) -> Iterator[list[T]]:
-    """Yield neighbouring items together until they reach ``enough``."""
+    """Yield neighbouring items together until they reach ``enough``, or are as many as a worker is to hold."""
     group: list[T] = []
     total = 0
     for item in items:
         group.append(item)
         total += size(item)
-        if total >= enough:
+        if total >= enough or len(group) >= MOST_ITEMS:
             yield group
             group, total = [], 0
     if group:

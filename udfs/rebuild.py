@@ -22,7 +22,7 @@ from storeio.paths import CHECKPOINT
 from storeio.rebuild.cuts import Place
 from storeio.rebuild.derive import Derived, QueueKey, Wanted
 from storeio.rebuild.lay import WRITING, FileLaid, lay_in
-from storeio.rebuild.queues import queue_built
+from storeio.rebuild.queues import OldUnits, queue_built
 from storeio.rebuild.shares import (
     Facts,
     Orders,
@@ -237,17 +237,20 @@ def lay_files(
     """Write a task's files from its sorted pieces; a file may have none."""
     by_file = itertools.groupby(pieces, lambda row: row[0][1])
     following = next(by_file, None)
+    olds: dict[int, OldUnits] = {}  # by store: to find one queue's files takes going through all of them
     with kept_open():
         for n, (store, number) in enumerate(second.tasks[task]):
             orders = second.orders[store]
             assert orders is not None  # only such stores have files
             plan, file = second.plans[store], orders.files[number]
+            if store not in olds:
+                olds[store] = old_units(plan, orders.intact)
             here: Iterator[Piece] = iter(())
             if following is not None and following[0] == n:
                 here = (piece for _, piece in following[1])
             yield (
                 store,
-                lay_in(number, file, here, second.places[store], old_units(plan, orders.intact), shape_of(plan)),
+                lay_in(number, file, here, second.places[store], olds[store], shape_of(plan)),
             )
             if following is not None and following[0] == n:
                 following = next(by_file, None)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks import ext_units, index_structure
+from storeio.checks.packed import PackedQueues
 from storeio.checks.queue_files import Queue, QueueFile, gather, summarize_file
 from storeio.config import StoreConfig, infer_config
 from storeio.errors import UnreadableError
@@ -60,7 +61,7 @@ class AuditPlan:
     segments: list[StoreFile]
     splits: list[Split]
     index_shape: tuple[int, int] | None
-    queues: dict[QueueKey, Queue] = field(default_factory=dict)
+    queues: Mapping[QueueKey, Queue] = field(default_factory=dict)
     index: list[index_structure.IndexStructure] = field(default_factory=list)
     file_reports: list[FileReport] = field(default_factory=list)
 
@@ -101,6 +102,12 @@ class AuditPlan:
         """Return what reads small pieces of the store's files that lie near each other; by default, units of queues."""
         sizes = {file.path: file.size for file in self.listing.files}
         return Nearby(self.read, sizes, window_bytes=window_bytes, most=most)
+
+    def for_workers(self) -> AuditPlan:
+        """Return the plan as it travels: without what only the driver asks for, and small with many queues."""
+        return replace(
+            self, listing=Listing(self.root, ()), file_reports=[], splits=[], queues=PackedQueues(self.queues)
+        )
 
     def queue(self, kind: str, topic: str, queue_id: int) -> Queue:
         """Return a queue, one without files where the store has none."""

@@ -98,9 +98,8 @@ def _look_at_records(walked: Walked, report: SplitReport) -> None:
 
 
 def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> None:
-    implied = all_units(walked, light=plan.multi_dispatch)
     batch_topics = plan.batch_topics
-    for units in implied:
+    for units in all_units(walked, light=plan.multi_dispatch):
         kind = BATCHQUEUE if units.topic in batch_topics else CONSUMEQUEUE
         key = (kind, units.topic, units.queue_id)
         queue = plan.queue(*key)
@@ -121,7 +120,8 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
 def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
     report.findings += checked.findings
     report.covered.setdefault(key, []).extend(merged(checked.covered))
-    report.classed.setdefault(key, []).extend(checked.classed)
+    if checked.classed:
+        report.classed.setdefault(key, []).extend(checked.classed)
     if checked.stretches:
         report.stretches.setdefault(key, []).extend(checked.stretches)
     if checked.whole and key not in report.whole:

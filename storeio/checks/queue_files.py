@@ -142,8 +142,10 @@ def by_number(queue: Queue, read: Read, numbers: Numbers, *, runs: int) -> Calla
     def alone(first: int, stop: int) -> tuple[Bytes, Ranges]:
         return queue.read(read, first * size, stop * size)
 
+    if runs < 2:
+        return alone
     low, high = int(numbers.min()), int(numbers.max()) + 1
-    if runs < 2 or low < 0 or high - low > MOST_BETWEEN * len(numbers):
+    if low < 0 or high - low > MOST_BETWEEN * len(numbers):
         return alone
     data, absent = alone(low, high)
 
