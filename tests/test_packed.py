@@ -53,3 +53,18 @@ def test_what_travels_gives_the_same_reports() -> None:
         here, there = audit.audit_split(plan, split), audit.audit_split(sent, split)
         assert (here.findings, here.covered, here.counts) == (there.findings, there.covered, there.counts)
         assert pickle.dumps(here.runs) == pickle.dumps(there.runs)
+
+
+@pytest.mark.parametrize("name", golden.STORES)
+def test_a_report_is_the_same_behind_its_journey(name: str) -> None:
+    plan = looked_at(golden.store(name))
+    for split in plan.splits:
+        here = audit.audit_split(plan, split)
+        there = pickle.loads(pickle.dumps(here))
+        assert list(there.runs) == list(here.runs)
+        for key, table in here.runs.items():
+            assert there.runs[key].flags.c_contiguous
+            assert there.runs[key].tolist() == table.tolist()
+        for field in set(here.__slots__) - {"runs", "spans", "index", "rare"}:
+            assert getattr(there, field) == getattr(here, field), field
+        assert there.spans.tolist() == here.spans.tolist()

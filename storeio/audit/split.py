@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, QueueKey
+from storeio.checks.columns import columns_of, columns_of_ranges, ranges_of, tables_of
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
@@ -18,6 +20,7 @@ from storeio.dispatch import all_units
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
 from storeio.kernels import tables as w
+from storeio.kernels.group import RUN_ROWS
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked, walk_split
@@ -53,6 +56,19 @@ class SplitReport:
     counts: dict[str, int] = field(default_factory=dict)
     stretches: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
     whole: list[QueueKey] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is pickled: a split may name a hundred thousand queues."""
+        state: dict[str, object] = {each.name: getattr(self, each.name) for each in fields(self)}
+        state["runs"] = columns_of(self.runs, RUN_ROWS)
+        state["covered"] = columns_of_ranges(self.covered)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what was pickled."""
+        told = {"runs": tables_of(state["runs"]), "covered": ranges_of(state["covered"])}
+        for name, value in {**state, **told}.items():
+            setattr(self, name, value)
 
 
 def empty_report(split: Split, end: WalkState) -> SplitReport:
