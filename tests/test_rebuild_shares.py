@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import random
 import shutil
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from storeio.rebuild.derive import Derived, Keys
 from storeio.rebuild.index import IndexWriter, Shape
 from storeio.rebuild.lay import WRITING, lay
 from storeio.rebuild.node import rebuild
+from storeio.rebuild.old import old_units
+from storeio.rebuild.packed import packed
 from storeio.rebuild.shares import (
     Orders,
     OutFile,
@@ -35,7 +38,7 @@ from storeio.rebuild.shares import (
     stitched,
     truly,
 )
-from storeio.rebuild.tally import PARTS, Tally, old_units, shape_of, wanted_of
+from storeio.rebuild.tally import PARTS, Tally, shape_of, wanted_of
 from storeio.staging import Staging, created, write_all
 
 __all__ = ["no_waiting_for_disks"]
@@ -71,10 +74,18 @@ def with_hole(builder: StoreBuilder, root: Path) -> None:
 def pieces_of(orders: Orders, plan: AuditPlan, found: dict[int, Derived]) -> list[Shared]:
     shared: list[Shared] = []
     for number, guess in found.items():
-        true = truly(plan, orders, number, guess)
+        true = truly(plan.root, orders, number, guess)
         if true is not None:
             shared += shared_out(orders, number, true)
     return shared
+
+
+def small(orders: Orders) -> Orders:
+    """Return orders as they reach a worker."""
+    sent: Orders = pickle.loads(pickle.dumps(packed(orders)))
+    assert dict(sent.placed) == orders.placed
+    assert list(sent.files) == sent.files[:] == orders.files
+    return sent
 
 
 def shared_rebuild(root: Path, partial: Path, given: dict[str, str], split_bytes: int | None) -> Tally:
@@ -82,20 +93,21 @@ def shared_rebuild(root: Path, partial: Path, given: dict[str, str], split_bytes
     plan = prepare(str(root), given=given, split_bytes=split_bytes)
     wanted = wanted_of(plan, None, PARTS)
     tally = Tally(plan, wanted, frozenset(PARTS))
-    found = {number: derived_again(plan, wanted, split) for number, split in enumerate(plan.splits)}
+    found = {number: derived_again(plan.root, wanted, split) for number, split in enumerate(plan.splits)}
     facts = [facts_of(number, derived) for number, derived in found.items()]
     assert all(not stretch.units for fact in facts for stretch in fact.found.stretches)
     random.Random(1).shuffle(facts)
     parts = stitched(plan, wanted, facts, tally)
-    true = {n: derived_again(plan, wanted, plan.splits[n], parts.begins.get(n)) for n in found}
+    true = {n: derived_again(plan.root, wanted, plan.splits[n], parts.begins.get(n)) for n in found}
     times = dict(row for place in keys_to_look_up(plan, parts) for row in looked_up(true[place.split], [place]))
-    orders = orders_of(tally, parts, times)
+    orders = small(orders_of(tally, parts, times))
     shared = sorted(pieces_of(orders, plan, found), key=lambda row: row[:2])
     by_file = {n: [row[2] for row in rows] for n, rows in itertools.groupby(shared, key=lambda row: row[0])}
     assert set(by_file) <= set(range(len(orders.files)))
     for path in {file.path.rpartition("/")[0] for file in orders.files} | {WRITING}:
         (partial / path).mkdir(parents=True)
-    old = old_units(plan, orders.intact)
+    with_gaps = {key for key, placed in orders.placed.items() if placed.gaps}
+    old = pickle.loads(pickle.dumps(old_units(plan, orders.intact, with_gaps)))
     for number, file in enumerate(orders.files):
         lay(number, file, by_file.get(number, []), partial, old, shape_of(plan))
     assert list((partial / WRITING).iterdir()) == []
@@ -131,7 +143,7 @@ def test_some_guess_was_wrong(tmp_path: Path) -> None:
     built(builder, tmp_path / "new")
     plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings), split_bytes=4096)
     wanted = wanted_of(plan, None, PARTS)
-    facts = [facts_of(n, derived_again(plan, wanted, split)) for n, split in enumerate(plan.splits)]
+    facts = [facts_of(n, derived_again(plan.root, wanted, split)) for n, split in enumerate(plan.splits)]
     assert stitched(plan, wanted, facts, Tally(plan, wanted, frozenset(PARTS))).begins
 
 
@@ -200,7 +212,7 @@ def test_a_task_that_fails_half_way_leaves_nothing_and_is_run_again(tmp_path: Pa
     plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings))
     wanted = wanted_of(plan, None, PARTS)
     tally = Tally(plan, wanted, frozenset(PARTS))
-    found = {number: derived_again(plan, wanted, split) for number, split in enumerate(plan.splits)}
+    found = {number: derived_again(plan.root, wanted, split) for number, split in enumerate(plan.splits)}
     parts = stitched(plan, wanted, [facts_of(n, one) for n, one in found.items()], tally)
     times = dict(row for place in keys_to_look_up(plan, parts) for row in looked_up(found[place.split], [place]))
     orders = orders_of(tally, parts, times)

@@ -134,8 +134,7 @@ def on_workers(
             for number, result in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
     finally:
-        if isinstance(given, Broadcast):
-            given.destroy()
+        dropped(given)
     return found
 
 
@@ -150,6 +149,12 @@ def sent(context: SparkContext, value: T) -> Broadcast[T] | Carried[T]:
     """Return a value as workers get it: with each task, or once where it is large, which takes a while."""
     small = len(pickle.dumps(value)) <= CARRIED_BYTES
     return Carried(value) if small else context.broadcast(value)
+
+
+def dropped(given: Broadcast[T] | Carried[T]) -> None:
+    """Free what was sent, here and on all workers."""
+    if isinstance(given, Broadcast):
+        given.destroy()
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,31 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
+class QueueRows(Mapping[QueueKey, int]):
+    """Number of each queue by kind, topic and queue id, in the order in which they were given."""
+
+    def __init__(self, keys: Iterable[QueueKey]) -> None:
+        """Number them."""
+        self._rows: dict[tuple[str, str], dict[int, int]] = {}
+        self._count = 0
+        for kind, topic, queue_id in keys:
+            self._rows.setdefault((kind, topic), {})[queue_id] = self._count
+            self._count += 1
+
+    def __getitem__(self, key: QueueKey) -> int:
+        """Return a queue's number."""
+        kind, topic, queue_id = key
+        return self._rows[kind, topic][queue_id]
+
+    def __iter__(self) -> Iterator[QueueKey]:
+        """Yield the keys, topic by topic."""
+        return ((*key, queue_id) for key, rows in self._rows.items() for queue_id in rows)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+
 class PackedQueues(Mapping[QueueKey, Queue]):
     """Queues by kind, topic and queue id, which cannot be changed: a quarter of the memory of as many objects.
 
@@ -25,15 +50,14 @@ class PackedQueues(Mapping[QueueKey, Queue]):
 
     def __init__(self, queues: Mapping[QueueKey, Queue]) -> None:
         """Pack them."""
-        self._rows: dict[tuple[str, str], dict[int, int]] = {}
+        self._rows = QueueRows(queues)
         self._file_bytes = {kind: queue.file_bytes for (kind, _, _), queue in queues.items()}
         self._odd: dict[int, str] = {}  # paths of files that do not have the name of their number
         count = sum(len(queue.files) for queue in queues.values())
         self._numbers = np.zeros((count, len(FIELDS)), np.int64)
         self._starts = np.zeros(len(queues) + 1, np.int64)
         at = 0
-        for row, ((kind, topic, queue_id), queue) in enumerate(queues.items()):
-            self._rows.setdefault((kind, topic), {})[queue_id] = row
+        for row, queue in enumerate(queues.values()):
             for file in queue.files:
                 self._numbers[at] = [int(getattr(file, name)) for name in FIELDS]
                 if file.path != f"{queue.directory}/{file_name(file.base)}":
@@ -44,7 +68,7 @@ class PackedQueues(Mapping[QueueKey, Queue]):
     def __getitem__(self, key: QueueKey) -> Queue:
         """Return a queue, equal to the one that was packed."""
         kind, topic, queue_id = key
-        row = self._rows[kind, topic][queue_id]
+        row = self._rows[key]
         directory = queue_directory(kind, topic, queue_id)
         start, stop = int(self._starts[row]), int(self._starts[row + 1])
         files = []
@@ -56,8 +80,8 @@ class PackedQueues(Mapping[QueueKey, Queue]):
 
     def __iter__(self) -> Iterator[QueueKey]:
         """Yield the keys, topic by topic."""
-        return ((*key, queue_id) for key, rows in self._rows.items() for queue_id in rows)
+        return iter(self._rows)
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._starts) - 1
+        return len(self._rows)

@@ -16,13 +16,12 @@ from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
+from storeio.rebuild.stretches import Stretch, Stretches
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.walk import Walked, walk_split
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
-QueueKey = tuple[str, str, int]
-"""Kind of queue, topic, queue id."""
 
 NAME_BYTES = 255  # of a directory's name, on all usual file systems
 NO_NAME = "/\0\ufffd"  # the last stands for bytes that are no text, so that two topics would be one
@@ -50,22 +49,6 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Stretch:
-    """The units of one queue from one split, in log order.
-
-    ``units`` are packed; ``heads`` the ext units that belong to them, without bitmap, if there are any.
-    ``runs`` is a table of ``kernels.group``, None where units stand in log order and not at a number.
-    """
-
-    key: QueueKey
-    count: int
-    first_number: int
-    units: bytes
-    runs: Numbers | None = None
-    heads: bytes = b""
-
-
-@dataclass(slots=True)
 class Keys:
     """Index keys of a split, in log order: hash, physical offset and store time of the record of each.
 
@@ -89,7 +72,7 @@ class Derived:
     skipped_until: int | None
     spans: Numbers
     records: int = 0
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: Stretches = field(default_factory=Stretches)
     keys: Keys | None = None
     first_ms: int = 0
     last: tuple[int, int] | None = None
@@ -131,7 +114,7 @@ def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
     heads = _heads(implied) if wanted.ext and kind == CONSUMEQUEUE and implied.placed else b""
     runs = implied.runs() if implied.placed and kind == CONSUMEQUEUE else None
     number = int(implied.queue_offset[0])
-    found.stretches.append(Stretch(key, len(units), number, units.tobytes(), runs, heads))
+    found.stretches.append(Stretch(key, len(units), number, units.view(np.uint8).data, runs, heads))
 
 
 def is_name(topic: str) -> bool:

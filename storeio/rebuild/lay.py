@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import WriteError
-from storeio.rebuild.derive import QueueKey
 from storeio.rebuild.index import IndexFile, Shape
 from storeio.rebuild.layout import Bridge, Write, bridged
 from storeio.rebuild.queues import OldUnits
 from storeio.rebuild.shares import OutFile, Piece
+from storeio.rebuild.stretches import QueueKey
 from storeio.remote.writing import upload
 from storeio.staging import created, explained, write_all
 

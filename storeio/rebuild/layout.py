@@ -18,8 +18,8 @@ import numpy.typing as npt
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.format import consumequeue, queueext
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, file_name, queue_directory
-from storeio.rebuild.derive import QueueKey, Stretch
 from storeio.rebuild.placement import MOST_NUMBER, Gap, Part, Placed, place
+from storeio.rebuild.stretches import QueueKey, Stretch
 
 Numbers = npt.NDArray[np.int64]
 Units = npt.NDArray[np.void]

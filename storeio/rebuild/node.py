@@ -14,8 +14,9 @@ from storeio.paths import CHECKPOINT
 from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
 from storeio.rebuild.index import IndexWriter
+from storeio.rebuild.old import old_units
 from storeio.rebuild.queues import QueueWriter
-from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, old_units, shape_of, sizes_of, wanted_of
+from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, shape_of, sizes_of, wanted_of
 from storeio.rebuilt import Rebuilt
 from storeio.scan import changed_since, kept_open
 from storeio.splits import Split, WalkState

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
-from storeio.rebuild.derive import QueueKey, Stretch
 from storeio.rebuild.layout import Bridge, FileSizes, Write, as_they_come, bridged, first_number, front, laid, pieces
 from storeio.rebuild.placement import Part, Placed, Run, add_runs, place
+from storeio.rebuild.stretches import QueueKey, Stretch
 from storeio.rebuilt import QueueBuilt
 from storeio.staging import Staging
 

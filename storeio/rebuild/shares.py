@@ -7,7 +7,7 @@ with the number of its file; a file's pieces, sorted, are laid by one worker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,11 +19,13 @@ from storeio.checks.queue_files import UNIT_BYTES
 from storeio.errors import UnreadableError
 from storeio.paths import CONSUMEQUEUE, QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.cuts import CutFile, Cuts, KeyCount, Place, cut, places_to_look_up
-from storeio.rebuild.derive import Derived, Keys, QueueKey, Wanted, derive_split, settled
+from storeio.rebuild.derive import Derived, Keys, Wanted, derive_split, settled
 from storeio.rebuild.layout import Bridge, FileSizes, Write, laid
 from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
+from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
+from storeio.scan import read_range
 from storeio.splits import Split, WalkState
 
 PIECE_BYTES: Final = 128 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
@@ -60,7 +62,7 @@ class SplitOrder:
     that come before it, and the same of its keys."""
 
     begin: WalkState | None
-    before: tuple[int, ...]
+    before: Numbers
     first_key: int
 
 
@@ -70,9 +72,9 @@ class Orders:
 
     wanted: Wanted
     sizes: FileSizes
-    placed: dict[QueueKey, Placed]
+    placed: Mapping[QueueKey, Placed]
     splits: dict[int, SplitOrder]
-    files: list[OutFile]
+    files: Sequence[OutFile]
     cuts: Cuts
     intact: Numbers  # as ``Tally.intact``
     numbers: dict[str, int] = field(default_factory=dict)  # path to number in ``files``
@@ -83,8 +85,7 @@ def facts_of(number: int, found: Derived) -> Facts:
     keys = None
     if found.keys is not None:
         keys = KeyCount(number, len(found.keys.hashes), found.keys.more, found.first_ms)
-    stretches = [replace(stretch, units=b"", heads=b"") for stretch in found.stretches]
-    return Facts(number, replace(found, stretches=stretches, keys=None), keys)
+    return Facts(number, replace(found, stretches=found.stretches.bare(), keys=None), keys)
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
 
         def again(split: Split, begin: WalkState, number: int = facts.number) -> Derived:
             result.begins[number] = begin
-            return derived_again(plan, wanted, split, begin)
+            return derived_again(plan.root, wanted, split, begin)
 
         found = settled(facts.found, before, again)
         if facts.number in result.begins:
@@ -123,9 +124,9 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
     return result
 
 
-def derived_again(plan: AuditPlan, wanted: Wanted, split: Split, begin: WalkState | None = None) -> Derived:
-    """Return what a split holds, from where it truly begins."""
-    return derive_split(lambda start, stop: plan.read(split.path, start, stop), split, wanted, begin)
+def derived_again(root: str, wanted: Wanted, split: Split, begin: WalkState | None = None) -> Derived:
+    """Return what a split holds, from where it truly begins; ``root`` is that of a listing."""
+    return derive_split(lambda start, stop: read_range(root, split.path, start, stop), split, wanted, begin)
 
 
 def keys_to_look_up(plan: AuditPlan, parts: Stitched) -> set[Place]:
@@ -162,7 +163,7 @@ def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]
             counts[stretch.key] = before[-1] + stretch.count
         if facts.found.records:
             first_key = cuts.first_key.get(facts.number, 0)
-            splits[facts.number] = SplitOrder(parts.begins.get(facts.number), tuple(before), first_key)
+            splits[facts.number] = SplitOrder(parts.begins.get(facts.number), np.array(before, np.int64), first_key)
     numbers = {file.path: number for number, file in enumerate(files)}
     return Orders(wanted, sizes, placed, splits, files, cuts, tally.intact(), numbers)
 
@@ -181,7 +182,7 @@ def _ext_files(key: QueueKey, count: int, sizes: FileSizes) -> Iterator[OutFile]
         yield OutFile(path, sizes.ext_bytes, sizes.ext_bytes)
 
 
-def truly(plan: AuditPlan, orders: Orders, number: int, found: Derived) -> Derived | None:
+def truly(root: str, orders: Orders, number: int, found: Derived) -> Derived | None:
     """Return a split as the driver ordered it, None where it holds nothing.
 
     Raises:
@@ -191,7 +192,7 @@ def truly(plan: AuditPlan, orders: Orders, number: int, found: Derived) -> Deriv
     if order is None:
         return None
     if order.begin is not None:
-        found = derived_again(plan, orders.wanted, found.split, order.begin)
+        found = derived_again(root, orders.wanted, found.split, order.begin)
     if len(found.stretches) != len(order.before):
         raise UnreadableError(f"{found.split.path}: changed while it was read")
     return found
@@ -200,7 +201,7 @@ def truly(plan: AuditPlan, orders: Orders, number: int, found: Derived) -> Deriv
 def shared_out(orders: Orders, number: int, found: Derived) -> Iterator[Shared]:
     """Yield the pieces of files that a split holds, small enough to travel."""
     order = orders.splits[number]
-    for stretch, before in zip(found.stretches, order.before, strict=True):
+    for stretch, before in zip(found.stretches, order.before.tolist(), strict=True):
         for piece in laid(stretch, before, orders.placed[stretch.key], orders.sizes):
             file = orders.numbers[piece.path]
             if isinstance(piece, Bridge) or piece.times > 1:

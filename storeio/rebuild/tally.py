@@ -14,21 +14,19 @@ import numpy.typing as npt
 
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
-from storeio.checks.queue_files import Queue, QueueFile
 from storeio.checks.segments import Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.config import default
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
-from storeio.format import checkpoint, consumequeue
+from storeio.format import checkpoint
 from storeio.kernels import tables as w
-from storeio.paths import CHECKPOINT, CONSUMEQUEUE
+from storeio.paths import CHECKPOINT
 from storeio.rebuild.checkpoint import checkpoint_bytes
-from storeio.rebuild.derive import Derived, QueueKey, Wanted
+from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
-from storeio.rebuild.queues import OldUnits, Units
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.splits import merge_spans
 from storeio.staging import Staging
@@ -161,37 +159,6 @@ class Tally:
         elif INDEXES in self.parts:
             notes.append("no index is built: the store's settings say that it has none")
         return notes
-
-
-def old_units(plan: AuditPlan, intact: Numbers) -> OldUnits:
-    """Return what reads units of the store's own queues.
-
-    Zeros stand where it has none, and for units that point at intact records: those have numbers of their own.
-    """
-    files: dict[QueueKey, list[QueueFile]] = {}
-    for file in plan.listing.of_kind(CONSUMEQUEUE):
-        if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
-            key = CONSUMEQUEUE, file.topic, file.queue_id
-            size = min(file.size, plan.config.queue_file_bytes)
-            files.setdefault(key, []).append(QueueFile(file.path, file.base_offset, size))
-
-    def read(key: QueueKey, first: int, stop: int) -> Units:
-        queue = Queue(*key, plan.config.queue_file_bytes, tuple(files.get(key, ())))
-        size = consumequeue.UNIT_BYTES
-        try:
-            data, _ = queue.read(plan.read, first * size, stop * size)
-        except UnreadableError:
-            if is_remote(plan.root):
-                raise  # a server that does not answer is no lost file
-            data = np.zeros((stop - first) * size, np.uint8)
-        units = consumequeue.decode(data.tobytes()).copy()
-        offset, length = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
-        following = np.searchsorted(intact[1], offset, side="right")
-        starts = np.append(intact[0], np.iinfo(np.int64).max)[following]
-        units[starts - np.maximum(length, 0) < offset] = np.zeros((), consumequeue.UNIT)
-        return units
-
-    return read
 
 
 def flushed_offset(plan: AuditPlan) -> int:

@@ -1,0 +1,72 @@
+"""The store's own units, which stand in gaps of a queue: the records that they point at are gone, they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.audit import AuditPlan
+from storeio.checks.packed import PackedQueues
+from storeio.checks.queue_files import Queue, QueueFile
+from storeio.errors import UnreadableError
+from storeio.format import consumequeue
+from storeio.paths import CONSUMEQUEUE
+from storeio.rebuild.stretches import QueueKey
+from storeio.scan import read_range
+from storeio.uris import is_remote
+
+Numbers = npt.NDArray[np.int64]
+Units = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUnits:
+    """Reads units of a store's queues; ``intact`` is as ``Tally.intact``."""
+
+    root: str
+    file_bytes: int
+    queues: Mapping[QueueKey, Queue]
+    intact: Numbers
+
+    def __call__(self, key: QueueKey, first: int, stop: int) -> Units:
+        """Return units ``[first, stop)`` of a queue.
+
+        Zeros stand where it has none, and for units that point at intact records: those have numbers of their own.
+
+        Raises:
+            UnreadableError: A server does not answer; an unreadable file of this machine has no units.
+        """
+        queue = self.queues.get(key) or Queue(*key, self.file_bytes)
+        size = consumequeue.UNIT_BYTES
+        try:
+            data, _ = queue.read(self._read, first * size, stop * size)
+        except UnreadableError:
+            if is_remote(self.root):
+                raise  # a server that does not answer is no lost file
+            data = np.zeros((stop - first) * size, np.uint8)
+        units = consumequeue.decode(data.tobytes()).copy()
+        offset, length = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+        following = np.searchsorted(self.intact[1], offset, side="right")
+        starts = np.append(self.intact[0], np.iinfo(np.int64).max)[following]
+        units[starts - np.maximum(length, 0) < offset] = np.zeros((), consumequeue.UNIT)
+        return units
+
+    def _read(self, path: str, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        return read_range(self.root, path, start, stop)
+
+
+def old_units(plan: AuditPlan, intact: Numbers, keys: Container[QueueKey] | None = None) -> StoreUnits:
+    """Return what reads the store's own units: of some queues, packed so that it travels, or of all."""
+    files: dict[QueueKey, list[QueueFile]] = {}
+    for file in plan.listing.of_kind(CONSUMEQUEUE):
+        if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
+            key = CONSUMEQUEUE, file.topic, file.queue_id
+            if keys is None or key in keys:
+                size = min(file.size, plan.config.queue_file_bytes)
+                files.setdefault(key, []).append(QueueFile(file.path, file.base_offset, size))
+    file_bytes = plan.config.queue_file_bytes
+    queues = {key: Queue(*key, file_bytes, tuple(of_queue)) for key, of_queue in files.items()}
+    return StoreUnits(plan.root, file_bytes, PackedQueues(queues), intact)
