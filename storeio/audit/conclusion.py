@@ -137,7 +137,7 @@ def concluded(
     unknown = {*verdicts.failed, *(split.path for split in unread)}
     runs: dict[tuple[str, int], list[Numbers]] = {}
     for report in stitched:
-        for (_, topic, queue_id), table in report.runs.items():
+        for (_, topic, queue_id), table in report.runs.tables():
             runs.setdefault((topic, queue_id), []).append(table)
     return Concluded(plan, view, _audit(plan, stitched, view, verdicts, gathered, unknown), runs)
 

@@ -50,9 +50,9 @@ def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView)
     """Return the verdicts on every queue that the store or the log names."""
     said: dict[QueueKey, _Said] = {key: _Said() for key in plan.queues if key[0] != QUEUE_EXT}
     for report in reports:
-        for key, runs in report.runs.items():
+        for key, runs in report.runs.tables():
             said.setdefault(key, _Said()).runs.append(runs)
-        for key, ranges in report.covered.items():
+        for key, ranges in report.covered.ranges():
             said.setdefault(key, _Said()).covered.extend(ranges)
         for key, classed in report.classed.items():
             said.setdefault(key, _Said()).classed.extend(classed)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, QueueKey
-from storeio.checks.columns import columns_of, columns_of_ranges, ranges_of, tables_of
+from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
@@ -33,7 +32,7 @@ class SplitReport:
     """What one split says; small, and free of the split's bytes.
 
     ``runs`` are tables of ``kernels.group``; ``covered``, ``classed``, ``stretches`` and ``whole`` as in
-    ``queue_units.Checked``.
+    ``queue_units.Checked``. The first two are columns: every split may name a hundred thousand queues.
     """
 
     split: Split
@@ -44,8 +43,8 @@ class SplitReport:
     spans: Numbers
     records: int = 0
     findings: list[Finding] = field(default_factory=list)
-    runs: dict[QueueKey, Numbers] = field(default_factory=dict)
-    covered: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
+    runs: Columns = field(default_factory=lambda: no_columns(RUN_ROWS))
+    covered: Columns = field(default_factory=lambda: no_columns(2))
     classed: dict[QueueKey, list[tuple[str, int, int]]] = field(default_factory=dict)
     unplaced: dict[QueueKey, int] = field(default_factory=dict)
     index: IndexContent | None = None
@@ -56,19 +55,6 @@ class SplitReport:
     counts: dict[str, int] = field(default_factory=dict)
     stretches: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
     whole: list[QueueKey] = field(default_factory=list)
-
-    def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled: a split may name a hundred thousand queues."""
-        state: dict[str, object] = {each.name: getattr(self, each.name) for each in fields(self)}
-        state["runs"] = columns_of(self.runs, RUN_ROWS)
-        state["covered"] = columns_of_ranges(self.covered)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was pickled."""
-        told = {"runs": tables_of(state["runs"]), "covered": ranges_of(state["covered"])}
-        for name, value in {**state, **told}.items():
-            setattr(self, name, value)
 
 
 def empty_report(split: Split, end: WalkState) -> SplitReport:
@@ -115,6 +101,8 @@ def _look_at_records(walked: Walked, report: SplitReport) -> None:
 
 def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> None:
     batch_topics = plan.batch_topics
+    runs, covered = ColumnsBuilder(RUN_ROWS), ColumnsBuilder(2)
+    whole: dict[QueueKey, None] = {}  # a set that keeps its order
     for units in all_units(walked, light=plan.multi_dispatch):
         kind = BATCHQUEUE if units.topic in batch_topics else CONSUMEQUEUE
         key = (kind, units.topic, units.queue_id)
@@ -125,23 +113,24 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
         else:
             checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
         if units.placed:
-            report.runs[key] = units.runs()
+            runs.add(key, units.runs())
             last = (units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
             report.last_queued = max(last, report.last_queued or last)
         else:
             report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
+        covered.add_ranges(key, merged(checked.covered))
+        if checked.whole:
+            whole[key] = None
         _add(report, key, checked)
+    report.runs, report.covered, report.whole = runs.columns(), covered.columns(), list(whole)
 
 
 def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
     report.findings += checked.findings
-    report.covered.setdefault(key, []).extend(merged(checked.covered))
     if checked.classed:
         report.classed.setdefault(key, []).extend(checked.classed)
     if checked.stretches:
         report.stretches.setdefault(key, []).extend(checked.stretches)
-    if checked.whole and key not in report.whole:
-        report.whole.append(key)
     report.counts["queue_units"] = report.counts.get("queue_units", 0) + checked.compared
 
 

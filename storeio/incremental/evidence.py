@@ -146,7 +146,7 @@ def audit_with_evidence(plan: AuditPlan, split: Split) -> tuple[SplitReport, Evi
     evidence = Evidence(
         light=plan.multi_dispatch,
         has_index=bool(plan.index),
-        queues=sorted(report.covered),
+        queues=report.covered.queues(),
         reads=reads,
         stretches=[Stretch(key, a, b, _found(seen, key, a, b)) for key, s in report.stretches.items() for a, b in s],
         whole=whole,
