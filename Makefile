@@ -39,7 +39,8 @@ test: setup lint docs wheel  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'spark and not long' $(PYTEST_ARGS)
 
 long-test: setup wheel  ## tests that take minutes: a cluster whose parts are killed, runs at the same time, maintenance
-	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'long and not spark' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'long and spark' $(PYTEST_ARGS)
 
 broker-test: setup  ## what real brokers make of stores; needs mvn and a JDK, which make test does without
 	STOREIO_BROKER=required $(BIN)/python -m pytest -n $(WORKERS) -m broker $(PYTEST_ARGS)

@@ -48,6 +48,7 @@ class Shape:
     body_bytes: int
     topics: int = 4
     queues: int = 4
+    works: Sequence[str] = WORK
 
     def make(self, directory: Path) -> Path:
         """Return the store, written and forgotten by the page cache."""
@@ -65,6 +66,7 @@ FULL: Final = (
     Shape("one queue", GIB, GIB, 64, 1, 1),
     Shape("small segments", GIB, 64 * MIB, 1024),
     Shape("more segments", GIB, 4 * MIB, 1024),
+    Shape("a full index file", 6 * GIB, GIB, 64, works=("audit", "rebuild")),
     Shape("25000 queues", 192 * MIB, GIB, 64, 250, 100),
     Shape("100000 queues", 192 * MIB, GIB, 64, 1000, 100),
 )
@@ -100,15 +102,19 @@ class Watch:
 
     def look(self) -> None:
         """Look once."""
-        below: dict[int, list[tuple[int, str]]] = {}
-        for pid, parent, name in _processes():
-            below.setdefault(parent, []).append((pid, name))
+        below: dict[int, list[int]] = {}
+        for pid, parent in _processes():
+            below.setdefault(parent, []).append(pid)
         self._note("driver", os.getpid())
         waiting = [os.getpid()]
         while waiting:
-            for pid, name in below.get(waiting.pop(), []):
-                self._note("jvm" if name == "java" else "worker", pid)
+            for pid in below.get(waiting.pop(), []):
                 waiting.append(pid)
+                # A fork of the JVM has the names of its threads, until it becomes what it was forked for.
+                if (program := _program(pid)).startswith("python"):
+                    self._note("worker", pid)
+                elif program == "java":
+                    self._note("jvm", pid)
 
     def _note(self, kind: str, pid: int) -> None:
         said = _status(pid)
@@ -116,15 +122,23 @@ class Watch:
         self.anon[kind] = max(self.anon[kind], said.get("RssAnon", 0))
 
 
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """Yield number, parent and name of each process."""
+def _processes() -> Iterator[tuple[int, int]]:
+    """Yield number and parent of each process."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                head, _, rest = Path("/proc", entry, "stat").read_text(encoding="utf-8").rpartition(")")
+                rest = Path("/proc", entry, "stat").read_text(encoding="utf-8").rpartition(")")[2]
             except OSError:
                 continue  # it has ended
-            yield int(entry), int(rest.split()[1]), head.partition("(")[2]
+            yield int(entry), int(rest.split()[1])
+
+
+def _program(pid: int) -> str:
+    """Return the name of the file that a process runs, empty when it has ended."""
+    try:
+        return Path("/proc", str(pid), "exe").readlink().name
+    except OSError:
+        return ""
 
 
 def _status(pid: int) -> dict[str, int]:
@@ -186,10 +200,12 @@ def run_apart(work: str, root: Path) -> Row:
 def measured(shapes: Sequence[Shape], works: Sequence[str], directory: Path) -> Iterator[Row]:
     """Yield a row for each store and work, stores coming and going below ``directory``."""
     for shape in shapes:
+        if not (wanted := [work for work in works if work in shape.works]):
+            continue
         print(f"writing {shape.name} ...", file=sys.stderr)
         root = shape.make(directory)
         counts = {"segments": len(list((root / "commitlog").iterdir())), "queues": shape.topics * shape.queues}
-        for work in works:
+        for work in wanted:
             row = {"store": shape.name, **counts, **run_apart(work, root)}
             print(json.dumps(row), file=sys.stderr)
             yield row

@@ -22,6 +22,7 @@ from storeio.rebuild.shares import Orders, Piece, shared_out, truly
 from storeio.rebuild.tally import shape_of
 from storeio.scan import kept_open
 from udfs.checks import Tell, dropped, grouped, sent, told, workers_named
+from udfs.memory import freed_at_end
 
 LEAST_BYTES: Final = 64 << 20  # that a task which writes is to have, unless cores would be idle
 FILES_PHASE: Final = "queues and index"
@@ -114,7 +115,7 @@ def jobs_of(outputs: Sequence[Output | None], files: list[Numbers]) -> Jobs:
 
 def pieces_of(jobs: Jobs, items: Iterable[Item]) -> Iterator[tuple[Key, Piece]]:
     """Yield the pieces of files that splits hold, with what they are sorted by."""
-    with kept_open():
+    with kept_open(), freed_at_end():
         for store, number, found in items:
             job = jobs.stores[store]
             if job is None or isinstance(found, str):
@@ -132,7 +133,7 @@ def lay_files(
     """Write a task's files from its sorted pieces; a file may have none."""
     by_file = itertools.groupby(pieces, lambda row: row[0][1])
     following = next(by_file, None)
-    with kept_open():
+    with kept_open(), freed_at_end():
         for n, (store, number) in enumerate(jobs.files[task].tolist()):
             job = jobs.stores[store]
             assert job is not None  # only such stores have files

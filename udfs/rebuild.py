@@ -39,6 +39,7 @@ from storeio.splits import Split
 from storeio.staging import Staging
 from udfs.checks import Carried, Tell, dropped, grouped, sent, slice_bytes, told, workers_named
 from udfs.laying import Item, Output, laid_by_workers
+from udfs.memory import freed_at_end
 
 LOG_PHASE: Final = "commitlog"
 
@@ -102,7 +103,7 @@ def _derived(
     groups = list(grouped(work, lambda row: row[2].stop - row[2].start, enough))
 
     def derive(group: list[tuple[int, int, Split]]) -> Iterator[Item]:
-        with kept_open():
+        with kept_open(), freed_at_end():
             for store, number, split in group:
                 root, wanted = given.value[store]
                 try:

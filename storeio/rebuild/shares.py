@@ -28,7 +28,7 @@ from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
 from storeio.scan import read_range
 from storeio.splits import Split, WalkState
 
-PIECE_BYTES: Final = 128 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
+PIECE_BYTES: Final = 64 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
 KEY_BYTES: Final = 24  # of hash, physical offset and store time
 
 Numbers = npt.NDArray[np.int64]
