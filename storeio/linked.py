@@ -14,7 +14,7 @@ from typing import Final
 
 from storeio.errors import UnreadableError
 from storeio.plan.digest import DIRECTORY, FILE, Entry
-from storeio.scan import Listing
+from storeio.scan import Listing, open_file
 
 PIECE_BYTES: Final = 1 << 20
 
@@ -54,7 +54,7 @@ class LinkedStore:
             UnreadableError: It cannot be read, or is shorter.
         """
         try:
-            with (self.root / path).open("rb") as file:
+            with os.fdopen(open_file(self.root / path), "rb") as file:
                 file.seek(start)
                 while start < stop:
                     data = file.read(min(PIECE_BYTES, stop - start))
@@ -80,12 +80,19 @@ class LinkedStore:
     # ---- Changes
 
     def own(self, path: str) -> Path:
-        """Return a file that may be changed: the store's is copied, holes left out."""
+        """Return a file that may be changed: the store's is copied, holes left out.
+
+        Raises:
+            UnreadableError: The store's cannot be read.
+        """
         place = self.root / path
         if place.is_symlink():
             source = place.resolve()
             place.unlink()
-            copy_sparse(source, place)
+            try:
+                copy_sparse(source, place)
+            except OSError as error:
+                raise UnreadableError(f"{path}: {error.strerror or error}") from error
         return place
 
     def write(self, path: str, position: int, data: bytes) -> None:
@@ -117,7 +124,7 @@ class LinkedStore:
 
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a file; what is a hole stays one, where the system tells."""
-    with source.open("rb") as old, target.open("xb") as new:
+    with os.fdopen(open_file(source), "rb") as old, target.open("xb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)
         at = 0

@@ -12,6 +12,7 @@ import errno
 import functools
 import mmap
 import os
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -148,11 +149,24 @@ def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int 
         raise UnreadableError(f"{path}: {error.strerror or error}") from error
 
 
+def open_file(path: str | os.PathLike[str]) -> int:
+    """Return a handle of a file, for reading. A pipe among the files must not hold us up, nor a device give bytes.
+
+    Raises:
+        OSError: It cannot be opened or is none.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return handle
+
+
 class _OpenFile:
     """A file opened for reading; closed when nobody has it any more."""
 
     def __init__(self, path: str) -> None:
-        self.handle = os.open(path, os.O_RDONLY)
+        self.handle = open_file(path)
         status = os.fstat(self.handle)
         self.identity = status.st_dev, status.st_ino
 
@@ -277,10 +291,10 @@ def data_stop(root: str, path: str, size: int) -> int:
     Queue and index files are made at full length and filled from the front: what was never
     written need not be read to know that it is zero. Other file systems than local ones do not tell.
     """
-    if is_remote(root):
+    if is_remote(root) or not size:
         return size
     try:
-        handle = os.open(os.path.join(root, path), os.O_RDONLY)
+        handle = open_file(os.path.join(root, path))
     except OSError:
         return size
     try:

@@ -121,6 +121,25 @@ def check_messages(rows: list[dict[str, object]], saved: Saved, result: Salvaged
         assert row["real_topic"] == head.pairs.get("REAL_TOPIC", row["topic"])
 
 
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_first_bytes_that_a_file_lost_are_told(gone: int, tmp_path: Path) -> None:
+    """A size begins with zeros: with the file back in its place they stand there, though no source has them."""
+    root = golden.copy_of("base-4.9.8", tmp_path / "store")
+    segment = root / "commitlog" / "00000000000000032768"
+    before = segment.read_bytes()
+    segment.write_bytes(before[gone:])
+    result = salvage(root, tmp_path / "new", jobs=1)
+    size = before[:4].hex()
+    assert size.startswith("0000")
+    assert size[4:6] != "00"  # so that without three bytes the size is another one, not one that has a byte less
+    old = size[2 * gone :] if gone < 3 else "000000" + size[6:]
+    assert [(r.physical_offset, r.field, r.old, r.new) for r in result.restored] == [(32768, "size", old, size)]
+    assert result.lost == []
+    assert (tmp_path / "new" / "commitlog" / segment.name).read_bytes() == before
+    first = next(row for row in messages(Provenance.of(result), tmp_path / "new") if row["physical_offset"] == 32768)
+    assert first["found"] == "restored"
+
+
 @pytest.mark.parametrize("seed", salvages.seeds(3, 30))
 @pytest.mark.parametrize("name", STORES)
 def test_messages(name: str, seed: int, tmp_path: Path) -> None:

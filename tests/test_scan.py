@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import golden_data as golden
 import pytest
 
 from storeio.errors import UnreadableError
@@ -68,3 +71,44 @@ def test_few_files_stay_open_and_none_afterwards(tmp_path: Path) -> None:
     assert handles_below(tmp_path) == []
     read_range(str(tmp_path), "0", 0, 1)
     assert handles_below(tmp_path) == []
+
+
+SPECIAL = [
+    ("commitlog/00000000000000032768", "pipe"),
+    ("consumequeue/topic_0/0/00000000000000000000", "pipe"),
+    ("checkpoint", "pipe"),
+    ("consumequeue/new", "pipe"),
+    ("commitlog/00000000000000065536", "device"),
+]
+NAMES = ["check", "plan", "simulate", "salvage"]
+VERBS = """
+import sys
+from storeio.cli import run
+root, scratch = sys.argv[1:]
+calls = [["check"], ["plan", "--out", f"{scratch}/plan.json"], ["simulate"], ["salvage", "--into", f"{scratch}/made"]]
+for verb, *more in calls:
+    print(verb, run([verb, root, "--quiet", *more]), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("path", "kind"), SPECIAL)
+def test_what_is_no_file_does_not_hold_up(path: str, kind: str, tmp_path: Path) -> None:
+    """In a process of its own: opening a pipe would wait for ever for somebody who writes into it."""
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    place = root / path
+    place.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    command = [sys.executable, "-c", VERBS, str(root), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    told = [line.split() for line in done.stderr.splitlines()]
+    codes = {words[0]: int(words[1]) for words in told if len(words) == 2 and words[0] in NAMES}
+    assert list(codes) == NAMES
+    assert set(codes.values()) <= {0, 4, 8, 12}
+    if codes["plan"] == 8:
+        assert f"{path}: not a regular file" in done.stderr
+    with pytest.raises(UnreadableError, match="not a regular file"):
+        read_range(str(root), path, 0, 1)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from storeio import __version__, crc
+from storeio.format import commitlog as log
 from storeio.format import properties as p
+from storeio.kernels import tables as w
 from storeio.salvage import holes
 from storeio.salvage.decide import Decision
 from storeio.salvage.missing import Missing
 from storeio.salvage.survey import Survey
 from storeio.salvage.traces import MOST_KEYS, Trace, traces
-from storeio.salvaged import LostMessages, RestoredRecord, Salvaged
+from storeio.salvaged import LostMessages, Moved, RestoredRecord, Salvaged
 
 
 def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Salvaged:
@@ -37,6 +39,21 @@ def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Sal
         lost=list(_lost(decision.missing, unplaced, traces(known, decision.missing))),
         problems=[*decision.tight],
     )  # fmt: skip
+
+
+def first_bytes_given_back(known: Survey, moved: Iterable[Moved]) -> Iterator[RestoredRecord]:
+    """Yield the first records of segments whose files had lost a byte or two, the zeros that their sizes begin with."""
+    sound = {s.base for s in known.concluded.view.segments if (s.spans[w.SPAN_CLASS, :1] == w.RECORD).any()}
+    for piece in moved:
+        gone = piece.physical_offset % known.segment_bytes
+        base = piece.physical_offset - gone
+        record = known.record(base) if 0 < gone < log.MAGIC_AT and not piece.position and base in sound else None
+        if record is not None:
+            size = record.size.to_bytes(log.MAGIC_AT, "big")
+            yield RestoredRecord(
+                base, record.size, p.java_decode(record.topic), record.queue_id, record.queue_offset, "size",
+                size[gone:].hex(), size.hex(), ("size formula", "body CRC") if record.body else ("size formula",),
+            )  # fmt: skip
 
 
 def _lost(missing: Sequence[Missing], unplaced: set[Missing], known: Mapping[Missing, Trace]) -> Iterator[LostMessages]:
