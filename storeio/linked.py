@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UnreadableError
+from storeio.local_files import open_file
 from storeio.plan.digest import DIRECTORY, FILE, Entry
-from storeio.scan import Listing, open_file
+from storeio.scan import Listing
 
 PIECE_BYTES: Final = 1 << 20
 

@@ -73,7 +73,8 @@ LAYERS: Final = {
     "simulate_command": FILES | {"prediction", "forecast", "command", "console", "report"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
-    "scan": FORMAT | {"remote"},
+    "local_files": {"errors"},
+    "scan": FORMAT | {"remote", "local_files"},
     "nearby": {"errors"},
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
@@ -84,7 +85,7 @@ LAYERS: Final = {
     "publishing": {"errors", "uris", "remote", "staging"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "staging", "publishing"},
-    "linked": PURE | {"scan"},
+    "linked": PURE | {"scan", "local_files"},
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},

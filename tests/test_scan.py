@@ -11,7 +11,8 @@ import golden_data as golden
 import pytest
 
 from storeio.errors import UnreadableError
-from storeio.scan import MOST_KEPT, SMALL_BYTES, kept_open, read_range
+from storeio.local_files import MOST_KEPT, SMALL_BYTES
+from storeio.scan import kept_open, read_range
 
 SIZE = 3 * SMALL_BYTES
 HANDLES = Path("/proc/self/fd")

@@ -32,7 +32,7 @@ from storeio.salvage.arrange import arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
 from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
 from storeio.salvage.survey import Survey, survey
-from storeio.salvage.telling import first_bytes_given_back, report
+from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvaged import LostMessages, Salvaged
 from storeio.scan import kept_open
@@ -129,10 +129,8 @@ def saved(
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
         copy_others(known, staging)
-        result = report(known, decision, started_ms, shown(os.fspath(place)))
-        result.store, result.moved, result.broker = first.audit.store, moved, broker
-        given_back = first_bytes_given_back(known, moved)
-        result.restored = sorted([*result.restored, *given_back], key=lambda record: record.physical_offset)
+        result = report(known, decision, moved, started_ms, shown(os.fspath(place)))
+        result.store, result.broker = first.audit.store, broker
         result.topics = topics_of(first.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, broker, settings)
         if choice != ALL:

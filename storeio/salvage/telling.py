@@ -17,8 +17,8 @@ from storeio.salvage.traces import MOST_KEYS, Trace, traces
 from storeio.salvaged import LostMessages, Moved, RestoredRecord, Salvaged
 
 
-def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Salvaged:
-    """Return what a decision comes to, without what is built of the new log."""
+def report(known: Survey, decision: Decision, moved: list[Moved], started_ms: int, into: str) -> Salvaged:
+    """Return what a decision comes to, of a log into which pieces were moved; without what is built of the new log."""
     kinds = [patch.kind for patch in decision.patches]
     unplaced = set(decision.unplaced)
     return Salvaged(
@@ -27,21 +27,26 @@ def report(known: Survey, decision: Decision, started_ms: int, into: str) -> Sal
         known.audit.log.records,
         tombstones=kinds.count(holes.TOMBSTONE),
         fillers=kinds.count(holes.FILLER),
-        restored=[
-            RestoredRecord(
-                fixed.start, len(fixed.restored.raw), p.java_decode(fixed.restored.record.topic),
-                fixed.restored.record.queue_id, fixed.restored.record.queue_offset, fixed.restored.change.field,
-                fixed.restored.change.old.hex(), fixed.restored.change.new.hex(), fixed.restored.evidence,
-            )
-            for fixed in decision.fixed
-        ],
+        restored=sorted(
+            [*_restored(decision), *_first_bytes(known, moved)], key=lambda record: record.physical_offset
+        ),
         dropped=list(decision.dropped),
         lost=list(_lost(decision.missing, unplaced, traces(known, decision.missing))),
+        moved=moved,
         problems=[*decision.tight],
     )  # fmt: skip
 
 
-def first_bytes_given_back(known: Survey, moved: Iterable[Moved]) -> Iterator[RestoredRecord]:
+def _restored(decision: Decision) -> Iterator[RestoredRecord]:
+    for fixed in decision.fixed:
+        record, change = fixed.restored.record, fixed.restored.change
+        yield RestoredRecord(
+            fixed.start, len(fixed.restored.raw), p.java_decode(record.topic), record.queue_id, record.queue_offset,
+            change.field, change.old.hex(), change.new.hex(), fixed.restored.evidence,
+        )  # fmt: skip
+
+
+def _first_bytes(known: Survey, moved: Iterable[Moved]) -> Iterator[RestoredRecord]:
     """Yield the first records of segments whose files had lost a byte or two, the zeros that their sizes begin with."""
     sound = {s.base for s in known.concluded.view.segments if (s.spans[w.SPAN_CLASS, :1] == w.RECORD).any()}
     for piece in moved:
