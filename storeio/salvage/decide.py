@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,6 +24,7 @@ from storeio.salvaged import DroppedRecord
 TOMBSTONES: Final = "tombstones"
 GAPS: Final = "gaps"
 LOSSES: Final = (TOMBSTONES, GAPS)
+UNKNOWN: Final = Setting(0)  # of a hole, until everything around it is decided
 IN_A_BODY: Final = "lies in the body of another message"
 
 
@@ -132,12 +133,14 @@ class _Decider:
         if stop <= start and not closes:
             return
         inside = [slot for slot in slots if start <= slot.physical_offset and slot.physical_offset + slot.size <= stop]
-        setting = self._setting(stop)
-        self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, setting), inside))
+        self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, UNKNOWN), inside))
 
-    def _setting(self, place: int) -> Setting:
-        """Return time and host of the next intact record from a place on, or of the log's end."""
+    def _setting(self, place: int, fixed: Sequence[Fixed]) -> Setting:
+        """Return time and host of the next record from a place on, intact or restored, or of the log's end."""
         record = self.survey.record_from(place)
+        i = bisect_left(fixed, place, key=lambda one: one.start)
+        if i < len(fixed) and (record is None or fixed[i].start <= record.physical_offset):
+            record = fixed[i].restored.record
         crc = self.survey.audit.checks.get("property_crc", 0) > 0
         return Setting(self.survey.time_of(record), record.store_host if record is not None else NOBODY, crc)
 
@@ -182,7 +185,9 @@ class _Decider:
 
     def _fill(self) -> None:
         """Cover all holes."""
-        self.holes = list(_joined(sorted(self.holes, key=lambda row: row[0].start)))
+        fixed = sorted(self.made.fixed, key=lambda one: one.start)
+        joined = _joined(sorted(self.holes, key=lambda row: row[0].start))
+        self.holes = [(replace(hole, setting=self._setting(hole.stop, fixed)), slots) for hole, slots in joined]
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
         room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
         for missing in self.made.missing:
