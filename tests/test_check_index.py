@@ -37,6 +37,20 @@ WHOLE: Final = 1 << 26
 HEADER: Final = {name: place[1] for name, place in (index.HEADER.fields or {}).items()}
 
 
+def structure_of(path: str, data: Bytes, slots: int, units: int) -> IndexStructure:
+    """Return what a file holds, the same whether it is read in windows or all at once."""
+
+    def read(start: int, stop: int) -> Bytes:
+        assert 0 <= start <= stop <= len(data)
+        return data[start:stop]
+
+    found = check_structure(path, read, len(data), slots, units)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(index_structure, "WINDOW_UNITS", 3)
+        assert check_structure(path, read, len(data), slots, units) == found
+    return found
+
+
 @dataclass
 class Store:
     """A store's index files, which tests change, and its log, cut into splits."""
@@ -51,7 +65,7 @@ class Store:
 
     def audit(self, drop: Callable[[Walked], bool] = lambda _: False) -> Result:
         """Return what the audit says; splits that ``drop`` selects are missing, as in a gap of the log."""
-        structures = [check_structure(path, data, self.slots, self.units) for path, data in self.files.items()]
+        structures = [structure_of(path, data, self.slots, self.units) for path, data in self.files.items()]
         datas = list(self.files.values())
 
         def read_units(file_no: int, first: int, stop: int) -> index.Units:
@@ -321,7 +335,7 @@ def test_structure_agrees_with_a_plain_replay(seed: int) -> None:
         data = (built(keys, slots, units) or [bytearray(index.file_length(slots, units))])[0]
         for _ in range(chance.choice([0, 0, 1, 1, 2, 5])):
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        result = check_structure("index/1", np.frombuffer(bytes(data), np.uint8), slots, units)
+        result = structure_of("index/1", np.frombuffer(bytes(data), np.uint8), slots, units)
         assert sum(result.classes.values()) == len(data)
         if not is_sound(bytes(data), slots, units):
             assert result.findings or result.outliers, (slots, units, bytes(data))

@@ -180,19 +180,24 @@ def few_bytes(work: Iterable[tuple[AuditPlan, Sequence[FileTask]]], *, files: in
 
 def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
     """Return what one file says of itself."""
-    file = task.file
-    zero_from = data_stop(plan.root, file.path, file.size)
-    stop = zero_from if file.kind in (CONSUMEQUEUE, BATCHQUEUE) else file.size  # what follows is zero anyway
     try:
-        data = plan.read(file.path, 0, stop, populate_to=zero_from)
+        return _looked_at(plan, task.file)
     except UnreadableError as error:
-        return FileReport(file, failed=str(error))
+        return FileReport(task.file, failed=str(error))
+
+
+def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
+    zero_from = data_stop(plan.root, file.path, file.size)
+
+    def read(start: int, stop: int) -> Bytes:
+        return plan.read(file.path, start, stop, populate_to=zero_from)
+
     if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
-        return FileReport(file, summarize_file(file, data))
+        return FileReport(file, summarize_file(file, read(0, zero_from)))  # what follows is zero anyway
     if file.kind == QUEUE_EXT:
-        findings, classes = ext_units.check_chain(file, data)
+        findings, classes = ext_units.check_chain(file, read(0, file.size))
         return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
-    if plan.index_shape is None and not data[index_format.HEADER_BYTES :].any():
+    if plan.index_shape is None and not read(0, file.size)[index_format.HEADER_BYTES :].any():
         head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
         return FileReport(file, classes={"record": head, "zero": file.size - head})
     if plan.index_shape is None:
@@ -200,7 +205,7 @@ def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
             "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
         )
         return FileReport(file, findings=(finding,), classes={"garbage": file.size})
-    structure = index_structure.check_structure(file.path, data, *plan.index_shape, zero_from=zero_from)
+    structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, zero_from=zero_from)
     return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
 
 

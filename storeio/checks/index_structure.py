@@ -9,6 +9,8 @@ Source: ``IndexFile`` and ``IndexHeader``.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,10 +27,12 @@ from storeio.kernels.search import first_nonzero
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 Runs = tuple[tuple[int, int], ...]
+Read = Callable[[int, int], Bytes]
 
 MAX_WRONG: Final = 2048  # places that are told apart in one file; more are counted into the last one
 MAX_RUNS: Final = 4096  # of units out of order
 MAX_INT: Final = 2**31 - 1
+WINDOW_UNITS: Final = (32 << 20) // index.UNIT_BYTES  # of a sound file that are held at a time
 FIELDS: Final = {name: (place[1], place[0].itemsize) for name, place in (index.HEADER.fields or {}).items()}
 
 
@@ -66,16 +70,20 @@ def seconds_since(store_ms: int, begin_ms: int) -> int:
     return min(seconds, MAX_INT) if store_ms >= begin_ms else 0
 
 
-def check_structure(path: str, data: Bytes, slots: int, units: int, *, zero_from: int | None = None) -> IndexStructure:
-    """Return what one whole index file holds and what is wrong in it.
+def check_structure(
+    path: str, read: Read, size: int, slots: int, units: int, *, zero_from: int | None = None
+) -> IndexStructure:
+    """Return what one index file holds and what is wrong in it. A sound file is read in windows, any other whole.
 
     Args:
-        data: All bytes of the file, any number of them.
+        path: Of the file.
+        read: Returns bytes ``[start, stop)`` of the file.
+        size: The file's length, any.
         slots: At least 1.
         units: What the file has room for, unit 0 included; at least 2.
         zero_from: Position from which on the file is known to hold zeros only.
     """
-    file = _File(path, data, slots, units, len(data) if zero_from is None else zero_from)
+    file = _File(path, read, size, slots, units, size if zero_from is None else zero_from)
     content = _sound_content(file) or _damaged_content(file)
     ordered, outliers = _order(file, content.entries) if content.disordered else (True, ())
     first, last = _in_order(content.entries, outliers)
@@ -91,24 +99,31 @@ def check_structure(path: str, data: Bytes, slots: int, units: int, *, zero_from
     classes = _classes(file, content)
     findings = tuple(file.findings)
     return IndexStructure(
-        path, len(data), slots, units, content.entries, *times, *offsets, ordered, outliers, classes, findings
+        path, size, slots, units, content.entries, *times, *offsets, ordered, outliers, classes, findings
     )
 
 
 class _File:
     """A file's bytes and places, and what has been found so far."""
 
-    def __init__(self, path: str, data: Bytes, slots: int, units: int, zero_from: int) -> None:
-        self.path, self.data, self.slots, self.units, self.zero_from = path, data, slots, units, zero_from
+    def __init__(self, path: str, read: Read, size: int, slots: int, units: int, zero_from: int) -> None:
+        self.path, self.read, self.size = path, read, size
+        self.slots, self.units, self.zero_from = slots, units, zero_from
         self.findings: list[Finding] = []
         self.units_at = index.units_start(slots)
         self.length = index.file_length(slots, units)  # what it should be
-        self.present_slots = min(max(len(data) - index.HEADER_BYTES, 0) // index.SLOT_BYTES, slots)
-        whole = min(max(len(data) - self.units_at, 0) // index.UNIT_BYTES, units)
-        self.units_end = self.units_at + whole * index.UNIT_BYTES if whole else len(data)
+        self.present_slots = min(max(size - index.HEADER_BYTES, 0) // index.SLOT_BYTES, slots)
+        whole = min(max(size - self.units_at, 0) // index.UNIT_BYTES, units)
+        self.units_end = self.units_at + whole * index.UNIT_BYTES if whole else size
         self.present = max(whole - 1, 0)  # units that can be read, unit 0 left out
-        raw = data[: index.HEADER_BYTES].tobytes().ljust(index.HEADER_BYTES, b"\0")
-        self.header = {name: int(index.decode_header(raw)[name]) for name in index.HEADER.names or ()}
+        self.head = read(0, min(index.HEADER_BYTES, size)).tobytes()
+        header = index.decode_header(self.head.ljust(index.HEADER_BYTES, b"\0"))
+        self.header = {name: int(header[name]) for name in index.HEADER.names or ()}
+
+    @functools.cached_property
+    def data(self) -> Bytes:
+        """All bytes of the file."""
+        return self.read(0, self.size)
 
     def add(self, code: str, position: int, length: int, count: int = 1, detail: str = "") -> None:
         """Report a stretch of the file."""
@@ -117,7 +132,7 @@ class _File:
     def unit(self, number: int, field: str) -> int:
         """Return a field of a unit that can be read."""
         at = self.units_at + number * index.UNIT_BYTES
-        return int(index.decode_units(self.data[at : at + index.UNIT_BYTES].data)[field][0])
+        return int(index.decode_units(self.read(at, at + index.UNIT_BYTES).data)[field][0])
 
 
 @dataclass(slots=True)
@@ -136,31 +151,29 @@ class _Content:
 def _sound_content(file: _File) -> _Content | None:
     """Return the content of a file whose slots and units are as they should be, None of any other."""
     entries = max(file.header["unit_count"] - 1, 0)
-    if entries > file.present or len(file.data) != file.length:
+    if entries > file.present or file.size != file.length:
         return None
     start, end = file.units_at, file.units_at + (entries + 1) * index.UNIT_BYTES
-    unused_end, last_at = start + index.UNIT_BYTES, end - index.UNIT_BYTES
-    if first_nonzero(file.data, start, unused_end) < unused_end:
+    if file.read(start, start + index.UNIT_BYTES).any():
         return None
-    if entries and first_nonzero(file.data, last_at, end) == end:
+    if entries and not file.read(end - index.UNIT_BYTES, end).any():
         return None
-    last, counts, order = np.zeros(file.slots, np.int32), np.zeros(3, np.int64), np.zeros(1, np.int64)
-    if not kernel.replay(_words(file.data), file.slots, entries, last, order):
-        return None
-    if kernel.compare_heads(file.data, file.slots, last, counts):
+    last, counts, order = np.zeros(file.slots, np.int32), np.zeros(3, np.int64), np.zeros(2, np.int64)
+    for unit in range(1, entries + 1, WINDOW_UNITS):
+        stop = min(unit + WINDOW_UNITS, entries + 1)
+        words = file.read(start + unit * index.UNIT_BYTES, start + stop * index.UNIT_BYTES).view("<u4")
+        if not kernel.replay(words if words.flags.aligned else words.copy(), file.slots, unit, stop, last, order):
+            return None
+    if kernel.compare_heads(file.read(0, start), file.slots, last, counts):
         return None
     doubtful = max(min(file.zero_from, file.length), end)
-    if first_nonzero(file.data, end, doubtful) < doubtful:
-        return None
+    for at in range(end, doubtful, WINDOW_UNITS * index.UNIT_BYTES):
+        rest = file.read(at, min(at + WINDOW_UNITS * index.UNIT_BYTES, doubtful))
+        if first_nonzero(rest, 0, len(rest)) < len(rest):
+            return None
     used = int(counts[0])
     zero = 4 * (file.slots - used) + index.UNIT_BYTES + file.length - end
     return _Content(entries, entries, (used, entries), used, entries, zero, bool(order[0]))
-
-
-def _words(data: Bytes) -> npt.NDArray[np.uint32]:
-    """Return what lies behind the header as words of this machine, which has to be little-endian."""
-    words = data[index.HEADER_BYTES : len(data) - (len(data) - index.HEADER_BYTES) % 4].view("<u4")
-    return words if words.flags.aligned else words.copy()
 
 
 def _damaged_content(file: _File) -> _Content:
@@ -200,7 +213,7 @@ def _count_units(file: _File) -> int:
 
 def _check_rest(file: _File, entries: int) -> int:
     """Return the zero bytes of unit 0 and behind the last unit; what is not zero, and a wrong length, is reported."""
-    size, length = len(file.data), file.length
+    size, length = file.size, file.length
     unused_end = min(file.units_at + index.UNIT_BYTES, size)
     end = min(file.units_at + (entries + 1) * index.UNIT_BYTES, size)
     wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
@@ -221,7 +234,7 @@ def _check_rest(file: _File, entries: int) -> int:
 def _check_header(file: _File, content: _Content, first: int, last: int) -> None:
     """Report header fields that the units contradict; ``first`` and ``last`` are units in order."""
     said = file.header
-    if len(file.data) < index.HEADER_BYTES and not content.claimed:
+    if file.size < index.HEADER_BYTES and not content.claimed:
         return
     expected: dict[str, tuple[int, ...]] = {name: (said[name],) for name in said}
     expected["unit_count"] = (content.claimed + 1,) if content.claimed else (0, 1)
@@ -266,14 +279,14 @@ def _in_order(entries: int, outliers: Runs) -> tuple[int, int]:
 
 def _classes(file: _File, content: _Content) -> dict[str, int]:
     """Return the bytes per class."""
-    header_bytes = min(len(file.data), index.HEADER_BYTES)
+    header_bytes = len(file.head)
     wrong = sum(f.length for f in file.findings if f.code == "INDEX_HEADER")
-    blank = not file.data[:header_bytes].any()
+    blank = not any(file.head)
     header = 0 if blank else max(header_bytes - wrong, 0)
     record = header + 4 * content.right_slots + 20 * content.right_units
     zero = content.zero_bytes + (header_bytes if blank else 0)
-    garbage = len(file.data) - record - zero
-    return {"record": record, "zero": zero, "garbage": garbage, "missing": max(file.length - len(file.data), 0)}
+    garbage = file.size - record - zero
+    return {"record": record, "zero": zero, "garbage": garbage, "missing": max(file.length - file.size, 0)}
 
 
 def _order(file: _File, entries: int) -> tuple[bool, Runs]:

@@ -60,19 +60,18 @@ def slots_of(words: Words, at: int, count: int, slots: int, last: Small, found: 
     return least
 
 
-@compiled("boolean(readonly(uint32[::1]), int64, int64, int32[::1], int64[::1])", _nrt=True)
-def replay(words: Words, slots: int, entries: int, last: Small, order: Numbers) -> bool:
-    """Tell whether the previous numbers of all units are right; ``words`` are the file's behind the header.
+@compiled("boolean(readonly(uint32[::1]), int64, int64, int64, int32[::1], int64[::1])", _nrt=True)
+def replay(words: Words, slots: int, unit: int, stop: int, last: Small, order: Numbers) -> bool:
+    """Tell whether the previous numbers of units ``[unit, stop)`` are right; ``words`` begin with the first of them.
 
-    Fills ``last`` with the last unit of each slot; ``order[0]`` becomes the first unit whose
-    physical offset is negative or below that of the unit before it.
+    ``last`` has the last unit of each slot, before and afterwards. ``order[0]`` becomes the first unit whose physical
+    offset is negative or below that of the unit before it, ``order[1]`` is the offset of the last one.
     """
     found = np.empty(BATCH, np.int64)
-    before = np.int64(0)
-    order[0] = 0
-    for first in range(1, entries + 1, BATCH):
-        count = min(BATCH, entries + 1 - first)
-        at = slots + 5 * first
+    before = order[1]
+    for first in range(unit, stop, BATCH):
+        count = min(BATCH, stop - first)
+        at = 5 * (first - unit)
         if slots_of(words, at, count, slots, last, found) < 0:
             return False
         differs = np.int64(0)
@@ -86,6 +85,7 @@ def replay(words: Words, slots: int, entries: int, last: Small, order: Numbers) 
             before = offset
         if differs != 0:
             return False
+    order[1] = before
     return True
 
 
