@@ -30,7 +30,8 @@ from storeio.salvage.decide import decide
 from storeio.salvage.survey import survey
 from storeio.scan import kept_open, list_store, read_range
 from storeio.splits import Split, cut
-from storeio.walk import Read, walk_split
+from storeio.walk import walk_split
+from storeio.window import Read
 
 PAGE: Final = 4096
 SCAN: Final = "scan"

@@ -66,6 +66,32 @@ def open_file(path: str | os.PathLike[str]) -> int:
     return handle
 
 
+def filler(root: str, path: str) -> Callable[[int, Bytes], None]:
+    """Return what puts bytes of a file below a directory, from a position on, into the whole of an array.
+
+    What it returns raises:
+        UnreadableError: The file cannot be opened, or ends before.
+    """
+    files: list[_OpenFile] = []
+
+    def fill(start: int, room: Bytes) -> None:
+        try:
+            if not files:
+                files.append(_open_files.opened(os.path.join(root, path)))
+            done, places = 0, room.data
+            while done < len(room):
+                count = os.preadv(files[0].handle, [places[done:]], start + done)
+                if not count:
+                    raise UnreadableError(f"{path}: became shorter than {start + len(room)} bytes while it was read")
+                done += count
+        except OSError as error:
+            if isinstance(error, UnreadableError):
+                raise
+            raise UnreadableError(f"{path}: {error.strerror or error}") from error
+
+    return fill
+
+
 class _OpenFile:
     """A file opened for reading; closed when nobody has it any more."""
 

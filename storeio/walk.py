@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,14 +12,13 @@ import numpy.typing as npt
 from storeio import crc
 from storeio.kernels import tables as w
 from storeio.kernels import walk as kernel
+from storeio.kernels.chain import V_ORIGIN
 from storeio.splits import Split, WalkState
+from storeio.window import Bytes, Fill, Read, Window
 
-Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
-Read = Callable[[int, int], Bytes]
-"""``read(start, stop)``: exactly these bytes of the segment, ``0 <= start <= stop <= file_size``."""
 
-LOOK_AHEAD_BYTES: Final = 1 << 20  # what a split may read past its stop before it asks for more
+NEARBY_BYTES: Final = 64 << 10  # read where a field of a record is asked for that is not in the window any more
 DEFAULT_DELAYS_MS: Final = tuple(
     1000 * s for s in (0, 1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 )  # messageDelayLevel; level 0 is no delay
@@ -31,7 +29,7 @@ class Walked:
     """What a split holds. Record and key arrays have one column a record or key; see ``kernels.tables``.
 
     ``queues`` are the (topic bytes, queue id) that ``records[R_QUEUE]`` numbers. ``window`` and
-    ``origin`` are the bytes that were walked, for who wants to look at bodies or properties.
+    ``origin`` are the bytes that were walked, the last of them if they came in pieces.
     """
 
     split: Split
@@ -44,6 +42,7 @@ class Walked:
     queues: list[tuple[bytes, int]]
     window: Bytes
     origin: int
+    read: Read
 
     @property
     def count(self) -> int:
@@ -62,7 +61,14 @@ class Walked:
         return -1 if kinds[first[0]] == w.STALE else int(self.spans[w.SPAN_START, first[0]])
 
     def field(self, position: int, length: int) -> bytes:
-        """Return bytes of the segment that the window holds."""
+        """Return bytes of a record, read again where the window does not hold them.
+
+        Raises:
+            UnreadableError: As ``read``.
+        """
+        if position < self.origin or position + length > self.origin + len(self.window):
+            stop = max(position + length, min(position + NEARBY_BYTES, self.split.file_size))
+            self.window, self.origin = self.read(position, stop), position
         start = position - self.origin
         return self.window[start : start + length].tobytes()
 
@@ -75,6 +81,7 @@ class _Tables:
     keys: Numbers
     spans: Numbers
     queues: Numbers
+    names: Bytes
     slots: Numbers
 
     @classmethod
@@ -86,6 +93,7 @@ class _Tables:
             np.empty((3, 2 * rows), np.int64),
             np.empty((4, 64), np.int64),
             np.empty((6, 64), np.int64),
+            np.zeros(4096, np.uint8),
             np.zeros(256, np.int64),
         )
 
@@ -97,6 +105,8 @@ class _Tables:
             self.keys = _doubled(self.keys)
         elif answer == w.FULL_SPANS:
             self.spans = _doubled(self.spans)
+        elif answer == w.FULL_NAMES:
+            self.names = np.concatenate([self.names, np.zeros_like(self.names)])
         else:
             self.queues = _doubled(self.queues)
             self.slots = np.zeros(4 * self.queues.shape[1], np.int64)
@@ -138,42 +148,44 @@ def walk_split(
     delays_ms: Numbers | None = None,
     engine: tuple[int, int] | None = None,
     reuse: bool = False,
+    fill: Fill | None = None,
 ) -> Walked:
     """Return all that starts in the split, from ``begin`` or from a guess.
 
     ``read`` is asked for the split and a little more, and again for twice as much where a record
-    or the search needs it; never for more than the segment. With ``reuse`` the result lasts until
-    this thread's next such walk: fresh memory for small records costs a quarter of the walk.
+    or the search needs it; never for more than the segment. With ``fill`` the walk has its bytes in
+    pieces from there, and ``read`` is asked for what is longer than these. With ``reuse`` the result
+    lasts until this thread's next such walk: fresh memory for small records costs a quarter of the
+    walk. So does with ``fill`` the window.
     """
     state = begin or split.first_state()
-    origin = min(state.position, split.stop)
-    stop = min(split.stop + LOOK_AHEAD_BYTES, split.file_size)
-    window = read(origin, max(stop, origin))
+    window = Window(read, fill, split, min(state.position, split.stop))
     address, kind = engine or (crc.ADDRESS, crc.KIND)
-    view = np.array([origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
+    view = np.array([window.origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
     numbers = np.zeros(w.STATE_PLACES, np.int64)
     numbers[w.S_ASKED] = -1
     numbers[:4] = state.position, state.mode, state.time_1_ms, state.time_2_ms
     delays = np.array(DEFAULT_DELAYS_MS, np.int64) if delays_ms is None else delays_ms
-    tables = (_spare_tables if reuse else _Tables.for_bytes)(max(split.stop - origin, 0))
+    tables = (_spare_tables if reuse else _Tables.for_bytes)(max(split.stop - window.origin, 0))
     while True:
         answer = kernel.walk(
-            window, view, numbers, delays, tables.records, tables.keys, tables.spans, tables.queues, tables.slots
-        )
+            window.data, view, numbers, delays, tables.records, tables.keys, tables.spans, tables.queues, tables.names,
+            tables.slots,
+        )  # fmt: skip
         if answer == w.DONE:
-            return _walked(split, state, numbers, tables, window, origin)
+            return _walked(split, state, numbers, tables, window, read)
         if answer == w.NEED_BYTES:
-            window = read(origin, min(origin + 2 * len(window) + 4096, split.file_size))
+            window.more(int(numbers[w.S_POSITION]))
+            view[V_ORIGIN] = window.origin
         else:
             tables.grow(int(answer))
 
 
-def _walked(split: Split, begin: WalkState, numbers: Numbers, tables: _Tables, window: Bytes, origin: int) -> Walked:
+def _walked(split: Split, begin: WalkState, numbers: Numbers, tables: _Tables, window: Window, read: Read) -> Walked:
     end = WalkState(*(int(n) for n in numbers[:4]))
-    count = int(numbers[w.S_QUEUES])
-    places = tables.queues[:, :count].T.tolist()
+    places = tables.queues[:, : int(numbers[w.S_QUEUES])].T.tolist()
     queues = [
-        (window[row[w.Q_TOPIC_AT] - origin :][: row[w.Q_TOPIC_BYTES]].tobytes(), row[w.Q_QUEUE_ID]) for row in places
+        (tables.names[row[w.Q_TOPIC_AT] :][: row[w.Q_TOPIC_BYTES]].tobytes(), row[w.Q_QUEUE_ID]) for row in places
     ]
     return Walked(
         split,
@@ -184,6 +196,7 @@ def _walked(split: Split, begin: WalkState, numbers: Numbers, tables: _Tables, w
         tables.keys[:, : int(numbers[w.S_KEYS])],
         tables.spans[:, : int(numbers[w.S_SPANS])].copy(),
         queues,
-        window,
-        origin,
+        window.data,
+        window.origin,
+        read,
     )

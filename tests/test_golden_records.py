@@ -15,7 +15,8 @@ from storeio.format import commitlog as log
 from storeio.format import properties
 from storeio.kernels import tables as w
 from storeio.splits import Split
-from storeio.walk import Bytes, walk_split
+from storeio.walk import walk_split
+from storeio.window import Bytes
 
 
 def segments(name: str) -> list[tuple[int, Bytes]]:

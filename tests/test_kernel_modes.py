@@ -48,17 +48,20 @@ def results() -> list[str]:
     from test_walk import Reader
 
     import storeio.walk
+    import storeio.window
     from storeio.paths import COMMITLOG, StoreFile
     from storeio.splits import cut
 
-    storeio.walk.LOOK_AHEAD_BYTES = 1  # type: ignore[misc]
+    storeio.window.PIECE_BYTES = 300  # type: ignore[misc]
+    storeio.window.LOOK_AHEAD_BYTES = 1  # type: ignore[misc]
     lines = []
     for base, data in segments():
         array = np.frombuffer(data, np.uint8)
         for step in (len(data), 640):
             seen = hashlib.sha256()
             for split in cut(StoreFile("", COMMITLOG, len(data), base), step):
-                walked = storeio.walk.walk_split(Reader(array), split)
+                read = Reader(array)
+                walked = storeio.walk.walk_split(read, split, fill=read.fill if step == 640 else None)
                 for table in (walked.records, walked.keys, walked.spans):
                     seen.update(np.ascontiguousarray(table).tobytes())
                 seen.update(repr((walked.queues, walked.end, walked.asked)).encode())

@@ -17,7 +17,7 @@ FUNCTION_LINES: Final = 60
 # What each part of storeio may import of storeio, itself aside. From bytes to report, never back.
 FORMAT: Final = {"errors", "uris", "paths", "format"}
 KERNELS: Final = {"format", "compiled", "crc"}
-WALK: Final = FORMAT | {"kernels", "crc", "splits", "walk"}
+WALK: Final = FORMAT | {"kernels", "crc", "splits", "window", "walk"}
 PURE: Final = WALK | {
     "dispatch",
     "codes",
@@ -57,6 +57,7 @@ LAYERS: Final = {
     "crc": {"compiled", "clmul"},
     "kernels": KERNELS,
     "splits": FORMAT | {"kernels"},
+    "window": {"splits"},
     "walk": WALK,
     "dispatch": WALK,
     "codes": set[str](),
@@ -109,6 +110,7 @@ LAYERS: Final = {
 NO_FILES: Final = FORMAT | {
     "kernels",
     "splits",
+    "window",
     "walk",
     "dispatch",
     "codes",

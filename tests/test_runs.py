@@ -59,7 +59,8 @@ def test_runs_are_those_of_the_rule(rows: list[Row]) -> None:
     state = split.first_state()
     keys, spans = np.empty((3, 0), np.int64), np.empty((4, 0), np.int64)
     queues = [(b"T%d" % q, q) for q in range(4)]
-    walked = Walked(split, state, state, -1, records, keys, spans, queues, np.empty(0, np.uint8), 0)
+    empty = np.empty(0, np.uint8)
+    walked = Walked(split, state, state, -1, records, keys, spans, queues, empty, 0, lambda start, stop: empty)
     found = {units.queue_id: units.runs().T.tolist() for units in implied_units(walked)}
     assert found == {q: runs for q in range(4) if (runs := slow_runs(rows, q))}
 

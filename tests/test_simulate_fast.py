@@ -152,7 +152,8 @@ def units_of(base: int, sizes: list[int], numbers: list[int]) -> Implied:
     records[w.R_SIZE], records[w.R_TAGS_CODE] = sizes, np.arange(len(sizes)) - 3
     split, none = Split("", base, 2**30, 0, 2**30), np.empty((4, 0), np.int64)
     empty = np.empty(0, np.uint8)
-    walked = Walked(split, WalkState(0), WalkState(0), -1, records, none, none, [(b"T", 0)], empty, 0)
+    state, queues = WalkState(0), [(b"T", 0)]
+    walked = Walked(split, state, state, -1, records, none, none, queues, empty, 0, lambda start, stop: empty)
     return Implied("T", 0, walked, np.arange(len(sizes)), np.array(numbers, np.int64))
 
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from storebuilder import StoreBuilder
 from test_walk import QUIET, Reader, Row, row_of, rows_of
 
-import storeio.walk
+import storeio.window
 from storeio import splits
 from storeio.audit.conclusion import stitch
 from storeio.audit.split import SplitReport
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked, walk_split
+from storeio.window import Fill
 
 
 @dataclass(slots=True)
@@ -48,27 +49,33 @@ def report_of(walked: Walked) -> Report:
     )  # fmt: skip
 
 
-def stitch_splits(read: Reader, base: int, size: int, step: int) -> Stitched:
+def stitch_splits(read: Reader, base: int, size: int, step: int, *, fill: Fill | None = None) -> Stitched:
     """Walk each split by a guess, and again where the scan's own stitching asks for it."""
     again = []
 
     def walk_again(split: Split, begin: WalkState) -> SplitReport:
         again.append(split)
-        return report_of(walk_split(read, split, begin))
+        return report_of(walk_split(read, split, begin, fill=fill))
 
     listed = splits.cut(StoreFile("segment", COMMITLOG, size, base), step)
-    stitched = stitch([report_of(walk_split(read, split)) for split in listed], walk_again)
+    stitched = stitch([report_of(walk_split(read, split, fill=fill)) for split in listed], walk_again)
     spans = splits.merge_spans([report.spans for report in stitched]).T.tolist()
     rows = [row for report in stitched for row in getattr(report, "rows", [])]
     return Stitched(rows, [tuple(span) for span in spans], len(again))
 
 
 def assert_same(base: int, data: bytes, step: int, oracle: slow.SlowWalk) -> Stitched:
-    """Compare the stitched splits with the slow sequential walk."""
+    """Compare the stitched splits with the slow sequential walk, walked at once and in pieces of some size."""
     read = Reader(np.frombuffer(data, np.uint8))
     found = stitch_splits(read, base, len(data), step)
-    assert found.spans == oracle.spans
-    assert found.rows == [row_of(head) for head in oracle.records]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storeio.window, "PIECE_BYTES", 80 + 37 * step % 1000)
+        patch.setattr(storeio.window, "MARGIN_BYTES", step % 100)
+        in_pieces = stitch_splits(read, base, len(data), step, fill=read.fill)
+    for each in (found, in_pieces):
+        assert each.spans == oracle.spans
+        assert each.rows == [row_of(head) for head in oracle.records]
+    assert in_pieces.again == found.again
     return found
 
 
@@ -76,7 +83,7 @@ def assert_same(base: int, data: bytes, step: int, oracle: slow.SlowWalk) -> Sti
 def short_sight() -> Iterator[None]:
     """Let a split read hardly anything past its stop, so that it has to ask for more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storeio.walk, "LOOK_AHEAD_BYTES", 1)
+        patch.setattr(storeio.window, "LOOK_AHEAD_BYTES", 1)
         yield
 
 
@@ -173,7 +180,7 @@ def test_windows_are_asked_inside_the_segment_and_grow_only_where_needed() -> No
         append(builder, "plain", 100, 1)
     data = np.frombuffer(builder.segment_files()[0][1], np.uint8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storeio.walk, "LOOK_AHEAD_BYTES", 1024)
+        patch.setattr(storeio.window, "LOOK_AHEAD_BYTES", 1024)
         for split in splits.cut(StoreFile("", COMMITLOG, len(data), 0), 8192):
             read = Reader(data)
             walk_split(read, split)

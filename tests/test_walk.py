@@ -13,12 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from storebuilder import StoreBuilder, forged
 
 import storeio.walk
+import storeio.window
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.splits import Split
-from storeio.walk import Bytes, Walked, walk_split
+from storeio.walk import Walked, walk_split
+from storeio.window import Bytes
 
 QUIET = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 KINDS = {t.UNIQUE_KEY: "UNIQ_KEY", t.KEYS: "KEYS", t.TAGS: "TAGS"}
@@ -39,6 +41,11 @@ class Reader:
         window = self.data[start:stop].copy()
         window.flags.writeable = False
         return window
+
+    def fill(self, start: int, room: Bytes) -> None:
+        """Put the bytes from ``start`` on into the whole room."""
+        assert 0 <= start <= start + len(room) <= len(self.data)
+        room[:] = self.data[start : start + len(room)]
 
 
 def walk_whole(base: int, data: bytes) -> Walked:
@@ -88,15 +95,32 @@ def assert_agrees(base: int, data: bytes) -> slow.SlowWalk:
     assert spans_of(walked) == oracle.spans
     assert rows_of(walked) == [row_of(head) for head in oracle.records]
     assert (walked.end.position, walked.end.mode) == (oracle.position, oracle.mode)
+    assert_same_in_pieces(base, data, walked)
     assert [(0, 0), *[span[:2] for span in oracle.spans], (len(data), 0)][-2][1] == len(data)
     return oracle
+
+
+def assert_same_in_pieces(base: int, data: bytes, whole: Walked) -> None:
+    """Compare the walk with one through a window that slides over the segment, records cut by its ends."""
+    for piece in (100, 700):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(storeio.window, "PIECE_BYTES", piece)
+            patch.setattr(storeio.window, "LOOK_AHEAD_BYTES", 1)
+            read = Reader(np.frombuffer(data, np.uint8))
+            walked = walk_split(read, whole.split, fill=read.fill)
+        assert spans_of(walked) == spans_of(whole)
+        assert rows_of(walked) == rows_of(whole)
+        assert (walked.end, walked.asked) == (whole.end, whole.asked)
+        for position, size in walked.records[[w.R_POSITION, w.R_SIZE]].T.tolist():
+            assert walked.field(position, size) == data[position : position + size]
 
 
 def small_tables(columns: tuple[int, int, int, int], slots: int) -> storeio.walk._Tables:
     """Return tables with room for so many records, keys, spans and queues, full of nonsense."""
     rows = (w.RECORD_ROWS, 3, 4, 6)
     records, keys, spans, queues = (np.full(shape, -7, np.int64) for shape in zip(rows, columns, strict=True))
-    return storeio.walk._Tables(records, keys, spans, queues, np.zeros(slots, np.int64))
+    names = np.full(w.NAMES_FROM + columns[3], 7, np.uint8)
+    return storeio.walk._Tables(records, keys, spans, queues, names, np.zeros(slots, np.int64))
 
 
 @settings(QUIET, max_examples=60)

@@ -20,7 +20,8 @@ from storeio.inspect.logwalk import is_damaged_record
 from storeio.kernels import tables as w
 from storeio.scan import read_range
 from storeio.splits import Split, WalkState, carry_times, needs_again
-from storeio.walk import Bytes, Walked, walk_split
+from storeio.walk import Walked, walk_split
+from storeio.window import Bytes
 
 Place = tuple[str, int]  # path and start of a split
 Times = tuple[int, int]

@@ -27,7 +27,8 @@ from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.paths import describe
 from storeio.scan import kept_open, read_range
-from storeio.walk import Bytes, Walked
+from storeio.walk import Walked
+from storeio.window import Bytes
 from udfs.arrow import batch_of
 from udfs.conditions import Condition
 

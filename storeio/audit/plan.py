@@ -21,7 +21,7 @@ from storeio.format import index as index_format
 from storeio.index_files import index_shape_of
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
-from storeio.scan import Listing, data_stop, list_store, read_range
+from storeio.scan import Fill, Listing, data_stop, filler, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
 
 SPLITS: Final = 16  # that the log of a small store is cut into
@@ -97,6 +97,10 @@ class AuditPlan:
     def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
         """Return bytes of a file of the store, as ``scan.read_range``."""
         return read_range(self.root, path, start, stop, populate_to=populate_to)
+
+    def filler(self, path: str) -> Fill | None:
+        """Return what puts bytes of a file of the store into an array, as ``scan.filler``."""
+        return filler(self.root, path)
 
     def nearby(self, *, window_bytes: int = 64 << 10, most: int = 64) -> Nearby:
         """Return what reads small pieces of the store's files that lie near each other; by default, units of queues."""

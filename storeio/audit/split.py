@@ -72,7 +72,8 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
     def read(start: int, stop: int) -> npt.NDArray[np.uint8]:
         return plan.read(split.path, start, stop)
 
-    walked = walk_split(read, split, begin, delays_ms=np.array(plan.config.delays_ms, np.int64), reuse=True)
+    delays = np.array(plan.config.delays_ms, np.int64)
+    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, fill=plan.filler(split.path))
     report = SplitReport(
         split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count
     )

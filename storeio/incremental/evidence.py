@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from storeio.checks.index_structure import IndexStructure
 from storeio.checks.locate import stretch
 from storeio.errors import UnreadableError
 from storeio.fingerprints import UNKNOWN, is_same
+from storeio.incremental.watched import watched
 from storeio.paths import BATCHQUEUE, INDEX, QUEUE_EXT
 from storeio.splits import Split
 
@@ -103,29 +104,6 @@ class Now:
         """Return a digest of a queue's files and their fingerprints, ``UNKNOWN`` where one of these is."""
         files = [(file.path, self.fingerprints.get(file.path, UNKNOWN)) for file in self.plan.queue(*key).files]
         return UNKNOWN if any(found == UNKNOWN for _, found in files) else _digest_of(files)
-
-
-@dataclass(slots=True)
-class WatchedPlan(AuditPlan):
-    """A plan that counts what is read through it and, if asked to, keeps it."""
-
-    seen: list[tuple[str, int, int, Bytes]] = field(default_factory=list)
-    read_bytes: int = 0
-    keeps: bool = False
-    own: str = ""  # the file whose bytes are never kept
-
-    def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
-        """Return bytes of a file of the store, counted."""
-        data = AuditPlan.read(self, path, start, stop, populate_to=populate_to)
-        self.read_bytes += len(data) if populate_to is None else max(min(stop, populate_to) - start, 0)  # less holes
-        if self.keeps and path != self.own:
-            self.seen.append((path, start, stop, data))
-        return data
-
-
-def watched(plan: AuditPlan, *, keeps: bool = False, own: str = "") -> WatchedPlan:
-    """Return the plan as one that counts what is read, and keeps it but for what is read of ``own``."""
-    return WatchedPlan(**{f.name: getattr(plan, f.name) for f in fields(AuditPlan)}, keeps=keeps, own=own)
 
 
 def audit_with_evidence(plan: AuditPlan, split: Split) -> tuple[SplitReport, Evidence, int]:

@@ -19,7 +19,7 @@ from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError
 from storeio.fingerprints import UNKNOWN, fingerprints, is_same
 from storeio.incremental.choice import CHANGED, DUE, NEW, due
-from storeio.incremental.evidence import Evidence, Now, audit_with_evidence, holds, watched
+from storeio.incremental.evidence import Evidence, Now, audit_with_evidence, holds
 from storeio.incremental.verdicts import (
     FORMS,
     PartKey,
@@ -32,6 +32,7 @@ from storeio.incremental.verdicts import (
     unpacked_file,
     unpacked_split,
 )
+from storeio.incremental.watched import watched
 from storeio.report.rows import valid_text
 from storeio.results import Audit, Reading, Unfinished
 from storeio.splits import Split

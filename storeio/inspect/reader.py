@@ -12,7 +12,7 @@ from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.scan import Bytes, list_store, read_range
-from storeio.walk import Read
+from storeio.window import Read
 
 Note = Callable[[str], None]
 Failed = Callable[[UnreadableError], None]

@@ -51,12 +51,12 @@ def check_whole(data: Bytes, view: Numbers, position: int, head: Numbers, delays
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])",
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1])",
     forceinline=True,
 )
 def take_record(
     data: Bytes, view: Numbers, state: Numbers, head: Numbers, work: Numbers, records: Numbers, keys: Numbers,
-    spans: Numbers, queues: Numbers, slots: Numbers,
+    spans: Numbers, queues: Numbers, names: Bytes, slots: Numbers,
 ) -> int:  # fmt: skip
     """Append the checked record at the state's position to all tables; DONE, or which one is full.
 
@@ -66,9 +66,9 @@ def take_record(
     position = state[w.S_POSITION]
     if n >= records.shape[1]:
         return np.int64(w.FULL_RECORDS)
-    queue = queue_of(data, view[V_ORIGIN], head, queues, slots, state)
+    queue = queue_of(data, view[V_ORIGIN], head, queues, names, slots, state)
     if queue < 0:
-        return np.int64(w.FULL_QUEUES)
+        return -queue
     marks = marks_of(head, view[V_BASE], position)
     marks |= marks_of_properties(
         data, view[V_ORIGIN], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[:DERIVED]
@@ -94,11 +94,11 @@ def take_record(
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], readonly(int64[::1]), int64[::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1])"
 )
 def take_chain(
     data: Bytes, view: Numbers, state: Numbers, head: Numbers, delays_ms: Numbers, work: Numbers, records: Numbers,
-    keys: Numbers, spans: Numbers, queues: Numbers, slots: Numbers,
+    keys: Numbers, spans: Numbers, queues: Numbers, names: Bytes, slots: Numbers,
 ) -> int:  # fmt: skip
     """Take records as long as they are intact and in their places: DONE, or which table is full.
 
@@ -113,7 +113,7 @@ def take_chain(
             break
         if head[h.PHYSICAL_OFFSET] != view[V_BASE] + state[w.S_POSITION]:
             break
-        answer = take_record(data, view, state, head, work, records, keys, spans, queues, slots)
+        answer = take_record(data, view, state, head, work, records, keys, spans, queues, names, slots)
         if answer != w.DONE:
             return answer
     return np.int64(w.DONE)

@@ -43,26 +43,33 @@ def topic_hash(data: Bytes, stop: int, count: int) -> int:
     return (value * POWERS[count] + tail_hash(data, stop, count)) & 0xFFFFFFFF
 
 
-@compiled("boolean(readonly(uint8[::1]), int64, int64, int64)", forceinline=True)
-def same_topic(data: Bytes, one: int, other: int, count: int) -> bool:
-    """Tell whether the ``count`` bytes before ``one`` and before ``other`` are equal; at least 8 are there."""
+@compiled("boolean(readonly(uint8[::1]), int64, uint8[::1], int64, int64)", forceinline=True)
+def same_topic(data: Bytes, one: int, names: Bytes, other: int, count: int) -> bool:
+    """Tell whether the ``count`` bytes before ``one`` and before ``other`` of the names are equal; each has 8 there."""
     while count > 8:
-        if int64_at(data, one - count) != int64_at(data, other - count):
+        if int64_at(data, one - count) != int64_at(names, other - count):
             return False
         count -= 8
     mask = ~np.int64(0) if count == 8 else (np.int64(1) << np.int64(8 * count)) - 1
-    return (int64_at(data, one - 8) ^ int64_at(data, other - 8)) & mask == 0
+    return (int64_at(data, one - 8) ^ int64_at(names, other - 8)) & mask == 0
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64, int64[:, ::1], int64[::1])")
-def add_queue(data: Bytes, origin: int, head: Numbers, value: int, queues: Numbers, state: Numbers) -> int:
-    """Return the number of a new queue, -1 where ``queues`` has no room."""
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64, int64[:, ::1], uint8[::1], int64[::1])")
+def add_queue(
+    data: Bytes, origin: int, head: Numbers, value: int, queues: Numbers, names: Bytes, state: Numbers
+) -> int:
+    """Return the number of a new queue, -FULL_QUEUES or -FULL_NAMES where these have no room."""
     start = head[h.TOPIC_AT] - origin
     count = head[h.TOPIC_BYTES]
     q = state[w.S_QUEUES]
     if q >= queues.shape[1]:
-        return np.int64(-1)
-    queues[w.Q_TOPIC_AT, q], queues[w.Q_TOPIC_BYTES, q] = head[h.TOPIC_AT], count
+        return np.int64(-w.FULL_QUEUES)
+    at = queues[w.Q_TOPIC_AT, q - 1] + queues[w.Q_TOPIC_BYTES, q - 1] if q > 0 else np.int64(w.NAMES_FROM)
+    if at + count > len(names):
+        return np.int64(-w.FULL_NAMES)
+    for k in range(count):
+        names[at + k] = data[start + k]
+    queues[w.Q_TOPIC_AT, q], queues[w.Q_TOPIC_BYTES, q] = at, count
     queues[w.Q_QUEUE_ID, q], queues[w.Q_HASH, q] = head[h.QUEUE_ID], value
     queues[w.Q_SEED, q] = (java_hash(data, start, start + count, 0) * 31 + 35) & 0xFFFFFFFF
     queues[w.Q_SCHEDULED, q] = 1 if is_schedule_topic(data, start, count) else 0
@@ -70,9 +77,14 @@ def add_queue(data: Bytes, origin: int, head: Numbers, value: int, queues: Numbe
     return q
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])", forceinline=True)
-def queue_of(data: Bytes, origin: int, head: Numbers, queues: Numbers, slots: Numbers, state: Numbers) -> int:
-    """Return the number of the record's (topic, queue id) in this split, -1 where ``queues`` has no room.
+@compiled(
+    "int64(readonly(uint8[::1]), int64, int64[::1], int64[:, ::1], uint8[::1], int64[::1], int64[::1])",
+    forceinline=True,
+)
+def queue_of(
+    data: Bytes, origin: int, head: Numbers, queues: Numbers, names: Bytes, slots: Numbers, state: Numbers
+) -> int:
+    """Return the number of the record's (topic, queue id) in this split, or what ``add_queue`` does.
 
     ``slots`` is an open hash table over ``queues``, a power of two long and at least twice as large.
     """
@@ -87,11 +99,11 @@ def queue_of(data: Bytes, origin: int, head: Numbers, queues: Numbers, slots: Nu
             queues[w.Q_HASH, q] == value
             and queues[w.Q_QUEUE_ID, q] == head[h.QUEUE_ID]
             and queues[w.Q_TOPIC_BYTES, q] == count
-            and same_topic(data, stop, queues[w.Q_TOPIC_AT, q] - origin + count, count)
+            and same_topic(data, stop, names, queues[w.Q_TOPIC_AT, q] + count, count)
         ):
             return q
         slot = (slot + 1) & mask
-    q = add_queue(data, origin, head, value, queues, state)
+    q = add_queue(data, origin, head, value, queues, names, state)
     if q >= 0:
         slots[slot] = q + 1
     return q

@@ -77,8 +77,9 @@ def find_start(
     """
     file_size = view[V_FILE_SIZE]
     origin = view[V_ORIGIN]
-    stop = min(limit + 7, file_size)
-    if h.lacks(data, origin, file_size, position, stop - position):
+    last = min(limit + 7, file_size)
+    stop = min(last, origin + len(data))  # what is found in front of the window's end is the first in any case
+    if h.lacks(data, origin, file_size, position, 0):
         return np.int64(w.NEED_BYTES)
     at = position
     while at < limit:
@@ -104,6 +105,8 @@ def find_start(
             if why == h.NEED:
                 return np.int64(w.NEED_BYTES)
         at += 1
+    if stop < last:
+        return np.int64(w.NEED_BYTES)
     found[FOUND_AT], found[FOUND_KIND] = limit, w.ZERO
     return np.int64(w.DONE)
 

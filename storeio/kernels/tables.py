@@ -68,10 +68,13 @@ FULL_RECORDS: Final = 2
 FULL_KEYS: Final = 3
 FULL_SPANS: Final = 4
 FULL_QUEUES: Final = 5
+FULL_NAMES: Final = 6
 
-# Rows of the span table and of the queue table.
+# Rows of the span table and of the queue table. A queue's topic lies in the names, which have room in front of them.
 (SPAN_START, SPAN_STOP, SPAN_CLASS, SPAN_WHY) = range(4)
 (Q_TOPIC_AT, Q_TOPIC_BYTES, Q_QUEUE_ID, Q_HASH, Q_SEED, Q_SCHEDULED) = range(6)
+
+NAMES_FROM: Final = 8
 
 HASH_MASK: Final = 2**56 - 1  # 31 times it still fits 64 bits
 GAP_BLOCK: Final = 64  # zero and other bytes of a gap are told apart in aligned blocks of this

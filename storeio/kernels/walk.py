@@ -141,11 +141,11 @@ def take_blank(
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], int64[::1], readonly(int64[::1]), int64[::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1])"
 )
 def take_good(
     data: Bytes, view: Numbers, state: Numbers, head: Numbers, delays_ms: Numbers, work: Numbers, records: Numbers,
-    keys: Numbers, spans: Numbers, queues: Numbers, slots: Numbers,
+    keys: Numbers, spans: Numbers, queues: Numbers, names: Bytes, slots: Numbers,
 ) -> int:  # fmt: skip
     """Append an intact record as a record or as stale bytes, as its place and time tell."""
     position = state[w.S_POSITION]
@@ -169,7 +169,7 @@ def take_good(
             kind = np.int64(w.STALE)
             why = np.int64(w.WHY_OLDER)
     if kind == w.RECORD:
-        return take_record(data, view, state, head, work, records, keys, spans, queues, slots)
+        return take_record(data, view, state, head, work, records, keys, spans, queues, names, slots)
     if not add_span(spans, state, position, stop, w.STALE, why):
         return np.int64(w.FULL_SPANS)
     state[w.S_POSITION] = stop
@@ -204,17 +204,17 @@ def take_bad(
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], readonly(int64[::1]), int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1])"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1], int64[::1], int64[::1])"
 )
 def walk_on(
     data: Bytes, view: Numbers, state: Numbers, delays_ms: Numbers, records: Numbers, keys: Numbers, spans: Numbers,
-    queues: Numbers, slots: Numbers, head: Numbers, work: Numbers,
+    queues: Numbers, names: Bytes, slots: Numbers, head: Numbers, work: Numbers,
 ) -> int:  # fmt: skip
     """Return what ``walk`` returns; ``head`` and ``work`` are room to work in."""
     file_size = view[V_FILE_SIZE]
     while state[w.S_POSITION] < view[V_STOP] and state[w.S_POSITION] < file_size:
         if state[w.S_MODE] == w.CHAIN:
-            full = take_chain(data, view, state, head, delays_ms, work, records, keys, spans, queues, slots)
+            full = take_chain(data, view, state, head, delays_ms, work, records, keys, spans, queues, names, slots)
             if full != w.DONE:
                 return full
         position = state[w.S_POSITION]
@@ -232,7 +232,7 @@ def walk_on(
             if why == h.NEED:
                 return np.int64(w.NEED_BYTES)
             if why == h.OK:
-                answer = take_good(data, view, state, head, delays_ms, work, records, keys, spans, queues, slots)
+                answer = take_good(data, view, state, head, delays_ms, work, records, keys, spans, queues, names, slots)
             else:
                 answer = take_bad(data, view, state, why, head, delays_ms, work, spans)
         if answer != w.DONE:
@@ -242,12 +242,12 @@ def walk_on(
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64[::1], readonly(int64[::1]), int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])",
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1])",
     _nrt=True,
 )
 def walk(
     data: Bytes, view: Numbers, state: Numbers, delays_ms: Numbers, records: Numbers, keys: Numbers, spans: Numbers,
-    queues: Numbers, slots: Numbers,
+    queues: Numbers, names: Bytes, slots: Numbers,
 ) -> int:  # fmt: skip
     """Fill the tables with what starts before the split's stop; DONE, NEED_BYTES or which table is full.
 
@@ -255,4 +255,4 @@ def walk(
     """
     head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
     work = np.zeros(WORK_PLACES, dtype=np.int64)
-    return walk_on(data, view, state, delays_ms, records, keys, spans, queues, slots, head, work)
+    return walk_on(data, view, state, delays_ms, records, keys, spans, queues, names, slots, head, work)

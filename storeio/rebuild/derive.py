@@ -19,8 +19,8 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
 from storeio.rebuild.stretches import Stretch, Stretches
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.walk import Walked, walk_split
+from storeio.window import Fill, Read
 
-Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
 NAME_BYTES = 255  # of a directory's name, on all usual file systems
@@ -81,10 +81,13 @@ class Derived:
 
 
 def derive_split(
-    read: Callable[[int, int], Bytes], split: Split, wanted: Wanted, begin: WalkState | None = None
+    read: Read, split: Split, wanted: Wanted, begin: WalkState | None = None, *, fill: Fill | None = None
 ) -> Derived:
-    """Return what the records imply that start in a split, from ``begin`` or from a guess."""
-    walked = walk_split(read, split, begin, delays_ms=np.array(wanted.delays_ms, np.int64), reuse=True)
+    """Return what the records imply that start in a split, from ``begin`` or from a guess.
+
+    ``read`` and ``fill`` are as for ``walk_split``.
+    """
+    walked = walk_split(read, split, begin, delays_ms=np.array(wanted.delays_ms, np.int64), reuse=True, fill=fill)
     found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
     if not walked.count:
         return found

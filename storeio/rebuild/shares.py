@@ -25,8 +25,9 @@ from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
-from storeio.scan import read_range
+from storeio.scan import filler, read_range
 from storeio.splits import Split, WalkState
+from storeio.window import Bytes
 
 PIECE_BYTES: Final = 64 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
 KEY_BYTES: Final = 24  # of hash, physical offset and store time
@@ -126,7 +127,11 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
 
 def derived_again(root: str, wanted: Wanted, split: Split, begin: WalkState | None = None) -> Derived:
     """Return what a split holds, from where it truly begins; ``root`` is that of a listing."""
-    return derive_split(lambda start, stop: read_range(root, split.path, start, stop), split, wanted, begin)
+
+    def read(start: int, stop: int) -> Bytes:
+        return read_range(root, split.path, start, stop)
+
+    return derive_split(read, split, wanted, begin, fill=filler(root, split.path))
 
 
 def keys_to_look_up(plan: AuditPlan, parts: Stitched) -> set[Place]:
