@@ -37,6 +37,7 @@ from bench.brokers import (
 from bench.cases import RSS_UNIT
 from bench.cores import on_cores
 from storeio.paths import COMMITLOG, CONSUMEQUEUE, INDEX
+from storeio.process import own_process
 from storeio.rebuild.node import rebuild
 
 GOAL: Final = 20
@@ -106,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Time all and print the ratios."""
     given = asked(arguments)
     if given.one is not None:
+        own_process()
         print(json.dumps(rebuilt(given.one, given.directory, given.cores[0], given.segment_bytes)))
         return
     with store_for(given) as (root, place):

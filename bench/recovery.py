@@ -38,6 +38,7 @@ from bench.brokers import (
 from bench.cases import RSS_UNIT, sound
 from bench.cores import children_on, on_cores
 from storeio import check
+from storeio.process import own_process
 
 GOAL: Final = 10
 
@@ -101,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Time all and print the ratios."""
     given = asked(arguments)
     if given.one is not None:
+        own_process()
         print(json.dumps(audited(given.one, given.cores[0], given.segment_bytes)))
         return
     with store_for(given) as (root, place):

@@ -32,6 +32,7 @@ from bench.brokers import (
 from bench.cases import RSS_UNIT
 from storeio.format import index
 from storeio.paths import COMMITLOG
+from storeio.process import own_process
 from storeio.scan import kept_open, list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
@@ -137,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Time both and print the ratio."""
     given = asked(arguments)
     if given.one is not None:
+        own_process()
         print(json.dumps(simulation(given.one, given.brokers[0], given.segment_bytes)))
         return
     with store_for(given) as (root, _):

@@ -25,6 +25,7 @@ from storeio import __version__
 from storeio.command import Task
 from storeio.console import complain, drop_output, explain
 from storeio.examples import TASKS
+from storeio.process import own_process
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
 from storeio.safe import printable
 
@@ -146,6 +147,7 @@ def completion(shell: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process with the exit code of the contract."""
+    own_process()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a topic may not fit the terminal's encoding

@@ -5,7 +5,8 @@ with a disk cache of our own. Numba's cache goes by path and wants to write near
 Spark session that gets us as a zip. Ours goes by content: the same source, numba and CPU find the same entry, wherever
 the source lies. Entries are pickles, so they are read only from a directory that nobody else can write.
 
-Source: ``numba.core.caching`` and ``Dispatcher.compile`` of numba 0.60 to 0.68, whose ``_cache`` object we replace.
+Source: ``numba.core.caching``, ``Dispatcher.compile`` and ``CPUCodeLibrary._unserialize`` of numba 0.60 to 0.68, whose
+``_cache`` object we replace.
 """
 
 from __future__ import annotations
@@ -15,43 +16,31 @@ import functools
 import hashlib
 import importlib.util
 import inspect
-import os
 import pickle
 import pkgutil
 import re
 import sys
-import tempfile
-import time
-import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from stat import S_ISVTX
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import llvmlite  # type: ignore[import-untyped, unused-ignore]
+import llvmlite.binding as llvm  # type: ignore[import-untyped, unused-ignore]
 import numba  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 from numba import types
 from numba.core import caching, compiler, serialize, typeinfer  # type: ignore[import-untyped, unused-ignore]
 from numba.core.compiler_lock import global_compiler_lock  # type: ignore[import-untyped, unused-ignore]
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: no locks, no owners of files, hence no cache
-    fcntl = None  # type: ignore[assignment]
+from storeio.entries import cache_directory, is_kept, locked, read_entry, remove_stale, write_entry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MAGIC = b"storeio-kernel-1"  # first bytes of an entry; then the SHA-256 of the rest, then the pickle
-KEEP_SECONDS = 14 * 86400  # an entry that no process loaded for so long belongs to an old version
-LOCK_TRIES = 30_000  # 10 ms apart; a compiler that holds its lock longer has hung: stop waiting for it
 # Numba's settings that change machine code and that its description of the CPU leaves out.
 CODEGEN = "BOUNDSCHECK OPT LOOP_VECTORIZE SLP_VECTORIZE ENABLE_AVX USING_SVML DEBUGINFO_DEFAULT LLVM_REFPRUNE_FLAGS"
 NOTATION = {**vars(types), "readonly": lambda array: array.copy(readonly=True)}
-OURS = re.compile(r"-[0-9a-f]{40}\.(bin|lock|[0-9a-f]{32}\.tmp)$")  # names of files in the cache
 config: Any = numba.config  # its attributes are set at run time
 REBUILD: Any = compiler.CompileResult._rebuild  # these two because numba has no types
 DUMP: Any = serialize.dumps
@@ -117,7 +106,8 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
         payload: Any = (entry := self._entries.get(sig)) and read_entry(entry)
         with contextlib.suppress(Exception):  # no entry, or whatever is wrong with it: compiling writes another
             target_context.refresh()
-            result = REBUILD(target_context, *pickle.loads(payload))
+            symbols, reduced = pickle.loads(payload)
+            result = with_late_bitcode(target_context, symbols, *reduced)
             COUNTS["loaded"] += 1
             return result
         return None
@@ -128,8 +118,28 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
         if (entry := self._entries.get(sig)) is None or data.lifted or data.library.has_dynamic_globals:
             return
         with contextlib.suppress(OSError, pickle.PicklingError):  # a full disk costs the next start, not this one
-            write_entry(entry, DUMP(data._reduce()))
+            reduced = data._reduce()
+            write_entry(entry, DUMP((defined_symbols(data.library._get_module_for_linking()), reduced)))
             remove_stale(entry.parent)
+
+
+def defined_symbols(module: Any) -> list[str]:
+    """Names of all that an LLVM module defines."""
+    return [value.name for found in (module.functions, module.global_variables) for value in found
+            if not value.is_declaration]  # fmt: skip
+
+
+def with_late_bitcode(target_context: Any, symbols: list[str], library: Any, *rest: Any) -> Any:
+    """Compile result from what was kept of it; the bitcode is parsed when another kernel is compiled that calls it.
+
+    Parsing takes as long as all the rest of loading, and numba needs it at once only for the names of ``symbols``.
+    """
+    name, kind, (code, bitcode) = library
+    nothing = llvm.parse_assembly("").as_bitcode()
+    target_context.codegen()._engine._defined_symbols.update(symbols)
+    result = REBUILD(target_context, (name, kind, (code, nothing)), *rest)
+    result.library._get_module_for_linking = functools.cache(lambda: llvm.parse_bitcode(bitcode))
+    return result
 
 
 def digest(parts: Sequence[bytes]) -> bytes:
@@ -211,90 +221,3 @@ def package_source(name: str) -> bytes:
         return b""
     modules = sorted(info.name for info in pkgutil.iter_modules(sys.modules[name].__path__, f"{name}."))
     return digest([module.encode() + module_source(module) for module in [name, *modules]])
-
-
-@functools.cache
-def cache_directory() -> Path | None:
-    """Directory of the entries that we can write and nobody else can, made if need be; None if there is no such."""
-    for path in candidate_directories() if fcntl else ():
-        with contextlib.suppress(OSError):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if is_private(path) and os.access(path, os.W_OK | os.X_OK):
-                return path.resolve()
-        if path == Path(os.environ.get("STOREIO_CACHE_DIR", "")):
-            warnings.warn(f"STOREIO_CACHE_DIR {path} is not used: others can write it or we cannot", stacklevel=2)
-    return None
-
-
-def candidate_directories() -> Iterator[Path]:
-    """Places for the entries, best first."""
-    if os.environ.get("STOREIO_CACHE_DIR"):
-        yield Path(os.environ["STOREIO_CACHE_DIR"])
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    with contextlib.suppress(RuntimeError):  # a user without a home directory
-        yield (home if home.is_absolute() else Path.home() / ".cache") / "storeio"
-    yield from (Path(place) / f"storeio-{os.geteuid()}" for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"))
-
-
-def is_private(path: Path) -> bool:
-    """Tell whether only we, root aside, can write a directory's entries or put another directory in its place."""
-    owners, target = (os.geteuid(), 0), path.resolve()
-    for place in (target, *target.parents):
-        info = place.lstat()
-        replaceable = info.st_mode & 0o022 and (place == target or not info.st_mode & S_ISVTX)
-        if replaceable or info.st_uid not in owners:
-            return False
-    # In a sticky directory anyone may leave a link to a directory of ours that is no cache.
-    return target.stat().st_uid == os.geteuid() and path.lstat().st_uid in owners
-
-
-def is_kept(path: Path) -> bool:
-    """Tell whether there is an entry, and keep it young: remove_stale goes by its time."""
-    with contextlib.suppress(OSError):
-        if time.time() - path.stat().st_mtime > KEEP_SECONDS / 14:
-            os.utime(path)
-        return True
-    return False
-
-
-def read_entry(path: Path) -> bytes | None:
-    """Payload of an entry, None if it is missing, cut off or damaged."""
-    with contextlib.suppress(OSError):
-        data = path.read_bytes()
-        payload = data[len(MAGIC) + hashlib.sha256().digest_size :]
-        return payload if data == MAGIC + hashlib.sha256(payload).digest() + payload else None
-    return None
-
-
-def write_entry(path: Path, payload: bytes) -> None:
-    """Write an entry so that a reader, now or after a crash, sees all of it or none."""
-    temporary = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@functools.cache  # once in a process will do
-def remove_stale(directory: Path) -> None:
-    """Remove entries, locks and torn temporary files that no process used for long."""
-    for path in directory.iterdir():
-        with contextlib.suppress(OSError):  # another process removes them too
-            if OURS.search(path.name) and time.time() - path.stat().st_mtime > KEEP_SECONDS:
-                path.unlink()
-
-
-@contextlib.contextmanager
-def locked(entry: Path) -> Iterator[None]:
-    """Hold a lock between processes during the body, or no lock where locking is impossible or takes too long."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            file = stack.enter_context(entry.with_suffix(".lock").open("ab"))  # closing it unlocks
-            for _ in range(LOCK_TRIES):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    time.sleep(0.01)
-        yield

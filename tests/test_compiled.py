@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from storeio import compiled as under_test
+from storeio import entries
 from storeio.compiled import compiled
 
 LAYOUT = "FIRST = 2\nSECOND = 3\n"
@@ -48,7 +49,7 @@ FUNCTIONS = 3
 CALLED = 2  # by Python: their code has taken in weigh's
 PROBE = """
 import json, sys
-from storeio import compiled
+from storeio import compiled, entries
 {before}
 import numpy as np
 from storeio.small.caller import factorial, total
@@ -56,7 +57,7 @@ try:
     found = int(total(np.arange(5, dtype=np.uint8), {count}))
 except IndexError:
     found = "IndexError"
-directory = compiled.cache_directory()
+directory = entries.cache_directory()
 print(json.dumps(dict(
     found=found, factorial=int(factorial(6)), directory=directory and str(directory), file=compiled.__file__,
     plain=not hasattr(total, "py_func"), **compiled.COUNTS,
@@ -91,7 +92,8 @@ def cache(warm: Path, tmp_path: Path) -> Path:
 def write_package(root: Path, *, callee: str = CALLEE, layout: str = LAYOUT) -> None:
     small = root / "storeio" / "small"
     small.mkdir(parents=True)
-    shutil.copy(under_test.__file__, root / "storeio" / "compiled.py")
+    for module in (under_test, entries):
+        shutil.copy(module.__file__, root / "storeio")
     (root / "storeio" / "__init__.py").touch()
     (root / "storeio" / "layout.py").write_text(layout)
     (small / "__init__.py").touch()
@@ -181,7 +183,7 @@ def flip(data: bytes) -> bytes:
 
 
 def junk_with_right_checksum(data: bytes) -> bytes:
-    return under_test.MAGIC + hashlib.sha256(b"junk").digest() + b"junk"
+    return entries.MAGIC + hashlib.sha256(b"junk").digest() + b"junk"
 
 
 @pytest.mark.parametrize("damage", [cut, empty, flip, junk_with_right_checksum])
@@ -244,7 +246,7 @@ def test_killed_while_writing_leaves_no_entry_and_no_lock(package: Path, tmp_pat
 
 
 def test_compiles_and_keeps_where_locking_is_impossible(package: Path, tmp_path: Path) -> None:
-    broken = "def refuse(*_): raise OSError(37, 'No locks available')\ncompiled.fcntl.flock = refuse"
+    broken = "def refuse(*_): raise OSError(37, 'No locks available')\nentries.fcntl.flock = refuse"
     assert_compiled(probe(package, tmp_path / "cache", before=broken))
     assert_loaded(probe(package, tmp_path / "cache", before=broken))
 
@@ -257,13 +259,13 @@ def test_hung_compiler_is_not_waited_for_forever(package: Path, cache: Path) -> 
     assert len(locks) == FUNCTIONS
     for lock in locks:
         fcntl.flock(lock, fcntl.LOCK_EX)
-    assert_compiled(probe(package, cache, before="compiled.LOCK_TRIES = 3"))
+    assert_compiled(probe(package, cache, before="entries.LOCK_TRIES = 3"))
     for lock in locks:
         lock.close()
 
 
 def test_compiles_in_memory_where_no_directory_serves(package: Path) -> None:
-    nowhere = "compiled.candidate_directories = lambda: iter(())"
+    nowhere = "entries.candidate_directories = lambda: iter(())"
     result = probe(package, None, before=nowhere)
     assert result["directory"] is None
     assert_compiled(result)
@@ -298,36 +300,36 @@ def test_home_then_temporary_directory(package: Path, tmp_path: Path) -> None:
 
 
 def test_directory_of_another_user_is_not_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert under_test.is_private(tmp_path)
+    assert entries.is_private(tmp_path)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert not under_test.is_private(tmp_path)
+    assert not entries.is_private(tmp_path)
 
 
 def test_directory_that_another_can_replace_is_not_private(tmp_path: Path) -> None:
     inner = tmp_path / "shared" / "inner"
     inner.mkdir(parents=True, mode=0o700)
     inner.parent.chmod(0o777)
-    assert not under_test.is_private(inner)
+    assert not entries.is_private(inner)
     inner.parent.chmod(0o1777)  # sticky: only its owner renames inner
-    assert under_test.is_private(inner)
+    assert entries.is_private(inner)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
 def test_link_that_another_user_left_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "mine")
-    assert under_test.is_private(tmp_path / "link")
+    assert entries.is_private(tmp_path / "link")
     os.lchown(tmp_path / "link", 12345, 12345)
-    assert not under_test.is_private(tmp_path / "link")
+    assert not entries.is_private(tmp_path / "link")
 
 
 def test_first_private_directory_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared, private = tmp_path / "shared", tmp_path / "private"
     shared.mkdir()
     shared.chmod(0o777)
-    monkeypatch.setattr(under_test, "candidate_directories", lambda: iter([shared, private]))
-    assert under_test.cache_directory.__wrapped__() == private
+    monkeypatch.setattr(entries, "candidate_directories", lambda: iter([shared, private]))
+    assert entries.cache_directory.__wrapped__() == private
     assert private.stat().st_mode & 0o777 == 0o700
 
 
@@ -340,7 +342,7 @@ def test_only_old_files_of_the_cache_are_removed(cache: Path) -> None:
         path.touch()
     for path in (old, torn, foreign):
         os.utime(path, (0, 0))
-    under_test.remove_stale.__wrapped__(cache)
+    entries.remove_stale.__wrapped__(cache)
     assert {path.name for path in cache.iterdir()} == names - {old.name} | {foreign.name}
 
 

@@ -52,7 +52,8 @@ LAYERS: Final = {
     "uris": {"errors"},
     "remote": {"errors", "uris", "paths"},
     "format": FORMAT,
-    "compiled": set[str](),
+    "entries": set[str](),
+    "compiled": {"entries"},
     "clmul": {"compiled"},
     "crc": {"compiled", "clmul"},
     "kernels": KERNELS,
@@ -104,7 +105,8 @@ LAYERS: Final = {
     "examples": set[str](),
     "history": {"errors", "uris", "report"},
     "check_command": FILES | {"audit", "command", "console", "history", "prediction", "report", "staging"},
-    "cli": {"command", "console", "crc", "examples", "results", "safe"},  # verbs are imported by name
+    "process": set[str](),
+    "cli": {"command", "console", "crc", "examples", "process", "results", "safe"},  # verbs are imported by name
     "conf": set[str](),
 }
 NO_FILES: Final = FORMAT | {
