@@ -125,7 +125,6 @@ class RemoteStaging(Staging):
             writing.complete(self.into, self._token, self._uploaded)
         else:
             writing.rename(self._upload_to, self.into)
-        self._flusher.shutdown()
         self.into = ""
         shutil.rmtree(self._scratch, ignore_errors=True)
         return sorted(self._uploaded)

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
 REMOVALS: Final = 20  # tries
 FLUSHERS: Final = 8  # they wait for the disk, which takes many flushes together
-FLUSH_BYTES: Final = 16 << 20  # written to a file before its flushing begins, while more is written
+BEGIN_BYTES: Final = 64 << 10  # written at once; less than that waits for the end
 
 
 def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], option: str = "--into") -> Path:
@@ -57,9 +57,6 @@ class Staging:
         self.written_bytes = 0
         self._open: dict[str, int] = {}
         self._written: set[str] = set()  # paths, to be flushed in the end
-        self._unflushed: dict[str, int] = {}
-        self._flushing: list[Future[None]] = []
-        self._flusher = ThreadPoolExecutor(1)
         self.partial = place.with_name(f"{place.name}.{secrets.token_hex(4)}{PARTIAL}")
         self._made = _missing(place.parent)
         try:
@@ -91,11 +88,8 @@ class Staging:
             handle = self._handle(path, size)
             count = write_all(handle, position, data)
             self.written_bytes += count
-            unflushed = self._unflushed.get(path, 0) + count
-            if unflushed >= FLUSH_BYTES:  # so that the disk works while more is derived
-                self._flushing.append(self._flusher.submit(_flush_handle, os.dup(handle)))
-                unflushed = 0
-            self._unflushed[path] = unflushed
+            if count >= BEGIN_BYTES:
+                _begin_flushing(handle, position, count)
 
     def read(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes of a file that was written; zeros where nothing was."""
@@ -140,7 +134,6 @@ class Staging:
         for handle in self._open.values():
             os.close(handle)
         self._open.clear()
-        self._unflushed.clear()
 
     def finish(self, jobs: int) -> list[str]:
         """Flush everything to the disk and give the directory its name; return the files' paths, sorted.
@@ -153,9 +146,6 @@ class Staging:
         self._close()
         with explained(str(self.place)), ThreadPoolExecutor(max(jobs, FLUSHERS)) as pool:
             files, directories = _below(self.partial)
-            for ended in self._flushing:
-                ended.result()
-            self._flusher.shutdown()
             list(pool.map(flush, (self.partial / path for path in self._written)))
             list(pool.map(flush, [self.partial, *directories]))
             self.partial.rename(self.place)  # an empty directory may be there
@@ -165,7 +155,6 @@ class Staging:
     def abandon(self) -> None:
         """Remove everything, parents that were made for it included."""
         self._close()
-        self._flusher.shutdown(cancel_futures=False)
         for _ in range(REMOVALS):  # a worker that is about to be ended may still write
             shutil.rmtree(self.partial, ignore_errors=True)
             if not self.partial.exists():
@@ -243,11 +232,12 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def _flush_handle(handle: int) -> None:
-    try:
-        os.fdatasync(handle)
-    finally:
-        os.close(handle)
+def _begin_flushing(handle: int, position: int, count: int) -> None:
+    """Have the disk begin with what was written, while more is derived; ``flush`` waits for it and learns of errors."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # not every file system takes advice
+            # Linux starts to write what is dirty of a range that is not needed, and keeps it until that is done.
+            os.posix_fadvise(handle, position, count, os.POSIX_FADV_DONTNEED)
 
 
 def _has(path: Path, size: int) -> bool:

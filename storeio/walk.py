@@ -18,6 +18,7 @@ from storeio.window import Bytes, Fill, Read, Window
 
 Numbers = npt.NDArray[np.int64]
 
+USUAL_BYTES: Final = 1024  # of a record; where they are shorter tables grow, and room that none needs is slow to get
 NEARBY_BYTES: Final = 64 << 10  # read where a field of a record is asked for that is not in the window any more
 DEFAULT_DELAYS_MS: Final = tuple(
     1000 * s for s in (0, 1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -87,7 +88,7 @@ class _Tables:
     @classmethod
     def for_bytes(cls, count: int) -> _Tables:
         """Return tables for a split of ``count`` bytes with records of usual size."""
-        rows = max(count // 160, 16)  # pages that no record reaches are never touched
+        rows = max(count // USUAL_BYTES, 16)
         return cls(
             np.empty((w.RECORD_ROWS, rows), np.int64),
             np.empty((3, 2 * rows), np.int64),

@@ -17,7 +17,7 @@ from storebuilder import StoreBuilder
 from test_datasource import unreadable_store
 
 from storeio import cli
-from storeio.errors import UsageError, WriteError
+from storeio.errors import UsageError
 from storeio.rebuild import tally
 from storeio.rebuild.node import rebuild
 
@@ -175,15 +175,21 @@ def test_a_disk_that_fails_leaves_nothing(
     assert tree(store) == content
 
 
-def test_a_flush_ahead_that_failed_is_not_forgotten(
+def test_a_file_system_that_takes_no_advice_gets_the_same(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storeio.staging.FLUSH_BYTES", 1)
-    monkeypatch.setattr(os, "fdatasync", failing(lambda handle: None, 3, errno.EIO))
-    before = below(tmp_path)
-    with pytest.raises(WriteError, match="Input/output error"):
-        rebuild(store, tmp_path / "new")
-    assert below(tmp_path) == before
+    rebuild(store, tmp_path / "usual")
+    refused = []
+
+    def refuse(*words: int) -> None:
+        refused.append(words)
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr("storeio.staging.BEGIN_BYTES", 1)
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    rebuild(store, tmp_path / "new")
+    assert refused
+    assert tree(tmp_path / "new") == tree(tmp_path / "usual")
 
 
 def test_everything_is_flushed_before_the_directory_has_its_name(

@@ -32,6 +32,8 @@ DERIVED: Final = t.PLACES
 FOUND: Final = DERIVED + 3
 WORK_PLACES: Final = FOUND + 3
 
+CACHED_BYTES: Final = 2 << 20  # of a window: shorter ones were just copied, and lie in the CPU's cache
+
 
 @compiled(
     "int64(readonly(uint8[::1]), readonly(int64[::1]), int64, int64[::1], readonly(int64[::1]), int64[::1])",
@@ -105,9 +107,10 @@ def take_chain(
     Whatever else stands there, or is not all in the window, is left for the caller to look at.
     """
     stop = min(view[V_STOP], view[V_FILE_SIZE] - log.MIN_RECORD_BYTES)
+    far = len(data) > CACHED_BYTES
     while state[w.S_POSITION] < stop:
         i = state[w.S_POSITION] - view[V_ORIGIN]
-        if i + 4 <= len(data):
+        if far and i + 4 <= len(data):
             fetch_record(data, i, np.int64(int32_at(data, i)))
         if check_whole(data, view, state[w.S_POSITION], head, delays_ms, work) != h.OK:
             break
