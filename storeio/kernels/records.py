@@ -17,6 +17,7 @@ from storeio.kernels.text import is_bad_text, java_hash, java_number
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
+USUAL_FLAGS = log.SYS_COMPRESSED | log.SYS_BORN_V6 | log.SYS_STORE_V6 | log.SYS_TRANSACTION  # nothing odd with any
 QUEUE_FACTOR = 0x9E3779B1  # spreads queue ids over the slots
 SCHEDULE_BYTES = np.frombuffer(log.SCHEDULE_TOPIC.encode(), dtype=np.uint8)
 
@@ -91,27 +92,27 @@ def queue_of(
     count = head[h.TOPIC_BYTES]
     stop = head[h.TOPIC_AT] - origin + count
     value = (topic_hash(data, stop, count) + (head[h.QUEUE_ID] & 0xFFFFFF) * QUEUE_FACTOR) & w.HASH_MASK
-    mask = len(slots) - 1
-    slot = (value ^ (value >> 29)) & mask
+    mask = np.uint64(len(slots) - 1)
+    slot = np.uint64(value ^ (value >> 29)) & mask
     while slots[slot] > 0:
-        q = slots[slot] - 1
+        q = np.uint64(slots[slot] - 1)
         if (
             queues[w.Q_HASH, q] == value
             and queues[w.Q_QUEUE_ID, q] == head[h.QUEUE_ID]
             and queues[w.Q_TOPIC_BYTES, q] == count
             and same_topic(data, stop, names, queues[w.Q_TOPIC_AT, q] + count, count)
         ):
-            return q
-        slot = (slot + 1) & mask
-    q = add_queue(data, origin, head, value, queues, names, state)
-    if q >= 0:
-        slots[slot] = q + 1
-    return q
+            return np.int64(q)
+        slot = (slot + np.uint64(1)) & mask
+    added = add_queue(data, origin, head, value, queues, names, state)
+    if added >= 0:
+        slots[slot] = added + 1
+    return added
 
 
-@compiled("int64(int64[::1], int64, int64)", forceinline=True)
-def marks_of(head: Numbers, base: int, position: int) -> int:
-    """Return the marks that the head alone gives."""
+@compiled("int64(int64[::1], int64, int64)")
+def odd_marks_of(head: Numbers, base: int, position: int) -> int:
+    """Return the marks of a head in which something may be odd."""
     marks = np.int64(0)
     if head[h.PHYSICAL_OFFSET] != base + position:
         marks |= w.MARK_PHYSICAL
@@ -141,6 +142,18 @@ def marks_of(head: Numbers, base: int, position: int) -> int:
     elif not -w.BORN_LATE_MS <= head[h.STORE_MS] - head[h.BORN_MS] <= w.BORN_EARLY_MS:
         marks |= w.MARK_BORN_APART
     return marks
+
+
+@compiled("int64(int64[::1], int64, int64)", forceinline=True)
+def marks_of(head: Numbers, base: int, position: int) -> int:
+    """Return the marks that the head alone gives."""
+    before = head[h.STORE_MS] - head[h.BORN_MS]
+    negative = head[h.QUEUE_ID] | head[h.QUEUE_OFFSET] | head[h.PROPERTIES_BYTES] | head[h.PREPARED]
+    negative |= (head[h.STORE_MS] - 1) | (head[h.BORN_MS] - 1) | (head[h.BODY_BYTES] - 1)
+    negative |= (before + w.BORN_LATE_MS) | (w.BORN_EARLY_MS - before)
+    different = (head[h.PHYSICAL_OFFSET] ^ (base + position)) | head[h.PREPARED] | head[h.RECONSUME]
+    different |= (head[h.SYS_FLAG] & ~np.int64(USUAL_FLAGS)) | ((head[h.BORN_PORT] | head[h.STORE_PORT]) >> 16)
+    return np.int64(0) if negative >= 0 and different == 0 else odd_marks_of(head, base, position)
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64[::1], int64[::1])", forceinline=True)
@@ -198,9 +211,10 @@ def derive(
 
 @compiled("void(int64[:, ::1], int64, int64, int64[::1], int64, int64, int64[::1])", forceinline=True)
 def put_record(
-    records: Numbers, n: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
+    records: Numbers, number: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
 ) -> None:
-    """Write row ``n`` of the record table; the caller knows that it is there."""
+    """Write column ``number`` of the record table; the caller knows that it is there."""
+    n = np.uint64(number)  # an index without sign needs no test for one counted from the end
     records[w.R_POSITION, n] = position
     records[w.R_SIZE, n] = head[h.SIZE]
     records[w.R_QUEUE, n] = queue

@@ -133,9 +133,12 @@ def find_properties(data: Bytes, start: int, stop: int, places: Numbers) -> None
     i = start
     while i < stop:
         at = min(i, len(data) - LANES)
-        splits = cut_mask(equal_mask(data, at, 1), i - at, stop - i)
-        ends = cut_mask(equal_mask(data, at, 2), i - at, stop - i)
-        unusual |= cut_mask(unusual_mask(data, at), i - at, stop - i) & ~(splits | ends)
+        splits, ends, low = equal_mask(data, at, 1), equal_mask(data, at, 2), unusual_mask(data, at)
+        if at < i or stop - i < LANES:
+            splits = cut_mask(splits, i - at, stop - i)
+            ends = cut_mask(ends, i - at, stop - i)
+            low = cut_mask(low, i - at, stop - i)
+        unusual |= low ^ (splits | ends)  # which are low, too
         while ends != 0:
             lowest = ends & -ends
             if split < 0 and splits & (lowest - 1) != 0:
@@ -184,36 +187,39 @@ def space_from(data: Bytes, i: int, stop: int) -> int:
 
 
 @compiled("int64(readonly(uint8[::1]), int64[::1], int64, int64, int64, int64[:, ::1])", forceinline=True)
-def add_keys(data: Bytes, places: Numbers, seed: int, record: int, n: int, keys: Numbers) -> int:
+def add_keys(data: Bytes, places: Numbers, seed: int, record: int, before: int, keys: Numbers) -> int:
     """Return the number of index keys after this record's were added, -1 where ``keys`` has no room.
 
     ``seed`` is the Java hash of the topic and ``#``. Rows of ``keys``: key hash, record, kind
     (UNIQUE_KEY, KEYS or TAGS). The tag key comes last; only brokers from 5.4.0 on write it.
     """
+    one = np.uint64(1)
+    n = np.uint64(before)  # an index without sign needs no test for one counted from the end
+    room = np.uint64(keys.shape[1])
     if places[2 * UNIQUE_KEY + 1] > 0:
-        if n >= keys.shape[1]:
+        if n >= room:
             return np.int64(-1)
         value = java_hash(data, places[2 * UNIQUE_KEY], places[2 * UNIQUE_KEY + 1], seed)
         keys[0, n], keys[1, n], keys[2, n] = absolute_hash(value), record, UNIQUE_KEY
-        n += 1
+        n += one
     i = places[2 * KEYS]
     stop = places[2 * KEYS + 1]
     while i < stop:
         end = space_from(data, i, stop)
         if end > i:
-            if n >= keys.shape[1]:
+            if n >= room:
                 return np.int64(-1)
             keys[0, n], keys[1, n], keys[2, n] = absolute_hash(java_hash(data, i, end, seed)), record, KEYS
-            n += 1
+            n += one
         i = end + 1
     if places[2 * TAGS + 1] > 0:
-        if n >= keys.shape[1]:
+        if n >= room:
             return np.int64(-1)
         value = ((seed * 31 + 84) & 0xFFFFFFFF) * 31 + 35  # "T#" goes before the tag
         value = java_hash(data, places[2 * TAGS], places[2 * TAGS + 1], value)
         keys[0, n], keys[1, n], keys[2, n] = absolute_hash(value), record, TAGS
-        n += 1
-    return n
+        n += one
+    return np.int64(n)
 
 
 @compiled("boolean(readonly(uint8[::1]), int64, int64, int64)")
