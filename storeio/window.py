@@ -23,7 +23,7 @@ Fill = Callable[[int, Bytes], None]
 """``fill(start, room)``: puts the bytes of the segment from ``start`` on into the whole room."""
 
 LOOK_AHEAD_BYTES: Final = 1 << 20  # what a split may read past its stop before it asks for more
-PIECE_BYTES: Final = 1 << 20  # in the cache; shorter ones cost more calls than they save
+PIECE_BYTES: Final = 2 << 20  # near enough to the CPU; shorter ones cost more calls than they save
 MARGIN_BYTES: Final = 4 << 10  # that a piece reaches behind the split's stop: its last record is seldom longer
 
 

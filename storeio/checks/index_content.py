@@ -100,7 +100,7 @@ def check_content(files: Sequence[IndexStructure], read_units: ReadUnits, walked
         walked: The split after stitching, so that no other split has the same records.
     """
     start, stop = covered(walked)
-    pieces, lost = without_holes(pieces_of(files, read_units, start, stop), _holes(walked))
+    pieces, lost = without_holes(files, pieces_of(files, read_units, start, stop), _holes(walked))
     split = _Split(files, read_units, walked, pieces)
     late = split.match()
     findings = (*split.findings(split.events), *_into_holes(files, lost))

@@ -132,7 +132,7 @@ def _selected(
 
 
 def without_holes(
-    pieces: Sequence[Piece], holes: Sequence[tuple[int, int]]
+    files: Sequence[IndexStructure], pieces: Sequence[Piece], holes: Sequence[tuple[int, int]]
 ) -> tuple[list[Piece], list[tuple[int, Numbers]]]:
     """Return the pieces without the units that point into holes of the log, and those: file and unit numbers.
 
@@ -145,6 +145,9 @@ def without_holes(
     kept: list[Piece] = []
     inside: list[tuple[int, Numbers]] = []
     for piece in pieces:
+        if not _may_point_into(holes, files[piece.file_no], piece):
+            kept.append(piece)
+            continue
         offsets = piece.units["physical_offset"].astype(np.int64)
         place = np.searchsorted(stops, offsets, side="right")
         hit = place < len(starts)
@@ -158,6 +161,14 @@ def without_holes(
             left = numbers[~hit]
             kept.append(Piece(piece.file_no, int(left[0]), piece.units[~hit], left))
     return kept, inside
+
+
+def _may_point_into(holes: Sequence[tuple[int, int]], file: IndexStructure, piece: Piece) -> bool:
+    """Tell whether a unit may point into a hole, by a look at the first and the last one if all are in order."""
+    if not file.ordered or file.outliers:
+        return True
+    first, last = (int(piece.units["physical_offset"][i]) for i in (0, -1))
+    return any(start <= last and first < stop for start, stop in holes)
 
 
 def outliers_of(file: IndexStructure, piece: Piece, shift: int) -> list[tuple[int, int]]:

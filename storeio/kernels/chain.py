@@ -32,7 +32,7 @@ DERIVED: Final = t.PLACES
 FOUND: Final = DERIVED + 3
 WORK_PLACES: Final = FOUND + 3
 
-CACHED_BYTES: Final = 2 << 20  # of a window: shorter ones were just copied, and lie in the CPU's cache
+CACHED_BYTES: Final = 4 << 20  # of a window: shorter ones were just copied, and lie in the CPU's cache
 
 
 @compiled(
