@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from storeio.checks import index_stretch, index_structure
+from storeio.checks import index_bytes, index_damage, index_stretch
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import units_outside
@@ -46,7 +46,7 @@ def structure_of(path: str, data: Bytes, slots: int, units: int) -> IndexStructu
 
     found = check_structure(path, read, len(data), slots, units)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(index_structure, "WINDOW_UNITS", 3)
+        patched.setattr(index_bytes, "WINDOW_UNITS", 3)
         assert check_structure(path, read, len(data), slots, units) == found
     return found
 
@@ -428,7 +428,7 @@ def test_any_bytes_give_an_answer(seed: int) -> None:
 
 
 def test_a_file_without_order_is_read_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_structure, "MAX_RUNS", 3)
+    monkeypatch.setattr(index_damage, "MAX_RUNS", 3)
     monkeypatch.setattr(index_stretch, "CHUNK_UNITS", 100)
     whole = store("base-5.5.1", 16384)
     path, data = next(iter(whole.files.items()))

@@ -4,6 +4,9 @@ A wrong hash puts a unit into the wrong slot, a wrong previous number breaks the
 one, and both look alike at first. So a unit that disagrees is only doubted; who names it later, the
 next unit of its slot or the slot itself, tells where it was put.
 
+Any unit may be asked for again, so of each its hash and its previous number are kept, and no more of
+the file than that: ``load`` takes them from stretches of it. ``heads`` are the bytes of header and slots.
+
 Source: ``IndexFile.putKey``.
 """
 
@@ -15,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.index import OFFSET_AT, PREVIOUS_AT, SLOTS_AT, UNIT, slot_of
+from storeio.kernels.index import OFFSET_AT, PREVIOUS_AT, SLOTS_AT, UNIT
 from storeio.kernels.search import first_nonzero
 from storeio.kernels.text import int32_at
 
@@ -34,65 +37,87 @@ HOLE: Final = 4  # all zero
 (E_START, E_STOP, E_COUNT) = range(3)
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64[::1])")
-def survey(
-    data: Bytes, units_at: int, slots: int, present_slots: int, present: int, capacity: int, found: Numbers
-) -> None:
-    """Fill ``found`` with what the content says of the number of units, ``present`` of them in the file.
+@compiled("int64(int64, int64)", forceinline=True)
+def slot_of(key_hash: int, slots: int) -> int:
+    """Return the slot of a unit with this hash, -1 where it is one that no broker writes."""
+    return key_hash % slots if key_hash >= 0 else np.int64(-1)
 
-    First zero unit less one; last unit that is not zero; largest head whose unit is of its slot;
-    largest head of all that is at most ``capacity``.
+
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]))")
+def bounds(data: Bytes) -> tuple[int, int]:
+    """Return how many units come before the first that is all zero, and up to the last that is not.
+
+    ``data`` are whole units.
     """
-    found[:4] = 0
-    stop = units_at + (present + 1) * UNIT
-    for i in range(1, present + 1):
-        at = units_at + i * UNIT
+    stop = len(data)
+    leading = np.int64(0)
+    while leading < stop and first_nonzero(data, leading, leading + UNIT) < leading + UNIT:
+        leading += UNIT
+    last = leading
+    at = first_nonzero(data, leading, stop)
+    while at < stop:
+        last = (at // UNIT + 1) * UNIT
+        at = first_nonzero(data, last, stop)
+    return leading // UNIT, last // UNIT
+
+
+@compiled("void(readonly(uint8[::1]), int64, int32[::1], int32[::1], uint8[::1])")
+def load(data: Bytes, first: int, hashes: Small, previous: Small, flags: Bytes) -> None:
+    """Keep hash and previous number of these units, the first of which has the number ``first``, and which are zero."""
+    for k in range(len(data) // UNIT):
+        at = k * UNIT
+        hashes[first + k] = int32_at(data, at)
+        previous[first + k] = int32_at(data, at + PREVIOUS_AT)
         if first_nonzero(data, at, at + UNIT) == at + UNIT:
-            break
-        found[0] = i
-    if present > 0:
-        at = units_at + found[0] * UNIT
-        last = np.int64(0)
-        at = first_nonzero(data, at, stop)
-        while at < stop:
-            last = (at - units_at) // UNIT
-            at = first_nonzero(data, min(units_at + (last + 1) * UNIT, stop), stop)
-        found[1] = last
+            flags[first + k] = HOLE
+
+
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64, int64, int64, int64, readonly(int32[::1]))")
+def highest_heads(
+    heads: Bytes, slots: int, present_slots: int, present: int, capacity: int, hashes: Small
+) -> tuple[int, int]:
+    """Return the largest head whose unit is of its slot, and the largest of all that is at most ``capacity``.
+
+    Units up to ``present`` are in the file; those behind ``hashes`` are zero.
+    """
+    own = highest = np.int64(0)
     for slot in range(present_slots):
-        head = int32_at(data, SLOTS_AT + 4 * slot)
-        if head > found[2] and head <= present and slot_of(data, units_at + head * UNIT, slots) == slot:
-            found[2] = head
-        if head > found[3] and head <= capacity:
-            found[3] = head
+        head = int32_at(heads, SLOTS_AT + 4 * slot)
+        if head > own and head <= present:
+            key_hash = np.int64(hashes[head]) if head < len(hashes) else np.int64(0)
+            own = head if slot_of(key_hash, slots) == slot else own
+        if head > highest and head <= capacity:
+            highest = head
+    return own, highest
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, int64, int64, uint8[::1], int32[::1], int32[::1])")
+@compiled("void(readonly(int32[::1]), readonly(int32[::1]), int64, int64, int64, uint8[::1], int32[::1], int32[::1])")
 def claim(
-    data: Bytes, units_at: int, slots: int, slot: int, named: int, flags: Bytes, claims: Small, skippers: Small
+    hashes: Small, previous: Small, slots: int, slot: int, named: int, flags: Bytes, claims: Small, skippers: Small
 ) -> None:
     """Keep that ``slot`` names a unit that is in doubt: it says what slot the unit was put in."""
     if named < 1 or flags[named] == FINE:
         return
     claims[named] = slot + 1
     doubter = skippers[named]
-    if doubter > 0 and flags[doubter] == FINE and slot_of(data, units_at + named * UNIT, slots) == slot:
+    if doubter > 0 and flags[doubter] == FINE and slot_of(hashes[named], slots) == slot:
         flags[doubter] = BAD  # the unit's own slot names it after all
 
 
 @compiled(
-    "boolean(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1],"
-    " int32[::1])"
+    "boolean(readonly(int32[::1]), readonly(int32[::1]), int64, int64, int64, int64, int64, int32[::1], uint8[::1],"
+    " int32[::1], int32[::1])"
 )
 def accepts(
-    data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
-    claims: Small, skippers: Small,
+    hashes: Small, previous: Small, slots: int, slot: int, named: int, entries: int, who: int, last: Small,
+    flags: Bytes, claims: Small, skippers: Small,
 ) -> bool:  # fmt: skip
     """Tell whether ``who`` may name another unit than the last of its slot: one in doubt, or past the last."""
     if 1 <= named <= entries and flags[named] != FINE:
-        claim(data, units_at, slots, slot, named, flags, claims, skippers)
+        claim(hashes, previous, slots, slot, named, flags, claims, skippers)
         return True
     top = last[slot]
-    if top < 1 or top > entries or int32_at(data, units_at + top * UNIT + PREVIOUS_AT) != named:
+    if top < 1 or top > entries or previous[top] != named:
         return False
     if flags[top] == FINE:
         flags[top] = DOUBTED
@@ -101,19 +126,18 @@ def accepts(
 
 
 @compiled(
-    "boolean(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1],"
-    " int32[::1])"
+    "boolean(readonly(int32[::1]), readonly(int32[::1]), int64, int64, int64, int64, int64, int32[::1], uint8[::1],"
+    " int32[::1], int32[::1])"
 )
 def doubts(
-    data: Bytes, units_at: int, slots: int, slot: int, named: int, entries: int, who: int, last: Small, flags: Bytes,
-    claims: Small, skippers: Small,
+    hashes: Small, previous: Small, slots: int, slot: int, named: int, entries: int, who: int, last: Small,
+    flags: Bytes, claims: Small, skippers: Small,
 ) -> bool:  # fmt: skip
     """Tell whether ``who`` would be right if the unit that it names has a wrong hash and belongs to ``slot``."""
     if named < 1 or named > entries or flags[named] != FINE:
         return False
-    at = units_at + named * UNIT
-    other = slot_of(data, at, slots)
-    if other == slot or last[other] != named or int32_at(data, at + PREVIOUS_AT) != last[slot]:
+    other = slot_of(hashes[named], slots)
+    if other == slot or last[other] != named or previous[named] != last[slot]:
         return False
     flags[named] = DOUBTED
     claims[named] = slot + 1
@@ -121,71 +145,74 @@ def doubts(
     return True
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1])")
+@compiled(
+    "void(readonly(int32[::1]), readonly(int32[::1]), int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1])"
+)
 def replay_damaged(
-    data: Bytes, units_at: int, slots: int, entries: int, last: Small, flags: Bytes, claims: Small, skippers: Small
+    hashes: Small, previous: Small, slots: int, entries: int, last: Small, flags: Bytes, claims: Small, skippers: Small
 ) -> None:
-    """Replay units of which some are damaged; fills ``last``, ``flags``, ``claims`` and ``skippers``."""
+    """Replay units of which some are damaged; fills all but the holes."""
     for i in range(1, entries + 1):
-        at = units_at + i * UNIT
-        if first_nonzero(data, at, at + UNIT) == at + UNIT:
-            flags[i] = HOLE
+        if flags[i] == HOLE:
             continue
-        slot = slot_of(data, at, slots)
+        slot = slot_of(hashes[i], slots)
         if slot < 0:
             flags[i] = HASH
             continue
-        named = int32_at(data, at + PREVIOUS_AT)
+        named = np.int64(previous[i])
         if named == last[slot]:
-            claim(data, units_at, slots, slot, named, flags, claims, skippers)
+            claim(hashes, previous, slots, slot, named, flags, claims, skippers)
             last[slot] = i
-        elif accepts(data, units_at, slots, slot, named, i - 1, i, last, flags, claims, skippers):
+        elif accepts(hashes, previous, slots, slot, named, i - 1, i, last, flags, claims, skippers):
             last[slot] = i
         else:
-            doubts(data, units_at, slots, slot, named, i - 1, i, last, flags, claims, skippers)
+            doubts(hashes, previous, slots, slot, named, i - 1, i, last, flags, claims, skippers)
             flags[i] = BAD
 
 
 @compiled(
-    "void(readonly(uint8[::1]), int64, int64, int64, int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1])"
+    "void(readonly(uint8[::1]), readonly(int32[::1]), readonly(int32[::1]), int64, int64, int64, int64, int32[::1],"
+    " uint8[::1], int32[::1], int32[::1])"
 )
 def judge_heads(
-    data: Bytes, units_at: int, slots: int, present: int, entries: int, cut: int, last: Small, flags: Bytes,
-    claims: Small, skippers: Small,
+    heads: Bytes, hashes: Small, previous: Small, slots: int, present: int, entries: int, cut: int, last: Small,
+    flags: Bytes, claims: Small, skippers: Small,
 ) -> None:  # fmt: skip
     """Let the slots say what units they hold; ``last`` becomes what each slot should be.
 
     A head above ``entries`` and up to ``cut`` names a unit that the file is too short for.
     """
     for slot in range(present):
-        head = int32_at(data, SLOTS_AT + 4 * slot)
+        head = int32_at(heads, SLOTS_AT + 4 * slot)
         who = -1 - slot
         if head == last[slot]:
-            claim(data, units_at, slots, slot, head if head <= entries else 0, flags, claims, skippers)
+            claim(hashes, previous, slots, slot, head if head <= entries else 0, flags, claims, skippers)
         elif (
             entries < head <= cut
-            or accepts(data, units_at, slots, slot, head, entries, who, last, flags, claims, skippers)
-            or doubts(data, units_at, slots, slot, head, entries, who, last, flags, claims, skippers)
+            or accepts(hashes, previous, slots, slot, head, entries, who, last, flags, claims, skippers)
+            or doubts(hashes, previous, slots, slot, head, entries, who, last, flags, claims, skippers)
         ):
             last[slot] = head
 
 
-@compiled("boolean(readonly(uint8[::1]), int64, int64, int64, int32[::1])")
-def is_elsewhere(data: Bytes, units_at: int, slots: int, unit: int, claims: Small) -> bool:
+@compiled("boolean(readonly(int32[::1]), int64, int64, int32[::1])")
+def is_elsewhere(hashes: Small, slots: int, unit: int, claims: Small) -> bool:
     """Tell whether a unit is named by another slot than that of its hash."""
-    return claims[unit] > 0 and claims[unit] - 1 != slot_of(data, units_at + unit * UNIT, slots)
+    return claims[unit] > 0 and claims[unit] - 1 != slot_of(hashes[unit], slots)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, uint8[::1], int32[::1], int32[::1])")
-def verdict_on(data: Bytes, units_at: int, slots: int, unit: int, flags: Bytes, claims: Small, skippers: Small) -> int:
+@compiled("int64(readonly(int32[::1]), readonly(int32[::1]), int64, int64, uint8[::1], int32[::1], int32[::1])")
+def verdict_on(
+    hashes: Small, previous: Small, slots: int, unit: int, flags: Bytes, claims: Small, skippers: Small
+) -> int:
     """Return what is wrong about a unit in doubt: HOLE, HASH, BAD for the rest of it, DOUBTED for its doubter, FINE."""
     flag = np.int64(flags[unit])
-    elsewhere = is_elsewhere(data, units_at, slots, unit, claims)
+    elsewhere = is_elsewhere(hashes, slots, unit, claims)
     if flag == BAD:
         if elsewhere:
             return np.int64(HASH)
-        named = int32_at(data, units_at + unit * UNIT + PREVIOUS_AT)
-        slot = slot_of(data, units_at + unit * UNIT, slots)
+        named = np.int64(previous[unit])
+        slot = slot_of(hashes[unit], slots)
         # Right if the unit that it names was put into this slot by all that is known, against its hash.
         right = 1 <= named < unit and flags[named] == DOUBTED and skippers[named] == unit
         return np.int64(FINE if right and claims[unit] and claims[named] - 1 == slot else BAD)
@@ -193,7 +220,7 @@ def verdict_on(data: Bytes, units_at: int, slots: int, unit: int, flags: Bytes, 
         doubter = skippers[unit]
         if doubter < 0 or flags[doubter] == FINE:
             return np.int64(HASH if elsewhere else DOUBTED)
-        if elsewhere and not is_elsewhere(data, units_at, slots, doubter, claims):
+        if elsewhere and not is_elsewhere(hashes, slots, doubter, claims):
             return np.int64(HASH)
         return np.int64(FINE)
     return flag
@@ -213,12 +240,12 @@ def add_wrong(wrong: Numbers, count: Numbers, start: int, stop: int) -> None:
 
 
 @compiled(
-    "int64(readonly(uint8[::1]), int64, int64, int64, int32[::1], uint8[::1], int32[::1], int32[::1],"
-    " int64[:, ::1], int64[::1])"
+    "int64(readonly(uint8[::1]), int64, readonly(int32[::1]), readonly(int32[::1]), int64, int64, int32[::1],"
+    " uint8[::1], int32[::1], int32[::1], int64[:, ::1], int64[::1])"
 )
 def name_wrong(
-    data: Bytes, units_at: int, slots: int, entries: int, last: Small, flags: Bytes, claims: Small, skippers: Small,
-    wrong: Numbers, count: Numbers,
+    heads: Bytes, units_at: int, hashes: Small, previous: Small, slots: int, entries: int, last: Small, flags: Bytes,
+    claims: Small, skippers: Small, wrong: Numbers, count: Numbers,
 ) -> int:  # fmt: skip
     """Return the number of units with a wrong field, the fields in ``wrong``, holes counted in ``count[1]``.
 
@@ -229,7 +256,7 @@ def name_wrong(
         if flags[i] == FINE:
             continue
         at = units_at + i * UNIT
-        verdict = verdict_on(data, units_at, slots, i, flags, claims, skippers)
+        verdict = verdict_on(hashes, previous, slots, i, flags, claims, skippers)
         if verdict == HOLE:
             count[1] += 1
             add_wrong(wrong, count, at, at + UNIT)
@@ -245,29 +272,30 @@ def name_wrong(
             add_wrong(wrong, count, other + PREVIOUS_AT, other + UNIT)
         elif verdict == DOUBTED:
             slot = -1 - skippers[i]
-            named = int32_at(data, SLOTS_AT + 4 * slot) == i
-            last[slot] = int32_at(data, at + PREVIOUS_AT) if named else i
+            named = int32_at(heads, SLOTS_AT + 4 * slot) == i
+            last[slot] = previous[i] if named else i
     return units
 
 
 @compiled("void(readonly(uint8[::1]), int64, int32[::1], int64[:, ::1], int64[::1])")
-def name_wrong_heads(data: Bytes, present: int, last: Small, wrong: Numbers, count: Numbers) -> None:
+def name_wrong_heads(heads: Bytes, present: int, last: Small, wrong: Numbers, count: Numbers) -> None:
     """Add the slots that are not what they should be to ``wrong``."""
     for slot in range(present):
-        if int32_at(data, SLOTS_AT + 4 * slot) != last[slot]:
+        if int32_at(heads, SLOTS_AT + 4 * slot) != last[slot]:
             add_wrong(wrong, count, SLOTS_AT + 4 * slot, SLOTS_AT + 4 * slot + 4)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64[:, ::1], int64[::1])")
-def name_dirty(data: Bytes, start: int, stop: int, wrong: Numbers, count: Numbers) -> int:
-    """Return the bytes of all-zero units in ``[start, stop)``; the others go into ``wrong``."""
+@compiled("int64(readonly(uint8[::1]), int64, int64[:, ::1], int64[::1])")
+def name_dirty(data: Bytes, position: int, wrong: Numbers, count: Numbers) -> int:
+    """Return the bytes of all-zero units of a stretch that begins at ``position``; the others go into ``wrong``."""
     zero = np.int64(0)
-    at = start
+    stop = len(data)
+    at = np.int64(0)
     while at < stop:
         dirty = first_nonzero(data, at, stop)
         dirty -= (dirty - at) % UNIT if dirty < stop else 0
         zero += dirty - at
         at = min(dirty + UNIT, stop)
         if at > dirty:
-            add_wrong(wrong, count, dirty, at)
+            add_wrong(wrong, count, position + dirty, position + at)
     return zero

@@ -20,16 +20,16 @@ LOOKED_AT: Final = 48  # units by which a number of slots is judged
 TOLERATED: Final = 4  # of them may be damaged
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64[::1])")
-def rank_offsets(data: Bytes, units_at: int, entries: int, ranks: Small, tops: Numbers) -> int:
+@compiled("int64(readonly(uint8[::1]), int64, int32[::1], int64[::1], int64)")
+def rank_offsets(data: Bytes, first: int, ranks: Small, tops: Numbers, longest: int) -> int:
     """Return the length of the longest run of offsets that do not decrease, units between left out.
 
-    ``ranks[i]`` becomes the length of the longest that ends in unit i, 0 for one that is zero or
-    negative. ``tops`` is room for ``entries`` numbers.
+    ``data`` are units from number ``first`` on, ``longest`` is what those before them gave. ``ranks[i]``
+    becomes the length of the longest that ends in unit i, 0 for one that is zero or negative. ``tops`` is room
+    for a number a unit, to be kept from one call to the next.
     """
-    longest = np.int64(0)
-    for i in range(1, entries + 1):
-        at = units_at + i * UNIT
+    for k in range(len(data) // UNIT):
+        at = k * UNIT
         offset = int64_at(data, at + OFFSET_AT)
         if offset < 0 or (offset == 0 and first_nonzero(data, at, at + UNIT) == at + UNIT):
             continue
@@ -37,32 +37,38 @@ def rank_offsets(data: Bytes, units_at: int, entries: int, ranks: Small, tops: N
         if longest > 0 and tops[longest - 1] > offset:
             low = np.int64(np.searchsorted(tops[:longest], offset, side="right"))
         tops[low] = offset
-        ranks[i] = low + 1
+        ranks[first + k] = low + 1
         longest = max(longest, low + 1)
     return longest
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64, int64[:, ::1])")
-def name_outliers(data: Bytes, units_at: int, entries: int, ranks: Small, longest: int, runs: Numbers) -> int:
-    """Return how many runs of units are out of order, -1 for more than ``runs`` has rows.
+# Places in what ``name_outliers`` keeps from one call to the next.
+(O_LONGEST, O_ABOVE, O_RUNS) = range(3)
 
-    Each row becomes a half-open run of unit numbers, the last run first.
+
+@compiled("boolean(readonly(uint8[::1]), int64, int32[::1], int64[::1], int64[:, ::1])")
+def name_outliers(data: Bytes, first: int, ranks: Small, state: Numbers, runs: Numbers) -> bool:
+    """Add the runs of units that are out of order, the last run first; False where ``runs`` has no room.
+
+    ``data`` are units from number ``first`` on; those behind them come first. Each row becomes a half-open run of
+    unit numbers.
     """
-    n = np.int64(0)
-    above = np.int64(2**63 - 1)
-    for i in range(entries, 0, -1):
-        offset = int64_at(data, units_at + i * UNIT + OFFSET_AT)
-        if longest > 0 and ranks[i] == longest and offset <= above:
-            above = offset
-            longest -= 1
+    n = state[O_RUNS]
+    for k in range(len(data) // UNIT - 1, -1, -1):
+        i = first + k
+        offset = int64_at(data, k * UNIT + OFFSET_AT)
+        if state[O_LONGEST] > 0 and ranks[i] == state[O_LONGEST] and offset <= state[O_ABOVE]:
+            state[O_ABOVE] = offset
+            state[O_LONGEST] -= 1
         elif n > 0 and runs[n - 1, 0] == i + 1:
             runs[n - 1, 0] = i
         else:
             if n == len(runs):
-                return np.int64(-1)
+                return False
             runs[n, 0], runs[n, 1] = i, i + 1
             n += 1
-    return n
+    state[O_RUNS] = n
+    return True
 
 
 @compiled("int64(readonly(uint8[::1]), int64, boolean)")

@@ -1,0 +1,74 @@
+"""One index file while it is judged: its places, its bytes in windows, and what has been found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.findings import Finding
+from storeio.format import index
+
+Bytes = npt.NDArray[np.uint8]
+Read = Callable[[int, int], Bytes]
+
+WINDOW_UNITS: Final = (32 << 20) // index.UNIT_BYTES  # that are held at a time: a file may have 400 MB
+
+
+class IndexBytes:
+    """A file's bytes and places, and what has been found so far."""
+
+    def __init__(self, path: str, read: Read, size: int, slots: int, units: int, zero_from: int) -> None:
+        self.path, self.read, self.size = path, read, size
+        self.slots, self.units, self.zero_from = slots, units, zero_from
+        self.findings: list[Finding] = []
+        self.units_at = index.units_start(slots)
+        self.length = index.file_length(slots, units)  # what it should be
+        self.present_slots = min(max(size - index.HEADER_BYTES, 0) // index.SLOT_BYTES, slots)
+        whole = min(max(size - self.units_at, 0) // index.UNIT_BYTES, units)
+        self.units_end = self.units_at + whole * index.UNIT_BYTES if whole else size
+        self.present = max(whole - 1, 0)  # units that can be read, unit 0 left out
+        self.head = read(0, min(index.HEADER_BYTES, size)).tobytes()
+        header = index.decode_header(self.head.ljust(index.HEADER_BYTES, b"\0"))
+        self.header = {name: int(header[name]) for name in index.HEADER.names or ()}
+
+    def heads(self) -> Bytes:
+        """Return header and slots, as far as they are there."""
+        return self.read(0, min(self.units_at, self.size))
+
+    def unit_windows(self, first: int, stop: int, *, backwards: bool = False) -> Iterator[tuple[int, Bytes]]:
+        """Yield units ``[first, stop)``, which can be read: the number of the first of each window, and its bytes."""
+        starts = range(first, stop, WINDOW_UNITS)
+        for start in reversed(starts) if backwards else starts:
+            end = min(start + WINDOW_UNITS, stop)
+            yield start, self.read(self.units_at + start * index.UNIT_BYTES, self.units_at + end * index.UNIT_BYTES)
+
+    def windows(self, start: int, stop: int) -> Iterator[tuple[int, Bytes]]:
+        """Yield bytes ``[start, stop)``, in windows of whole units from ``start`` on, each with its position."""
+        for at in range(start, stop, WINDOW_UNITS * index.UNIT_BYTES):
+            yield at, self.read(at, min(at + WINDOW_UNITS * index.UNIT_BYTES, stop))
+
+    def add(self, code: str, position: int, length: int, count: int = 1, detail: str = "") -> None:
+        """Report a stretch of the file."""
+        self.findings.append(Finding(code, self.path, position, length, count=count, detail=detail))
+
+    def unit(self, number: int, field: str) -> int:
+        """Return a field of a unit that can be read."""
+        at = self.units_at + number * index.UNIT_BYTES
+        return int(index.decode_units(self.read(at, at + index.UNIT_BYTES).data)[field][0])
+
+
+@dataclass(slots=True)
+class Content:
+    """What slots and units say."""
+
+    entries: int  # units in the file
+    claimed: int  # the same before the file was cut off
+    used: tuple[int, ...]  # slots that are not empty: what a broker may have counted
+    right_slots: int
+    right_units: int
+    zero_bytes: int
+    disordered: bool  # offsets decrease somewhere

@@ -1,0 +1,154 @@
+"""An index file with something wrong in it: which units, slots and bytes behind them are, and which are out of order.
+
+A worker may have 512 MiB, and a full file 20 million units: of each are kept a hash and a previous number, and when
+these have been judged a rank and a physical offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks.index_bytes import Content, IndexBytes
+from storeio.format import index
+from storeio.kernels import index as kernel
+from storeio.kernels import index_damage as damage
+from storeio.kernels import index_shape
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+Runs = tuple[tuple[int, int], ...]
+
+MAX_WRONG: Final = 2048  # places that are told apart in one file; more are counted into the last one
+MAX_RUNS: Final = 4096  # of units out of order
+
+
+@dataclass(slots=True)
+class _Units:
+    """Of each unit from 0 on its hash, its previous number, and HOLE or FINE; unit 0 is never looked at."""
+
+    hashes: Small
+    previous: Small
+    flags: Bytes
+
+    @classmethod
+    def read(cls, file: IndexBytes, last: int) -> _Units:
+        """Return those up to the last one that is not zero."""
+        units = cls(np.zeros(last + 1, np.int32), np.zeros(last + 1, np.int32), np.zeros(last + 1, np.uint8))
+        for first, data in file.unit_windows(1, last + 1):
+            damage.load(data, first, units.hashes, units.previous, units.flags)
+        return units
+
+    def up_to(self, entries: int) -> _Units:
+        """Return those up to ``entries``; what is behind the last one is zero."""
+        if entries < len(self.hashes):
+            return _Units(self.hashes[: entries + 1], self.previous[: entries + 1], self.flags[: entries + 1])
+        more = entries + 1 - len(self.hashes)
+        nothing = np.zeros(more, np.int32)
+        hashes, previous = (np.concatenate([numbers, nothing]) for numbers in (self.hashes, self.previous))
+        return _Units(hashes, previous, np.concatenate([self.flags, np.full(more, damage.HOLE, np.uint8)]))
+
+
+def damaged_content(file: IndexBytes) -> Content:
+    """Return the content of a file with something wrong in slots, units or behind them, all of it reported."""
+    heads = file.heads()
+    leading, last = _bounds(file)
+    units = _Units.read(file, last)
+    claimed = _count_units(file, heads, units, leading, last)
+    entries = min(claimed, file.present)
+    tops, counts = np.zeros(file.slots if file.present_slots else 0, np.int32), np.zeros(3, np.int64)
+    wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
+    bad = _judge(file, heads, units.up_to(entries), entries, claimed, tops, wrong, count)
+    damage.name_wrong_heads(heads, file.present_slots, tops, wrong, count)
+    for start, stop, n in wrong[: count[0]].tolist():
+        file.add("INDEX_CHAIN", start, stop - start, n)
+    kernel.compare_heads(heads, file.present_slots, tops, counts)
+    used = (int(counts[0]), int(counts[1]), entries, claimed)
+    holes = int(count[1])
+    zero = 4 * (file.present_slots - int(counts[0])) + 20 * holes + _check_rest(file, entries)
+    return Content(entries, claimed, used, int(counts[2]), entries - bad - holes, zero, True)
+
+
+def _judge(
+    file: IndexBytes, heads: Bytes, units: _Units, entries: int, claimed: int, tops: Small, wrong: Numbers,
+    count: Numbers,
+) -> int:  # fmt: skip
+    """Return the number of units with a wrong field, these in ``wrong``; ``tops`` becomes what each slot should be."""
+    known = units.hashes, units.previous, file.slots
+    flags = units.flags
+    claims, skippers = np.zeros(entries + 1, np.int32), np.zeros(entries + 1, np.int32)
+    damage.replay_damaged(*known, entries, tops, flags, claims, skippers)
+    for _ in range(2):  # what a later slot says of a unit may speak for an earlier one
+        damage.judge_heads(heads, *known, file.present_slots, entries, claimed, tops, flags, claims, skippers)
+    return int(damage.name_wrong(heads, file.units_at, *known, entries, tops, flags, claims, skippers, wrong, count))
+
+
+def _bounds(file: IndexBytes) -> tuple[int, int]:
+    """Return how many units come before the first that is all zero, and the last that is not."""
+    leading = last = 0
+    # What is known to be zero need not be read.
+    stop = min(file.present + 1, -(-max(file.zero_from - file.units_at, 0) // index.UNIT_BYTES))
+    for first, data in file.unit_windows(1, stop):
+        before, end = (int(n) for n in damage.bounds(data))
+        leading += before if leading == first - 1 else 0
+        last = first + end - 1 if end else last
+    return leading, last
+
+
+def _count_units(file: IndexBytes, heads: Bytes, units: _Units, leading: int, last: int) -> int:
+    """Return how many units are written, cut off ones included: what two of header, slots and zeros agree on."""
+    said = max(file.header["unit_count"] - 1, 0)
+    present, most = file.present, file.units - 1
+    highest = damage.highest_heads(heads, file.slots, file.present_slots, present, most, units.hashes)
+    of_heads = [int(n) for n in highest]
+    for number, witnesses in ((said, [*of_heads, last]), (last, of_heads), (leading, of_heads), (said, [leading])):
+        if 0 < number < file.units and number in witnesses:
+            return number
+    return last if last == leading or any(of_heads) else 0
+
+
+def _check_rest(file: IndexBytes, entries: int) -> int:
+    """Return the zero bytes of unit 0 and behind the last unit; what is not zero, and a wrong length, is reported."""
+    size, length = file.size, file.length
+    unused_end = min(file.units_at + index.UNIT_BYTES, size)
+    end = min(file.units_at + (entries + 1) * index.UNIT_BYTES, size)
+    wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
+    zero = sum(_dirty(file, *part, wrong, count) for part in ((file.units_at, unused_end), (end, file.units_end)))
+    for start, stop, n in wrong[: count[0]].tolist():
+        file.add("INDEX_DIRTY_TAIL", start, stop - start, n)
+    # A slot or unit that the end of a short file cuts, and what a long file has too much.
+    cut = index.HEADER_BYTES + file.present_slots * index.SLOT_BYTES if size < file.units_at else file.units_end
+    zero += _dirty(file, cut, size, wrong, count)
+    if size != length:
+        detail = f"{size} bytes, not {length}"
+        file.add("INDEX_LENGTH", min(size, length), abs(size - length), detail=detail)
+    return zero
+
+
+def _dirty(file: IndexBytes, start: int, stop: int, wrong: Numbers, count: Numbers) -> int:
+    """Return the bytes of all-zero units of ``[start, stop)``; the others go into ``wrong``."""
+    known = min(max(file.zero_from, start), stop)
+    known = min(start + -(-(known - start) // index.UNIT_BYTES) * index.UNIT_BYTES, stop)
+    zero = max(stop - known, 0)
+    for position, data in file.windows(start, known):
+        zero += int(damage.name_dirty(data, position, wrong, count))
+    return zero
+
+
+def order_of(file: IndexBytes, entries: int) -> tuple[bool, Runs]:
+    """Return whether the units out of order can be listed, and their runs."""
+    ranks, tops = np.zeros(entries + 1, np.int32), np.empty(entries, np.int64)
+    longest = 0
+    for first, data in file.unit_windows(1, entries + 1):
+        longest = int(index_shape.rank_offsets(data, first, ranks, tops, longest))
+    del tops
+    runs = np.zeros((MAX_RUNS, 2), np.int64)
+    state = np.array([longest, 2**63 - 1, 0], np.int64)
+    for first, data in file.unit_windows(1, entries + 1, backwards=True):
+        if not index_shape.name_outliers(data, first, ranks, state, runs):
+            return False, ()
+    return True, tuple((int(a), int(b)) for a, b in runs[: state[index_shape.O_RUNS]][::-1])
