@@ -22,9 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from bench import pagecache
 from bench.generate import generate
 from bench.measure import table
+from storeio.format import index
 
 Row = dict[str, Any]
 MIB: Final = 1 << 20
@@ -40,7 +43,10 @@ HEADINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A store: bytes of its log, of a segment and of a body, and its topics with so many queues each."""
+    """A store: bytes of its log, of a segment and of a body, and its topics with so many queues each.
+
+    With ``wrong_every`` each so-manieth unit of its first index file has a wrong hash.
+    """
 
     name: str
     log_bytes: int
@@ -49,6 +55,7 @@ class Shape:
     topics: int = 4
     queues: int = 4
     works: Sequence[str] = WORK
+    wrong_every: int = 0
 
     def make(self, directory: Path) -> Path:
         """Return the store, written and forgotten by the page cache."""
@@ -57,6 +64,12 @@ class Shape:
             directory / self.name.replace(" ", "-"), total_bytes=self.log_bytes, segment_bytes=self.segment_bytes,
             body_bytes=self.body_bytes, topics=self.topics, queues=self.queues, units_per_file=units,
         )  # fmt: skip
+        if self.wrong_every:
+            file = min((made.root / "index").iterdir())
+            data = np.memmap(file, np.uint8, "r+", index.units_start(index.DEFAULT_SLOTS))
+            units = data.reshape(-1, index.UNIT_BYTES)
+            units[1 :: self.wrong_every, 2] ^= 0x5A
+            data.flush()
         pagecache.drop(made.root)
         return made.root
 
@@ -67,6 +80,8 @@ FULL: Final = (
     Shape("small segments", GIB, 64 * MIB, 1024),
     Shape("more segments", GIB, 4 * MIB, 1024),
     Shape("a full index file", 6 * GIB, GIB, 64, works=("audit", "rebuild")),
+    Shape("an index file with few wrong units", 6 * GIB, GIB, 64, works=("audit",), wrong_every=9_000_000),
+    Shape("an index file with many wrong units", 6 * GIB, GIB, 64, works=("audit",), wrong_every=3),
     Shape("25000 queues", 192 * MIB, GIB, 64, 250, 100),
     Shape("100000 queues", 192 * MIB, GIB, 64, 1000, 100),
 )
