@@ -15,7 +15,7 @@ from storeio.format import index
 Bytes = npt.NDArray[np.uint8]
 Read = Callable[[int, int], Bytes]
 
-WINDOW_UNITS: Final = (2 << 20) // index.UNIT_BYTES  # that are held at a time: a file may have 400 MB
+WINDOW_UNITS: Final = (8 << 20) // index.UNIT_BYTES  # that are held at a time, one request to an object store
 
 
 class IndexBytes:
