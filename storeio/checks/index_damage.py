@@ -93,7 +93,7 @@ def _bounds(file: IndexBytes) -> tuple[int, int]:
     # What is known to be zero need not be read.
     stop = min(file.present + 1, -(-max(file.zero_from - file.units_at, 0) // index.UNIT_BYTES))
     for first, data in file.unit_windows(1, stop):
-        before, end = (int(n) for n in damage.bounds(data))
+        before, end = (int(n) for n in kernel.bounds(data))
         leading += before if leading == first - 1 else 0
         last = first + end - 1 if end else last
     return leading, last

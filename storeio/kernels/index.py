@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from storeio.compiled import compiled
 from storeio.kernels.raw import fetch_ahead
+from storeio.kernels.search import first_nonzero
 from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -87,6 +88,24 @@ def replay(words: Words, slots: int, unit: int, stop: int, last: Small, order: N
             return False
     order[1] = before
     return True
+
+
+@compiled("UniTuple(int64, 2)(readonly(uint8[::1]))")
+def bounds(data: Bytes) -> tuple[int, int]:
+    """Return how many units come before the first that is all zero, and up to the last that is not.
+
+    ``data`` are whole units.
+    """
+    stop = len(data)
+    leading = np.int64(0)
+    while leading < stop and first_nonzero(data, leading, leading + UNIT) < leading + UNIT:
+        leading += UNIT
+    last = leading
+    at = first_nonzero(data, leading, stop)
+    while at < stop:
+        last = (at // UNIT + 1) * UNIT
+        at = first_nonzero(data, last, stop)
+    return leading // UNIT, last // UNIT
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int32[::1], int64[::1])")

@@ -43,24 +43,6 @@ def slot_of(key_hash: int, slots: int) -> int:
     return key_hash % slots if key_hash >= 0 else np.int64(-1)
 
 
-@compiled("UniTuple(int64, 2)(readonly(uint8[::1]))")
-def bounds(data: Bytes) -> tuple[int, int]:
-    """Return how many units come before the first that is all zero, and up to the last that is not.
-
-    ``data`` are whole units.
-    """
-    stop = len(data)
-    leading = np.int64(0)
-    while leading < stop and first_nonzero(data, leading, leading + UNIT) < leading + UNIT:
-        leading += UNIT
-    last = leading
-    at = first_nonzero(data, leading, stop)
-    while at < stop:
-        last = (at // UNIT + 1) * UNIT
-        at = first_nonzero(data, last, stop)
-    return leading // UNIT, last // UNIT
-
-
 @compiled("void(readonly(uint8[::1]), int64, int32[::1], int32[::1], uint8[::1])")
 def load(data: Bytes, first: int, hashes: Small, previous: Small, flags: Bytes) -> None:
     """Keep hash and previous number of these units, the first of which has the number ``first``, and which are zero."""
