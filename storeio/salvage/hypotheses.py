@@ -130,6 +130,17 @@ def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
             yield Try("queue_id", log.QUEUE_ID_AT, struct.pack(">i", number), size)
 
 
+def _batch_numbers(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The first number of an inner batch as its properties say it: only a property CRC can vouch for these."""
+    at, wide = _topic_at(data, size)
+    if at is None or property_crc_agrees(data[:size]) is not False:
+        return
+    after = at + wide + int.from_bytes(data[at : at + wide], "big")
+    number = p.java_long(p.parse(data[after + 2 : size]).get(p.INNER_BASE, ""))
+    if number is not None:
+        yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", number), size)
+
+
 def _times(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """The store time with one bit changed, if that leads to just before what follows; nothing else of it is known."""
     if not known.leaps or known.near_ms is None:
@@ -248,12 +259,11 @@ def _crc_with(data: bytes, size: int, place: int, new: bytes) -> bool:
 
 
 _MAKERS: Final[tuple[Maker, ...]] = (
-    _sizes, _magics, _places, _sys_flags, _queues, _times, _prepared, _body_crcs, _body_lengths, _topic_lengths,
-    _topics, _properties_lengths, _bits,
+    _sizes, _magics, _places, _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _body_lengths,
+    _topic_lengths, _topics, _properties_lengths, _bits,
 )  # fmt: skip
 
-
-_OF_THE_SOUND: Final = (_sys_flags, _queues, _times, _prepared, _body_crcs, _topics, _bits)
+_OF_THE_SOUND: Final = (_sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, _bits)
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
 
 _OF_THE_BODY: Final = (_sys_flags, _body_crcs)
