@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -40,17 +40,16 @@ def read_bytes(root: str, path: str, start: int, stop: int, *, populate_to: int 
     """
     if stop <= start:
         return _EMPTY
-    try:
+    with _told(path):
         file = _open_files.opened(os.path.join(root, path))
         if os.fstat(file.handle).st_size < stop:
-            raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
-        if stop - start <= SMALL_BYTES:
-            return _read(file.handle, path, start, stop)
-        return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
-    except OSError as error:
-        if isinstance(error, UnreadableError):
-            raise
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+            raise _shorter(path, stop)
+        if stop - start > SMALL_BYTES:
+            return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
+        data = np.empty(stop - start, np.uint8)
+        _fill(file.handle, path, start, data)
+        data.flags.writeable = False
+        return data
 
 
 def open_file(path: str | os.PathLike[str]) -> int:
@@ -75,21 +74,37 @@ def filler(root: str, path: str) -> Callable[[int, Bytes], None]:
     files: list[_OpenFile] = []
 
     def fill(start: int, room: Bytes) -> None:
-        try:
+        with _told(path):
             if not files:
                 files.append(_open_files.opened(os.path.join(root, path)))
-            done, places = 0, room.data
-            while done < len(room):
-                count = os.preadv(files[0].handle, [places[done:]], start + done)
-                if not count:
-                    raise UnreadableError(f"{path}: became shorter than {start + len(room)} bytes while it was read")
-                done += count
-        except OSError as error:
-            if isinstance(error, UnreadableError):
-                raise
-            raise UnreadableError(f"{path}: {error.strerror or error}") from error
+            _fill(files[0].handle, path, start, room)
 
     return fill
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Raise what the system says of a file as ``UnreadableError``."""
+    try:
+        yield
+    except UnreadableError:
+        raise
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+
+
+def _shorter(path: str, stop: int) -> UnreadableError:
+    return UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
+
+
+def _fill(handle: int, path: str, start: int, room: Bytes) -> None:
+    """Read from ``start`` on until the room is full."""
+    done, places = 0, room.data
+    while done < len(room):
+        count = os.preadv(handle, [places[done:]], start + done)
+        if not count:
+            raise _shorter(path, start + len(room))
+        done += count
 
 
 class _OpenFile:
@@ -148,17 +163,6 @@ def keep(more: int) -> None:
     pages, where each new handle would begin with small ones.
     """
     _open_files.ask(more)
-
-
-def _read(handle: int, path: str, start: int, stop: int) -> Bytes:
-    """Return a range by reading it; a mapping costs more than it saves."""
-    data = os.pread(handle, stop - start, start)
-    while len(data) < stop - start:
-        more = os.pread(handle, stop - start - len(data), start + len(data))
-        if not more:
-            raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
-        data += more
-    return np.frombuffer(data, dtype=np.uint8)
 
 
 def _map(handle: int, path: str, start: int, stop: int, populate_to: int) -> Bytes:

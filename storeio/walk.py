@@ -68,7 +68,7 @@ class Walked:
             UnreadableError: As ``read``.
         """
         if position < self.origin or position + length > self.origin + len(self.window):
-            stop = max(position + length, min(position + NEARBY_BYTES, self.split.file_size))
+            stop = min(position + max(length, NEARBY_BYTES), self.split.file_size)
             self.window, self.origin = self.read(position, stop), position
         start = position - self.origin
         return self.window[start : start + length].tobytes()

@@ -47,7 +47,7 @@ class Window:
         if self._fill is not None and position > self.origin:
             self._slide(self._fill, position)
             return
-        stop = position + 2 * len(self.data) + 4096
+        stop = self.origin + 2 * len(self.data) + 4096
         if self._fill is not None:
             self._fill = None
             stop = max(stop, self._usual_stop())

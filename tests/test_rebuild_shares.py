@@ -19,7 +19,7 @@ from storebuilder import StoreBuilder, forged
 from storeio.audit import AuditPlan, prepare
 from storeio.errors import WriteError
 from storeio.rebuild.cuts import KeyCount, Place, cut, places_to_look_up
-from storeio.rebuild.derive import Derived, Keys
+from storeio.rebuild.derive import Derived, Keys, derive_split
 from storeio.rebuild.index import IndexWriter, Shape
 from storeio.rebuild.lay import WRITING, lay
 from storeio.rebuild.node import rebuild
@@ -29,7 +29,6 @@ from storeio.rebuild.shares import (
     Orders,
     OutFile,
     Shared,
-    derived_again,
     facts_of,
     keys_to_look_up,
     looked_up,
@@ -93,12 +92,12 @@ def shared_rebuild(root: Path, partial: Path, given: dict[str, str], split_bytes
     plan = prepare(str(root), given=given, split_bytes=split_bytes)
     wanted = wanted_of(plan, None, PARTS)
     tally = Tally(plan, wanted, frozenset(PARTS))
-    found = {number: derived_again(plan.root, wanted, split) for number, split in enumerate(plan.splits)}
+    found = {number: derive_split(plan.root, split, wanted) for number, split in enumerate(plan.splits)}
     facts = [facts_of(number, derived) for number, derived in found.items()]
     assert all(not stretch.units for fact in facts for stretch in fact.found.stretches)
     random.Random(1).shuffle(facts)
     parts = stitched(plan, wanted, facts, tally)
-    true = {n: derived_again(plan.root, wanted, plan.splits[n], parts.begins.get(n)) for n in found}
+    true = {n: derive_split(plan.root, plan.splits[n], wanted, parts.begins.get(n)) for n in found}
     times = dict(row for place in keys_to_look_up(plan, parts) for row in looked_up(true[place.split], [place]))
     orders = small(orders_of(tally, parts, times))
     shared = sorted(pieces_of(orders, plan, found), key=lambda row: row[:2])
@@ -143,7 +142,7 @@ def test_some_guess_was_wrong(tmp_path: Path) -> None:
     built(builder, tmp_path / "new")
     plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings), split_bytes=4096)
     wanted = wanted_of(plan, None, PARTS)
-    facts = [facts_of(n, derived_again(plan.root, wanted, split)) for n, split in enumerate(plan.splits)]
+    facts = [facts_of(n, derive_split(plan.root, split, wanted)) for n, split in enumerate(plan.splits)]
     assert stitched(plan, wanted, facts, Tally(plan, wanted, frozenset(PARTS))).begins
 
 
@@ -212,7 +211,7 @@ def test_a_task_that_fails_half_way_leaves_nothing_and_is_run_again(tmp_path: Pa
     plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings))
     wanted = wanted_of(plan, None, PARTS)
     tally = Tally(plan, wanted, frozenset(PARTS))
-    found = {number: derived_again(plan.root, wanted, split) for number, split in enumerate(plan.splits)}
+    found = {number: derive_split(plan.root, split, wanted) for number, split in enumerate(plan.splits)}
     parts = stitched(plan, wanted, [facts_of(n, one) for n, one in found.items()], tally)
     times = dict(row for place in keys_to_look_up(plan, parts) for row in looked_up(found[place.split], [place]))
     orders = orders_of(tally, parts, times)

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import golden_data as golden
+import numpy as np
 import pytest
 
 from storeio.errors import UnreadableError
 from storeio.local_files import MOST_KEPT, SMALL_BYTES
-from storeio.scan import kept_open, read_range
+from storeio.scan import filler, kept_open, read_range
+from storeio.window import Bytes, Fill
 
 SIZE = 3 * SMALL_BYTES
 HANDLES = Path("/proc/self/fd")
@@ -29,6 +31,17 @@ def handles_below(root: Path) -> list[str]:
     return [name for name in names if name.startswith(f"{root}/")]
 
 
+def fill_of(root: Path) -> Fill:
+    """Return what reads pieces of the file ``file``."""
+    fill = filler(str(root), "file")
+    assert fill is not None
+    return fill
+
+
+def room(length: int) -> Bytes:
+    return np.full(length, 0xEE, np.uint8)
+
+
 @pytest.mark.parametrize(("start", "stop"), [(0, SIZE), (5, SMALL_BYTES), (4097, 4098 + SMALL_BYTES), (7, 7)])
 def test_exactly_these_bytes(start: int, stop: int, tmp_path: Path) -> None:
     data = os.urandom(SIZE)
@@ -37,6 +50,44 @@ def test_exactly_these_bytes(start: int, stop: int, tmp_path: Path) -> None:
         with kept_open():
             assert read_range(str(tmp_path), "file", start, stop).tobytes() == data[start:stop]
     assert read_range(str(tmp_path), "file", start, stop, populate_to=start).tobytes() == data[start:stop]
+
+
+@pytest.mark.parametrize("start", [0, 5, SIZE - 4097])
+def test_a_room_is_filled_with_exactly_these_bytes(start: int, tmp_path: Path) -> None:
+    data = os.urandom(SIZE)
+    (tmp_path / "file").write_bytes(data)
+    around = room(4097 + 2)
+    fill_of(tmp_path)(start, around[1:-1])
+    assert around[1:-1].tobytes() == data[start : start + 4097]
+    assert around[0] == around[-1] == 0xEE
+
+
+def test_a_room_is_filled_from_the_file_that_was_there_first(tmp_path: Path) -> None:
+    """One walk sees one file, whatever takes its place."""
+    (tmp_path / "file").write_bytes(b"a" * 100)
+    fill, got = fill_of(tmp_path), room(50)
+    fill(0, got)
+    (tmp_path / "new").write_bytes(b"b" * 100)
+    (tmp_path / "new").rename(tmp_path / "file")
+    fill(50, got)
+    assert got.tobytes() == b"a" * 50
+
+
+def test_a_file_that_is_cut_between_two_pieces_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(SIZE))
+    fill = fill_of(tmp_path)
+    fill(0, room(SIZE // 2))
+    os.truncate(tmp_path / "file", SIZE - 1)
+    with pytest.raises(UnreadableError, match=f"file: became shorter than {SIZE} bytes"):
+        fill(SIZE // 2, room(SIZE - SIZE // 2))
+
+
+def test_a_file_that_is_none_fills_no_room(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="file: No such file"):
+        fill_of(tmp_path)(0, room(1))
+    os.mkfifo(tmp_path / "file")
+    with pytest.raises(UnreadableError, match="file: not a regular file"):
+        fill_of(tmp_path)(0, room(1))
 
 
 def test_a_file_that_took_another_s_place_is_read_anew(tmp_path: Path) -> None:

@@ -17,14 +17,13 @@ from storeio.audit import AuditPlan, Progress
 from storeio.errors import StoreError, UnreadableError, WriteError
 from storeio.paths import CHECKPOINT
 from storeio.rebuild.cuts import Place
-from storeio.rebuild.derive import Wanted
+from storeio.rebuild.derive import Wanted, derive_split
 from storeio.rebuild.lay import WRITING, FileLaid
 from storeio.rebuild.queues import queue_built
 from storeio.rebuild.shares import (
     Facts,
     Orders,
     Stitched,
-    derived_again,
     facts_of,
     keys_to_look_up,
     looked_up,
@@ -107,7 +106,7 @@ def _derived(
             for store, number, split in group:
                 root, wanted = given.value[store]
                 try:
-                    yield store, number, derived_again(root, wanted, split)
+                    yield store, number, derive_split(root, split, wanted)
                 except UnreadableError as error:
                     yield store, number, str(error)
                 done.add(split.stop - split.start)
@@ -137,7 +136,7 @@ def _decide(held: RDD[Item], builds: Sequence[Building], given: Broadcast[Given]
             return []
         if number in begins[store]:
             root, log_wanted = given.value[store]
-            found = derived_again(root, log_wanted, found.split, begins[store][number])
+            found = derive_split(root, found.split, log_wanted, begins[store][number])
         return [(store, answer) for answer in looked_up(found, places)]
 
     times: list[dict[Place, tuple[int, int]]] = [{} for _ in builds]

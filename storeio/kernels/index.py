@@ -31,11 +31,10 @@ PREVIOUS_AT: Final = 16
 BATCH: Final = 128  # units whose slots are computed ahead, and asked of the memory all at once
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64)")
-def slot_of(data: Bytes, at: int, slots: int) -> int:
-    """Return the slot of the unit at ``at``, -1 where its hash is one that no broker writes."""
-    value = int32_at(data, at)
-    return value % slots if value >= 0 else np.int64(-1)
+@compiled("int64(int64, int64)", forceinline=True)
+def slot_of(key_hash: int, slots: int) -> int:
+    """Return the slot of a unit with this hash, -1 where it is one that no broker writes."""
+    return key_hash % slots if key_hash >= 0 else np.int64(-1)
 
 
 @compiled("int64(readonly(uint32[::1]), int64)", inline="always")

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.index import OFFSET_AT, PREVIOUS_AT, SLOTS_AT, UNIT
+from storeio.kernels.index import OFFSET_AT, PREVIOUS_AT, SLOTS_AT, UNIT, slot_of
 from storeio.kernels.search import first_nonzero
 from storeio.kernels.text import int32_at
 
@@ -35,12 +35,6 @@ HOLE: Final = 4  # all zero
 
 # Rows of the table of wrong places.
 (E_START, E_STOP, E_COUNT) = range(3)
-
-
-@compiled("int64(int64, int64)", forceinline=True)
-def slot_of(key_hash: int, slots: int) -> int:
-    """Return the slot of a unit with this hash, -1 where it is one that no broker writes."""
-    return key_hash % slots if key_hash >= 0 else np.int64(-1)
 
 
 @compiled("void(readonly(uint8[::1]), int64, int32[::1], int32[::1], uint8[::1])")

@@ -88,14 +88,14 @@ def fit_of(data: Bytes, slots: int, strict: bool) -> int:
         at = units_at + i * UNIT
         if first_nonzero(data, at, at + UNIT) == at + UNIT:
             break
-        slot = slot_of(data, at, slots)
+        slot = slot_of(int32_at(data, at), slots)
         before = int32_at(data, at + PREVIOUS_AT)
         good = slot >= 0 and int64_at(data, at + OFFSET_AT) >= 0 and 0 <= before < i
         if good and before > 0:
-            good = slot_of(data, units_at + before * UNIT, slots) == slot
+            good = slot_of(int32_at(data, units_at + before * UNIT), slots) == slot
         if good:
             head = int32_at(data, SLOTS_AT + 4 * slot)
-            good = i <= head < capacity and slot_of(data, units_at + head * UNIT, slots) == slot
+            good = i <= head < capacity and slot_of(int32_at(data, units_at + head * UNIT), slots) == slot
         fits += good
         misses += not good
         if misses > TOLERATED:

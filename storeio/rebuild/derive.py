@@ -17,9 +17,10 @@ from storeio.kernels import tables as w
 from storeio.kernels.place import pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
 from storeio.rebuild.stretches import Stretch, Stretches
+from storeio.scan import filler, read_range
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.walk import Walked, walk_split
-from storeio.window import Fill, Read
+from storeio.window import Bytes
 
 Numbers = npt.NDArray[np.int64]
 
@@ -80,14 +81,18 @@ class Derived:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-def derive_split(
-    read: Read, split: Split, wanted: Wanted, begin: WalkState | None = None, *, fill: Fill | None = None
-) -> Derived:
-    """Return what the records imply that start in a split, from ``begin`` or from a guess.
+def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | None = None) -> Derived:
+    """Return what the records imply that start in a split, from ``begin`` or from a guess; ``root`` is a listing's.
 
-    ``read`` and ``fill`` are as for ``walk_split``.
+    Raises:
+        UnreadableError: The segment cannot be read.
     """
-    walked = walk_split(read, split, begin, delays_ms=np.array(wanted.delays_ms, np.int64), reuse=True, fill=fill)
+
+    def read(start: int, stop: int) -> Bytes:
+        return read_range(root, split.path, start, stop)
+
+    fill, delays = filler(root, split.path), np.array(wanted.delays_ms, np.int64)
+    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, fill=fill)
     found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
     if not walked.count:
         return found

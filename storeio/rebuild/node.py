@@ -21,7 +21,6 @@ from storeio.rebuilt import Rebuilt
 from storeio.scan import changed_since, kept_open
 from storeio.splits import Split, WalkState
 from storeio.staging import Staging
-from storeio.window import Bytes
 
 PHASE: Final = "commitlog"
 
@@ -79,10 +78,7 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
     """
 
     def derive(split: Split, begin: WalkState | None = None) -> Derived:
-        def read(start: int, stop: int) -> Bytes:
-            return plan.read(split.path, start, stop)
-
-        return derive_split(read, split, wanted, begin, fill=plan.filler(split.path))
+        return derive_split(plan.root, split, wanted, begin)
 
     waiting: deque[Future[Derived]] = deque()
     left = iter(plan.splits)

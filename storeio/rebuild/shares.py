@@ -1,6 +1,6 @@
 """A rebuild shared out to workers: what the driver decides from small facts, and what workers make of a split then.
 
-Pure but for ``derived_again``, which reads the log. A worker derives a split and tells ``facts``; ``Orders`` stitches
+Pure but for ``derive_split``, which reads the log. A worker derives a split and tells ``facts``; ``Orders`` stitches
 them, places the queues and cuts the index; ``shared_out`` turns the split's units and keys into pieces of files, each
 with the number of its file; a file's pieces, sorted, are laid by one worker.
 """
@@ -25,9 +25,7 @@ from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
-from storeio.scan import filler, read_range
 from storeio.splits import Split, WalkState
-from storeio.window import Bytes
 
 PIECE_BYTES: Final = 64 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
 KEY_BYTES: Final = 24  # of hash, physical offset and store time
@@ -106,7 +104,7 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
 
         def again(split: Split, begin: WalkState, number: int = facts.number) -> Derived:
             result.begins[number] = begin
-            return derived_again(plan.root, wanted, split, begin)
+            return derive_split(plan.root, split, wanted, begin)
 
         found = settled(facts.found, before, again)
         if facts.number in result.begins:
@@ -123,15 +121,6 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
         result.facts.append(facts)
         before = found
     return result
-
-
-def derived_again(root: str, wanted: Wanted, split: Split, begin: WalkState | None = None) -> Derived:
-    """Return what a split holds, from where it truly begins; ``root`` is that of a listing."""
-
-    def read(start: int, stop: int) -> Bytes:
-        return read_range(root, split.path, start, stop)
-
-    return derive_split(read, split, wanted, begin, fill=filler(root, split.path))
 
 
 def keys_to_look_up(plan: AuditPlan, parts: Stitched) -> set[Place]:
@@ -197,7 +186,7 @@ def truly(root: str, orders: Orders, number: int, found: Derived) -> Derived | N
     if order is None:
         return None
     if order.begin is not None:
-        found = derived_again(root, orders.wanted, found.split, order.begin)
+        found = derive_split(root, found.split, orders.wanted, order.begin)
     if len(found.stretches) != len(order.before):
         raise UnreadableError(f"{found.split.path}: changed while it was read")
     return found
