@@ -47,6 +47,7 @@ def structure_of(path: str, data: Bytes, slots: int, units: int) -> IndexStructu
     found = check_structure(path, read, len(data), slots, units)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(index_bytes, "WINDOW_UNITS", 3)
+        patched.setattr(index_bytes, "WINDOW_SLOTS", 5)
         assert check_structure(path, read, len(data), slots, units) == found
     return found
 

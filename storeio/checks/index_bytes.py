@@ -16,6 +16,7 @@ Bytes = npt.NDArray[np.uint8]
 Read = Callable[[int, int], Bytes]
 
 WINDOW_UNITS: Final = (8 << 20) // index.UNIT_BYTES  # that are held at a time, one request to an object store
+WINDOW_SLOTS: Final = (8 << 20) // index.SLOT_BYTES
 
 
 class IndexBytes:
@@ -35,9 +36,12 @@ class IndexBytes:
         header = index.decode_header(self.head.ljust(index.HEADER_BYTES, b"\0"))
         self.header = {name: int(header[name]) for name in index.HEADER.names or ()}
 
-    def heads(self) -> Bytes:
-        """Return header and slots, as far as they are there."""
-        return self.read(0, min(self.units_at, self.size))
+    def slot_windows(self) -> Iterator[tuple[int, Bytes]]:
+        """Yield the slots that are whole: the number of the first of each window, and their bytes."""
+        for first in range(0, self.present_slots, WINDOW_SLOTS):
+            stop = min(first + WINDOW_SLOTS, self.present_slots)
+            start, end = (index.HEADER_BYTES + slot * index.SLOT_BYTES for slot in (first, stop))
+            yield first, self.read(start, end)
 
     def unit_windows(self, first: int, stop: int, *, backwards: bool = False) -> Iterator[tuple[int, Bytes]]:
         """Yield units ``[first, stop)``, which can be read: the number of the first of each window, and its bytes."""

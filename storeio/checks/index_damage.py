@@ -29,44 +29,41 @@ MAX_RUNS: Final = 4096  # of units out of order
 
 @dataclass(slots=True)
 class _Units:
-    """Of each unit from 0 on its hash, its previous number, and HOLE or FINE; unit 0 is never looked at."""
+    """Of each unit from 0 on its hash and its previous number; unit 0 is never looked at."""
 
     hashes: Small
     previous: Small
-    flags: Bytes
 
     @classmethod
     def read(cls, file: IndexBytes, last: int) -> _Units:
         """Return those up to the last one that is not zero."""
-        units = cls(np.zeros(last + 1, np.int32), np.zeros(last + 1, np.int32), np.zeros(last + 1, np.uint8))
+        units = cls(np.zeros(last + 1, np.int32), np.zeros(last + 1, np.int32))
         for first, data in file.unit_windows(1, last + 1):
-            damage.load(data, first, units.hashes, units.previous, units.flags)
+            damage.load(data, first, units.hashes, units.previous)
         return units
 
     def up_to(self, entries: int) -> _Units:
         """Return those up to ``entries``; what is behind the last one is zero."""
         if entries < len(self.hashes):
-            return _Units(self.hashes[: entries + 1], self.previous[: entries + 1], self.flags[: entries + 1])
-        more = entries + 1 - len(self.hashes)
-        nothing = np.zeros(more, np.int32)
-        hashes, previous = (np.concatenate([numbers, nothing]) for numbers in (self.hashes, self.previous))
-        return _Units(hashes, previous, np.concatenate([self.flags, np.full(more, damage.HOLE, np.uint8)]))
+            return _Units(self.hashes[: entries + 1], self.previous[: entries + 1])
+        more = np.full(entries + 1 - len(self.hashes), damage.NO_UNIT, np.int32)
+        return _Units(np.concatenate([self.hashes, more]), np.concatenate([self.previous, np.zeros_like(more)]))
 
 
 def damaged_content(file: IndexBytes) -> Content:
     """Return the content of a file with something wrong in slots, units or behind them, all of it reported."""
-    heads = file.heads()
     leading, last = _bounds(file)
     units = _Units.read(file, last)
-    claimed = _count_units(file, heads, units, leading, last)
+    claimed = _count_units(file, units, leading, last)
     entries = min(claimed, file.present)
     tops, counts = np.zeros(file.slots if file.present_slots else 0, np.int32), np.zeros(3, np.int64)
     wrong, count = np.zeros((MAX_WRONG, 3), np.int64), np.zeros(2, np.int64)
-    bad = _judge(file, heads, units.up_to(entries), entries, claimed, tops, wrong, count)
-    damage.name_wrong_heads(heads, file.present_slots, tops, wrong, count)
+    bad = _judge(file, units.up_to(entries), entries, claimed, tops, wrong, count)
+    for first, heads in file.slot_windows():
+        damage.name_wrong_heads(heads, first, tops, wrong, count)
+        kernel.compare_heads(heads, first, tops, counts)
     for start, stop, n in wrong[: count[0]].tolist():
         file.add("INDEX_CHAIN", start, stop - start, n)
-    kernel.compare_heads(heads, file.present_slots, tops, counts)
     used = (int(counts[0]), int(counts[1]), entries, claimed)
     holes = int(count[1])
     zero = 4 * (file.present_slots - int(counts[0])) + 20 * holes + _check_rest(file, entries)
@@ -74,17 +71,16 @@ def damaged_content(file: IndexBytes) -> Content:
 
 
 def _judge(
-    file: IndexBytes, heads: Bytes, units: _Units, entries: int, claimed: int, tops: Small, wrong: Numbers,
-    count: Numbers,
-) -> int:  # fmt: skip
+    file: IndexBytes, units: _Units, entries: int, claimed: int, tops: Small, wrong: Numbers, count: Numbers
+) -> int:
     """Return the number of units with a wrong field, these in ``wrong``; ``tops`` becomes what each slot should be."""
     known = units.hashes, units.previous, file.slots
-    flags = units.flags
     claims, skippers = np.zeros(entries + 1, np.int32), np.zeros(entries + 1, np.int32)
-    damage.replay_damaged(*known, entries, tops, flags, claims, skippers)
+    damage.replay_damaged(*known, entries, tops, claims, skippers)
     for _ in range(2):  # what a later slot says of a unit may speak for an earlier one
-        damage.judge_heads(heads, *known, file.present_slots, entries, claimed, tops, flags, claims, skippers)
-    return int(damage.name_wrong(heads, file.units_at, *known, entries, tops, flags, claims, skippers, wrong, count))
+        for first, heads in file.slot_windows():
+            damage.judge_heads(heads, first, *known, entries, claimed, tops, claims, skippers)
+    return int(damage.name_wrong(file.units_at, *known, entries, tops, claims, skippers, wrong, count))
 
 
 def _bounds(file: IndexBytes) -> tuple[int, int]:
@@ -99,12 +95,14 @@ def _bounds(file: IndexBytes) -> tuple[int, int]:
     return leading, last
 
 
-def _count_units(file: IndexBytes, heads: Bytes, units: _Units, leading: int, last: int) -> int:
+def _count_units(file: IndexBytes, units: _Units, leading: int, last: int) -> int:
     """Return how many units are written, cut off ones included: what two of header, slots and zeros agree on."""
     said = max(file.header["unit_count"] - 1, 0)
     present, most = file.present, file.units - 1
-    highest = damage.highest_heads(heads, file.slots, file.present_slots, present, most, units.hashes)
-    of_heads = [int(n) for n in highest]
+    highest = np.zeros(2, np.int64)
+    for first, heads in file.slot_windows():
+        damage.highest_heads(heads, first, file.slots, present, most, units.hashes, highest)
+    of_heads = highest.tolist()
     for number, witnesses in ((said, [*of_heads, last]), (last, of_heads), (leading, of_heads), (said, [leading])):
         if 0 < number < file.units and number in witnesses:
             return number

@@ -113,8 +113,9 @@ def _sound_content(file: IndexBytes) -> Content | None:
         words = file.read(start + unit * index.UNIT_BYTES, start + stop * index.UNIT_BYTES).view("<u4")
         if not kernel.replay(words if words.flags.aligned else words.copy(), file.slots, unit, stop, last, order):
             return None
-    if kernel.compare_heads(file.read(0, start), file.slots, last, counts):
-        return None
+    for slot, heads in file.slot_windows():
+        if kernel.compare_heads(heads, slot, last, counts):
+            return None
     doubtful = max(min(file.zero_from, file.length), end)
     for at in range(end, doubtful, index_bytes.WINDOW_UNITS * index.UNIT_BYTES):
         rest = file.read(at, min(at + index_bytes.WINDOW_UNITS * index.UNIT_BYTES, doubtful))

@@ -108,16 +108,15 @@ def bounds(data: Bytes) -> tuple[int, int]:
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int32[::1], int64[::1])")
-def compare_heads(data: Bytes, present: int, last: Small, counts: Numbers) -> int:
-    """Return how many of the slots in the file differ from ``last``.
+def compare_heads(heads: Bytes, first: int, last: Small, counts: Numbers) -> int:
+    """Return how many of these slots, the first of which is slot ``first``, differ from ``last``.
 
-    ``counts`` becomes the slots that are not empty in the file, in ``last``, and those that are
+    To ``counts`` are added the slots that are not empty in the file, in ``last``, and those that are
     right and not empty.
     """
     wrong = np.int64(0)
-    counts[:3] = 0
-    for slot in range(present):
-        head = int32_at(data, SLOTS_AT + 4 * slot)
+    for k in range(len(heads) // 4):
+        head, slot = int32_at(heads, 4 * k), first + k
         wrong += head != last[slot]
         counts[0] += head != 0
         counts[1] += last[slot] != 0
