@@ -16,7 +16,7 @@ Bytes = npt.NDArray[np.uint8]
 Read = Callable[[int, int], Bytes]
 
 WINDOW_UNITS: Final = (8 << 20) // index.UNIT_BYTES  # that are held at a time, one request to an object store
-WINDOW_SLOTS: Final = (8 << 20) // index.SLOT_BYTES
+WINDOW_SLOTS: Final = (2 << 20) // index.SLOT_BYTES  # few, because a worker has little room left beside a damaged file
 
 
 class IndexBytes:
