@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -40,16 +40,19 @@ def read_bytes(root: str, path: str, start: int, stop: int, *, populate_to: int 
     """
     if stop <= start:
         return _EMPTY
-    with _told(path):
+    with _Told(path):
         file = _open_files.opened(os.path.join(root, path))
-        if os.fstat(file.handle).st_size < stop:
-            raise _shorter(path, stop)
         if stop - start > SMALL_BYTES:
+            if os.fstat(file.handle).st_size < stop:
+                raise _shorter(path, stop)  # touching what is mapped there would end the process
             return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
-        data = np.empty(stop - start, np.uint8)
-        _fill(file.handle, path, start, data)
-        data.flags.writeable = False
-        return data
+        data = os.pread(file.handle, stop - start, start)
+        while len(data) < stop - start:
+            more = os.pread(file.handle, stop - start - len(data), start + len(data))
+            if not more:
+                raise _shorter(path, stop)
+            data += more
+        return np.frombuffer(data, np.uint8)
 
 
 def open_file(path: str | os.PathLike[str]) -> int:
@@ -58,11 +61,16 @@ def open_file(path: str | os.PathLike[str]) -> int:
     Raises:
         OSError: It cannot be opened or is none.
     """
+    return _opened(path)[0]
+
+
+def _opened(path: str | os.PathLike[str]) -> tuple[int, os.stat_result]:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return handle
+    return handle, status
 
 
 def filler(root: str, path: str) -> Callable[[int, Bytes], None]:
@@ -74,45 +82,45 @@ def filler(root: str, path: str) -> Callable[[int, Bytes], None]:
     files: list[_OpenFile] = []
 
     def fill(start: int, room: Bytes) -> None:
-        with _told(path):
+        with _Told(path):
             if not files:
                 files.append(_open_files.opened(os.path.join(root, path)))
-            _fill(files[0].handle, path, start, room)
+            done, places = 0, room.data
+            while done < len(room):
+                count = os.preadv(files[0].handle, [places[done:]], start + done)
+                if not count:
+                    raise _shorter(path, start + len(room))
+                done += count
 
     return fill
 
 
-@contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Raise what the system says of a file as ``UnreadableError``."""
-    try:
-        yield
-    except UnreadableError:
-        raise
-    except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+class _Told:
+    """Raises what the system says of a file as ``UnreadableError``."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise what it is to be."""
+        if isinstance(error, OSError) and not isinstance(error, UnreadableError):
+            raise UnreadableError(f"{self.path}: {error.strerror or error}") from error
 
 
 def _shorter(path: str, stop: int) -> UnreadableError:
     return UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
 
 
-def _fill(handle: int, path: str, start: int, room: Bytes) -> None:
-    """Read from ``start`` on until the room is full."""
-    done, places = 0, room.data
-    while done < len(room):
-        count = os.preadv(handle, [places[done:]], start + done)
-        if not count:
-            raise _shorter(path, start + len(room))
-        done += count
-
-
 class _OpenFile:
     """A file opened for reading; closed when nobody has it any more."""
 
     def __init__(self, path: str) -> None:
-        self.handle = open_file(path)
-        status = os.fstat(self.handle)
+        self.handle, status = _opened(path)
         self.identity = status.st_dev, status.st_ino
 
     def __del__(self) -> None:
@@ -134,11 +142,14 @@ class _OpenFiles:
         Raises:
             OSError: It cannot be opened.
         """
-        status = os.stat(path)
         with self._lock:
             file = self._files.pop(path, None)
-            if file is None or file.identity != (status.st_dev, status.st_ino):
-                file = _OpenFile(path)
+        if file is not None:
+            status = os.stat(path)
+            file = file if file.identity == (status.st_dev, status.st_ino) else None
+        if file is None:
+            file = _OpenFile(path)
+        with self._lock:
             if self._askers:
                 self._files[path] = file
                 if len(self._files) > MOST_KEPT:

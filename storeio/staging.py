@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -146,8 +146,8 @@ class Staging:
         self._close()
         with explained(str(self.place)), ThreadPoolExecutor(max(jobs, FLUSHERS)) as pool:
             files, directories = _below(self.partial)
-            list(pool.map(flush, (self.partial / path for path in self._written)))
-            list(pool.map(flush, [self.partial, *directories]))
+            for paths in ([self.partial / path for path in self._written], [self.partial, *directories]):
+                list(pool.map(_flush_all, (paths[n::FLUSHERS] for n in range(FLUSHERS))))
             self.partial.rename(self.place)  # an empty directory may be there
             flush(self.place.parent)
         return sorted(str(p.relative_to(self.partial)) for p in files)
@@ -230,6 +230,11 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _flush_all(paths: Iterable[Path]) -> None:
+    for path in paths:
+        flush(path)
 
 
 def _begin_flushing(handle: int, position: int, count: int) -> None:

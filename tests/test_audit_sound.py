@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 import storeio
-from storeio import audit
+from storeio import audit, turns
+from storeio.audit import node
+from storeio.audit.plan import split_size
+from storeio.paths import describe
 from storeio.results import Audit, QueueResult
+from storeio.scan import Listing
 from tests import golden_data
 
 
@@ -61,12 +65,30 @@ def test_splits_change_nothing_of_a_sound_store(name: str, split_bytes: int) -> 
 
 
 @pytest.mark.parametrize("name", ["rows-5.5.1", "fuzz-4.9.8", "fuzz-5.3.3"])
-def test_splits_change_nothing_of_a_damaged_store(name: str, tmp_path: Path) -> None:
+def test_splits_and_turns_change_nothing_of_a_damaged_store(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number, case in enumerate(golden_data.cases(name)[::9]):
         root = golden_data.damaged(golden_data.base_of(name), case["edits"], tmp_path / str(number))
         whole = audit.check(root, jobs=1)
-        cut = audit.check(root, jobs=2, split_bytes=3000)
+        with monkeypatch.context() as patch:
+            if number % 2:
+                patch.setattr(turns, "MANY", 1)
+                patch.setattr(node, "FILES_APART", 1)
+                patch.setattr(node, "FILES_TOGETHER", 2)
+            cut = audit.check(root, jobs=2, split_bytes=3000)
         assert facts(cut) == facts(whole), case["id"]
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "queues", "expected"),
+    [(1 << 20, 4, 8 << 20), (512 << 20, 16, 32 << 20), (512 << 20, 3000, 3000 * 16384), (1 << 33, 16, 64 << 20),
+     (512 << 20, 100_000, 64 << 20)],
+)  # fmt: skip
+def test_splits_are_larger_in_large_logs_and_where_queues_are_many(log_bytes: int, queues: int, expected: int) -> None:
+    files = [describe("commitlog/00000000000000000000", log_bytes)]
+    files += [describe(f"consumequeue/t{n // 8}/{n % 8}/{file:020d}", 20) for n in range(queues) for file in (0, 20)]
+    assert split_size(Listing("", tuple(files))) == expected
 
 
 def state(root: Path) -> dict[str, tuple[int, int, str]]:

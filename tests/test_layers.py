@@ -32,7 +32,7 @@ PURE: Final = WALK | {
     "salvaged",
     "verbs",
 }
-FILES: Final = PURE | {"remote", "scan", "nearby", "file_sizes", "config", "index_files"}
+FILES: Final = PURE | {"remote", "scan", "nearby", "file_sizes", "config", "index_files", "turns"}
 LAYERS: Final = {
     "__init__": {
         "apply",
@@ -84,6 +84,7 @@ LAYERS: Final = {
     "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "fingerprints", "report"},
     "staging": {"errors", "uris"},
+    "turns": set[str](),
     "publishing": {"errors", "uris", "remote", "staging"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "staging", "publishing"},

@@ -148,7 +148,7 @@ def failing(real: Callable[..., Any], number: int, error: int) -> Callable[..., 
         ("pwrite", 20, errno.EDQUOT, "quota"),
         ("ftruncate", 3, errno.EFBIG, "too large"),
         ("fsync", 5, errno.EIO, "Input/output error"),
-        ("mkdir", 4, errno.EACCES, "Permission denied"),
+        ("mkdir", 3, errno.EACCES, "Permission denied"),
         ("rename", 1, errno.EIO, "Input/output error"),
     ],
 )

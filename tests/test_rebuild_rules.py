@@ -23,6 +23,7 @@ from rebuilds import (
 )
 from storebuilder import PREPARED, StoreBuilder, derive
 
+from storeio.rebuild import queues
 from storeio.rebuild.node import rebuild
 
 __all__ = ["no_waiting_for_disks"]
@@ -36,13 +37,18 @@ WILD = (2**31 - 1, 2**41, 2**56, 2**62, -1, -(2**40))
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path) -> None:
+def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = random_log(tmp_path / "store", seed, **SIZES[seed % len(SIZES)])
     for topic in builder.settings.batch_topics:  # which topics these are, no log tells
         (tmp_path / "store" / "batchconsumequeue" / topic / "0").mkdir(parents=True)
         (tmp_path / "store" / "batchconsumequeue" / topic / "0" / f"{0:020d}").touch()
     expected = derive(builder.records(), builder.settings)
-    for number, (split_bytes, jobs) in enumerate(((None, 2), (4096, 3), (8192, 1))):
+    usual = queues.TOGETHER_BYTES, queues.MOST_WAITING
+    # Of the same splits units wait for the end, for more of their queue, for more of all queues, and not at all.
+    runs = ((None, 2, usual), (4096, 3, usual), (8192, 1, (100, usual[1])), (2048, 2, (500, 700)), (4096, 1, (1, 1)))
+    for number, (split_bytes, jobs, (together, waiting)) in enumerate(runs):
+        monkeypatch.setattr(queues, "TOGETHER_BYTES", together)
+        monkeypatch.setattr(queues, "MOST_WAITING", waiting)
         into = tmp_path / f"new-{number}"
         result = built(builder, into, split_bytes=split_bytes, jobs=jobs)
         assert tree(into, *QUEUES) == {path: bytes(data) for path, data in expected.files.items()}

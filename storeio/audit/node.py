@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
@@ -20,6 +21,8 @@ from storeio.splits import Split
 
 FILES_PHASE: Final = "queues and index"
 LOG_PHASE: Final = "commitlog"
+FILES_APART: Final = 256  # of the largest files each is a task
+FILES_TOGETHER: Final = 64  # of the others
 
 
 class _Meter:
@@ -90,13 +93,18 @@ def look_at_store(
 def look_at_files(plan: AuditPlan, pool: Executor, keep: Callable[[FileReport], None]) -> AuditPlan:
     """Return the plan with what its files say of themselves; ``keep`` is given each report, from any thread."""
 
-    def look(task: FileTask) -> FileReport:
-        report = run_file_task(plan, task)
-        keep(report)
-        return report
+    def look(tasks: Sequence[FileTask]) -> list[FileReport]:
+        reports = []
+        for task in tasks:
+            reports.append(run_file_task(plan, task))
+            keep(reports[-1])
+        return reports
 
-    # The largest first, since the splits wait for the last.
-    return with_files(plan, pool.map(look, sorted(file_tasks(plan), key=lambda task: -task.file.size)))
+    # The largest first, since the splits wait for the last; many small ones are more work to hand out than to look at.
+    tasks = sorted(file_tasks(plan), key=lambda task: -task.file.size)
+    parts = [[task] for task in tasks[:FILES_APART]]
+    parts += [tasks[at : at + FILES_TOGETHER] for at in range(FILES_APART, len(tasks), FILES_TOGETHER)]
+    return with_files(plan, chain.from_iterable(pool.map(look, parts)))
 
 
 @dataclass(slots=True)

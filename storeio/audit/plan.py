@@ -26,6 +26,7 @@ from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
 
 SPLITS: Final = 16  # that the log of a small store is cut into
 LEAST_SPLIT_BYTES: Final = 8 << 20  # what a split costs besides its bytes is no more than they do
+LEAST_QUEUE_BYTES: Final = 16 << 10  # the same for each queue: nearly every split has units of it to look up
 
 Bytes = npt.NDArray[np.uint8]
 QueueKey = tuple[str, str, int]
@@ -145,17 +146,20 @@ def prepare(
         split
         for segment in segments
         if segment.base_offset is not None and segment.base_offset >= 0
-        for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or split_size(segments))
+        for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or split_size(listing))
     ]
     return AuditPlan(listing.root, started_ms, listing, config, segments, splits, index_shape_of(listing, config))
 
 
-def split_size(segments: Iterable[StoreFile]) -> int:
+def split_size(listing: Listing) -> int:
     """Return how much of the log one task walks: of a small log less, so that there is work for many.
 
     It depends on the store alone, so that an audit is the same wherever it runs.
     """
-    return min(max(sum(f.size for f in segments) // SPLITS, LEAST_SPLIT_BYTES), DEFAULT_SPLIT_BYTES)
+    log_bytes = sum(f.size for f in listing.of_kind(COMMITLOG))
+    queues = {(f.topic, f.queue_id) for f in listing.files if f.kind in (CONSUMEQUEUE, BATCHQUEUE)}
+    least = max(LEAST_SPLIT_BYTES, LEAST_QUEUE_BYTES * len(queues))
+    return min(max(log_bytes // SPLITS, least), DEFAULT_SPLIT_BYTES)
 
 
 def _bounded(segment: StoreFile, segment_bytes: int) -> StoreFile:

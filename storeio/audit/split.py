@@ -22,6 +22,7 @@ from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_ROWS
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.splits import Split, WalkState
+from storeio.turns import turn
 from storeio.walk import Walked, walk_split
 
 Numbers = npt.NDArray[np.int64]
@@ -79,7 +80,8 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
     )
     if walked.count:
         _look_at_records(walked, report)
-        _compare_queues(plan, walked, report)
+        with turn(len(walked.queues)):
+            _compare_queues(plan, walked, report)
     if plan.index:
         report.index = check_content(plan.index, index_reader(plan), walked)
     report.findings = condense(report.findings)

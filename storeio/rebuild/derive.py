@@ -19,6 +19,7 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
 from storeio.rebuild.stretches import Stretch, Stretches
 from storeio.scan import filler, read_range
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
+from storeio.turns import turn
 from storeio.walk import Walked, walk_split
 from storeio.window import Bytes
 
@@ -96,8 +97,9 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
     found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
     if not walked.count:
         return found
-    for implied in all_units(walked, light=wanted.light):
-        _add(found, implied, wanted)
+    with turn(len(walked.queues)):
+        for implied in all_units(walked, light=wanted.light):
+            _add(found, implied, wanted)
     store_ms = walked.records[w.R_STORE_MS]
     found.first_ms = int(store_ms[0])
     found.last = split.base_offset + int(walked.records[w.R_POSITION, -1]), int(store_ms[-1])

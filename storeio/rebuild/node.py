@@ -21,6 +21,7 @@ from storeio.rebuilt import Rebuilt
 from storeio.scan import changed_since, kept_open
 from storeio.splits import Split, WalkState
 from storeio.staging import Staging
+from storeio.turns import turn
 
 PHASE: Final = "commitlog"
 
@@ -109,8 +110,9 @@ class Build:
     def add(self, found: Derived) -> None:
         """Take what the next split holds."""
         self.tally.add(found)
-        for stretch in found.stretches:
-            self.queues.add(stretch)
+        with turn(len(found.stretches)):
+            for stretch in found.stretches:
+                self.queues.add(stretch)
         if found.keys is not None:
             self.index.add(found.keys, found.first_ms)
 

@@ -28,6 +28,8 @@ OldUnits = Callable[[QueueKey, int, int], Units]
 """``old(queue, first, stop)``: the units that the store itself has at these numbers, zeros where it has none."""
 
 RELAID: Final = ".relaid"
+TOGETHER_BYTES: Final = 64 << 10  # of a queue that are written at once; a hundred thousand files do not stay open
+MOST_WAITING: Final = 64 << 20  # bytes of all queues that wait for more
 
 
 @dataclass(slots=True)
@@ -66,31 +68,70 @@ def queue_built(key: QueueKey, placed: Placed, kept: int) -> QueueBuilt:
     )  # fmt: skip
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Units of one queue that are not written yet, and how many come before them."""
+
+    before: int
+    count: int = 0
+    units: bytearray = field(default_factory=bytearray)
+    heads: bytearray = field(default_factory=bytearray)
+
+
 class QueueWriter:
     """Writes all queues of a rebuild into a directory in the making."""
 
     def __init__(self, staging: Staging, sizes: FileSizes) -> None:
         self.staging, self.sizes = staging, sizes
         self._queues: dict[QueueKey, Growing] = {}
+        self._waiting: dict[QueueKey, _Waiting] = {}
+        self._waiting_bytes = 0
 
     def add(self, stretch: Stretch) -> None:
         """Append the units of one queue from the next split."""
         queue = self._queues.get(stretch.key)
         if queue is None:
             queue = self._queues[stretch.key] = Growing.of(stretch)
-        for piece in laid(stretch, queue.count, as_they_come(queue.first), self.sizes):
+        waiting = self._waiting.get(stretch.key)
+        if waiting is None and len(stretch.units) >= TOGETHER_BYTES:
+            self._lay(queue, stretch, queue.count)
+        else:
+            if waiting is None:
+                waiting = self._waiting[stretch.key] = _Waiting(queue.count)
+            waiting.count += stretch.count
+            waiting.units += stretch.units
+            waiting.heads += stretch.heads
+            self._waiting_bytes += len(stretch.units) + len(stretch.heads)
+            if len(waiting.units) >= TOGETHER_BYTES:
+                self._lay_waiting(stretch.key)
+        queue.add(stretch)
+        if self._waiting_bytes >= MOST_WAITING:
+            self._lay_all()
+
+    def _lay_all(self) -> None:
+        for key in sorted(self._waiting):
+            self._lay_waiting(key)
+
+    def _lay_waiting(self, key: QueueKey) -> None:
+        waiting = self._waiting.pop(key)
+        self._waiting_bytes -= len(waiting.units) + len(waiting.heads)
+        units, heads = memoryview(waiting.units), memoryview(waiting.heads)
+        self._lay(self._queues[key], Stretch(key, waiting.count, 0, units, heads=heads), waiting.before)
+
+    def _lay(self, queue: Growing, stretch: Stretch, before: int) -> None:
+        for piece in laid(stretch, before, as_they_come(queue.first), self.sizes):
             assert isinstance(piece, Write)  # what follows on has no gaps
             self._write(piece)
             if not piece.path.startswith(QUEUE_EXT):
                 queue.written_bytes += len(piece.data) * piece.times
-        queue.add(stretch)
 
     def _write(self, piece: Write) -> None:
         data = bytes(piece.data) * piece.times if piece.times > 1 else piece.data
         self.staging.write(piece.path, piece.position, data, size=piece.size)
 
     def finish(self, old: OldUnits) -> list[QueueBuilt]:
-        """Lay out again what needs it, with the store's own units in gaps; return all queues, sorted."""
+        """Write what waits, lay out again what needs it, with the store's own units in gaps; return all, sorted."""
+        self._lay_all()
         return [self._finished(self._queues[key], old) for key in sorted(self._queues)]
 
     def _finished(self, queue: Growing, old: OldUnits) -> QueueBuilt:

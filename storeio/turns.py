@@ -1,0 +1,21 @@
+"""Threads take turns where all they do is to ask the system for a little, again and again.
+
+With each call a thread lets go of the interpreter, and waits to have it back. Two that do so thousands of times
+spend more time waking each other than working: together they take longer than one alone. What goes on beside them,
+walking and large reads, is not held up.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+MANY: Final = 128  # calls; fewer are not worth waiting for
+
+_turn: Final = threading.Lock()
+
+
+def turn(calls: int) -> AbstractContextManager[Any]:
+    """Return what a block with so many calls is run under: one thread at a time where they are many."""
+    return _turn if calls >= MANY else nullcontext()
