@@ -19,6 +19,7 @@ MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
 REMOVALS: Final = 20  # tries
 FLUSHERS: Final = 8  # they wait for the disk, which takes many flushes together
+AT_ONCE: Final = 32  # files that one of them is given: handing out each would take longer than flushing it
 BEGIN_BYTES: Final = 64 << 10  # written at once; less than that waits for the end
 
 
@@ -147,7 +148,8 @@ class Staging:
         with explained(str(self.place)), ThreadPoolExecutor(max(jobs, FLUSHERS)) as pool:
             files, directories = _below(self.partial)
             for paths in ([self.partial / path for path in self._written], [self.partial, *directories]):
-                list(pool.map(_flush_all, (paths[n::FLUSHERS] for n in range(FLUSHERS))))
+                count = max(min(len(paths) // FLUSHERS, AT_ONCE), 1)
+                list(pool.map(_flush_all, (paths[at : at + count] for at in range(0, len(paths), count))))
             self.partial.rename(self.place)  # an empty directory may be there
             flush(self.place.parent)
         return sorted(str(p.relative_to(self.partial)) for p in files)
