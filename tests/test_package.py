@@ -103,7 +103,9 @@ def environment(place: Path, wheel: Path, extras: Iterable[str] = ()) -> Path:
 def install(python: Path, *words: str) -> None:
     """Install with this environment's pip into another one."""
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", *words]
-    subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
+    # What PYTHONPATH names would count as installed.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(command, stdin=subprocess.DEVNULL, check=True, env=kept)
 
 
 def run(python: Path, *words: str, cwd: Path, **more: str) -> Run:
