@@ -47,12 +47,12 @@ def read_bytes(root: str, path: str, start: int, stop: int, *, populate_to: int 
                 raise _shorter(path, stop)  # touching what is mapped there would end the process
             return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
         data = os.pread(file.handle, stop - start, start)
-        while len(data) < stop - start:
-            more = os.pread(file.handle, stop - start - len(data), start + len(data))
-            if not more:
-                raise _shorter(path, stop)
-            data += more
-        return np.frombuffer(data, np.uint8)
+        if len(data) == stop - start:  # as it nearly always is, and then cheaper than filling a room
+            return np.frombuffer(data, np.uint8)
+        room = np.empty(stop - start, np.uint8)
+        _fill(file.handle, path, start, room)
+        room.flags.writeable = False
+        return room
 
 
 def open_file(path: str | os.PathLike[str]) -> int:
@@ -85,14 +85,19 @@ def filler(root: str, path: str) -> Callable[[int, Bytes], None]:
         with _Told(path):
             if not files:
                 files.append(_open_files.opened(os.path.join(root, path)))
-            done, places = 0, room.data
-            while done < len(room):
-                count = os.preadv(files[0].handle, [places[done:]], start + done)
-                if not count:
-                    raise _shorter(path, start + len(room))
-                done += count
+            _fill(files[0].handle, path, start, room)
 
     return fill
+
+
+def _fill(handle: int, path: str, start: int, room: Bytes) -> None:
+    """Read from ``start`` on until the room is full."""
+    done, places = 0, room.data
+    while done < len(room):
+        count = os.preadv(handle, [places[done:]], start + done)
+        if not count:
+            raise _shorter(path, start + len(room))
+        done += count
 
 
 class _Told:
@@ -144,6 +149,7 @@ class _OpenFiles:
         """
         with self._lock:
             file = self._files.pop(path, None)
+        # Nobody waits while the disk is asked: two threads may open the same file, and one of both is kept.
         if file is not None:
             status = os.stat(path)
             file = file if file.identity == (status.st_dev, status.st_ino) else None

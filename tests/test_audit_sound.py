@@ -86,9 +86,9 @@ def test_splits_and_turns_change_nothing_of_a_damaged_store(
      (512 << 20, 100_000, 64 << 20)],
 )  # fmt: skip
 def test_splits_are_larger_in_large_logs_and_where_queues_are_many(log_bytes: int, queues: int, expected: int) -> None:
-    files = [describe("commitlog/00000000000000000000", log_bytes)]
-    files += [describe(f"consumequeue/t{n // 8}/{n % 8}/{file:020d}", 20) for n in range(queues) for file in (0, 20)]
-    assert split_size(Listing("", tuple(files))) == expected
+    log = [describe("commitlog/00000000000000000000", log_bytes)]
+    files = [describe(f"consumequeue/t{n // 8}/{n % 8}/{file:020d}", 20) for n in range(queues) for file in (0, 20)]
+    assert split_size(log, Listing("", (*log, *files))) == expected
 
 
 def state(root: Path) -> dict[str, tuple[int, int, str]]:

@@ -32,7 +32,7 @@ PURE: Final = WALK | {
     "salvaged",
     "verbs",
 }
-FILES: Final = PURE | {"remote", "scan", "nearby", "file_sizes", "config", "index_files", "turns"}
+FILES: Final = PURE | {"remote", "scan", "nearby", "file_sizes", "config", "index_files"}
 LAYERS: Final = {
     "__init__": {
         "apply",
@@ -80,14 +80,14 @@ LAYERS: Final = {
     "nearby": {"errors"},
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
-    "audit": FILES,
+    "audit": FILES | {"turns"},
     "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "fingerprints", "report"},
     "staging": {"errors", "uris"},
     "turns": set[str](),
     "publishing": {"errors", "uris", "remote", "staging"},
     "rebuilt": FORMAT | {"findings", "results"},
-    "rebuild": FILES | {"audit", "staging", "publishing"},
+    "rebuild": FILES | {"audit", "staging", "publishing", "turns"},
     "linked": PURE | {"scan", "local_files"},
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},

@@ -62,6 +62,21 @@ def test_a_room_is_filled_with_exactly_these_bytes(start: int, tmp_path: Path) -
     assert around[0] == around[-1] == 0xEE
 
 
+def test_reads_that_give_less_than_asked_for_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some network file systems do."""
+    data, pread, preadv = os.urandom(1000), os.pread, os.preadv
+    (tmp_path / "file").write_bytes(data)
+    monkeypatch.setattr(os, "pread", lambda handle, count, at: pread(handle, min(count, 70), at))
+    monkeypatch.setattr(os, "preadv", lambda handle, rooms, at: preadv(handle, [rooms[0][:70]], at))
+    found, filled = read_range(str(tmp_path), "file", 5, 905), room(900)
+    assert found.tobytes() == data[5:905]
+    assert not found.flags.writeable
+    fill_of(tmp_path)(5, filled)
+    assert filled.tobytes() == data[5:905]
+    with pytest.raises(UnreadableError, match="file: became shorter than 1001 bytes"):
+        read_range(str(tmp_path), "file", 5, 1001)
+
+
 def test_a_room_is_filled_from_the_file_that_was_there_first(tmp_path: Path) -> None:
     """One walk sees one file, whatever takes its place."""
     (tmp_path / "file").write_bytes(b"a" * 100)

@@ -142,21 +142,22 @@ def prepare(
     config = infer_config(listing, given or {})
     segments = listing.of_kind(COMMITLOG)
     segments = [f for i, f in enumerate(segments) if i == 0 or f.base_offset != segments[i - 1].base_offset]
+    size = split_bytes or split_size(segments, listing)
     splits = [
         split
         for segment in segments
         if segment.base_offset is not None and segment.base_offset >= 0
-        for split in cut(_bounded(segment, config.commitlog_file_bytes), split_bytes or split_size(listing))
+        for split in cut(_bounded(segment, config.commitlog_file_bytes), size)
     ]
     return AuditPlan(listing.root, started_ms, listing, config, segments, splits, index_shape_of(listing, config))
 
 
-def split_size(listing: Listing) -> int:
+def split_size(segments: Iterable[StoreFile], listing: Listing) -> int:
     """Return how much of the log one task walks: of a small log less, so that there is work for many.
 
     It depends on the store alone, so that an audit is the same wherever it runs.
     """
-    log_bytes = sum(f.size for f in listing.of_kind(COMMITLOG))
+    log_bytes = sum(f.size for f in segments)
     queues = {(f.topic, f.queue_id) for f in listing.files if f.kind in (CONSUMEQUEUE, BATCHQUEUE)}
     least = max(LEAST_SPLIT_BYTES, LEAST_QUEUE_BYTES * len(queues))
     return min(max(log_bytes // SPLITS, least), DEFAULT_SPLIT_BYTES)
