@@ -20,6 +20,7 @@ from storeio.kernels import tables as w
 from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 ALL: Final = slice(None)
 
 
@@ -93,7 +94,7 @@ class Implied:
         return units
 
 
-def enters_queue(sys_flag: Numbers) -> npt.NDArray[np.bool_]:
+def enters_queue(sys_flag: Numbers) -> Mask:
     """Tell which records enter a queue: neither prepared nor rolled back."""
     transaction = sys_flag & log.SYS_TRANSACTION
     return (transaction == 0) | (transaction == log.SYS_COMMIT)
@@ -114,35 +115,63 @@ def _spare_tables(count: int) -> tuple[Numbers, npt.NDArray[np.uint8], Numbers]:
     return tables[0][:count], tables[1][: count * consumequeue.UNIT_BYTES], tables[2]
 
 
+@dataclass(slots=True)
+class Grouped:
+    """A split's records by queue and in log order, with the units and runs that they imply: ``kernels.group``.
+
+    Queue q of the split has rows ``[starts[q], starts[q + 1])`` of ``table``, shape ``(n, GROUP_COLUMNS)``, and of
+    ``units``, and columns ``[run_starts[q], run_starts[q + 1])`` of ``runs``. ``single`` tells that each record is one
+    message. The arrays last until this thread groups again: fresh memory would cost as much as filling it.
+    """
+
+    walked: Walked
+    starts: Numbers
+    table: Numbers
+    units: consumequeue.Units
+    run_starts: Numbers
+    runs: Numbers
+    single: bool
+
+    def implied(self, number: int) -> Implied:
+        """Return the units of one queue."""
+        topic, queue_id = self.walked.queues[number]
+        rows = slice(int(self.starts[number]), int(self.starts[number + 1]))
+        runs = slice(int(self.run_starts[number]), int(self.run_starts[number + 1]))
+        name, part = properties.java_decode(topic), self.table[rows]
+        return Implied(
+            name,
+            queue_id,
+            self.walked,
+            part[:, g.G_RECORD],
+            part[:, g.G_QUEUE_OFFSET],
+            single=self.single,
+            placed=not name.startswith(log.LMQ_PREFIX),
+            packed=self.units[rows],
+            run_table=self.runs[:, runs].copy(),
+        )
+
+    def present(self) -> Mask:
+        """Tell which queues have units; others have only records that enter no queue. Shape ``(queues,)``."""
+        return np.diff(self.starts) > 0
+
+
+def grouped_units(walked: Walked) -> Grouped:
+    """Return the units of all queues that the split's records name, light queues' lists not included."""
+    starts, ends = np.zeros(len(walked.queues) + 1, np.int64), np.zeros(len(walked.queues) + 1, np.int64)
+    table, units, runs = _spare_tables(walked.count)
+    base = walked.split.base_offset
+    single = g.group_by_queue(walked.records, base, starts, table, units)
+    g.runs_by_queue(walked.records, base, starts, table, ends, runs)
+    return Grouped(walked, starts, table, units.view(consumequeue.UNIT), ends, runs, bool(single))
+
+
 def implied_units(walked: Walked) -> Iterator[Implied]:
     """Yield the units of each queue that the split's records name, light queues' lists not included.
 
-    Their arrays last until this thread's next call: fresh memory would cost as much as filling it.
+    Their arrays last until this thread groups again.
     """
-    starts = np.zeros(len(walked.queues) + 1, np.int64)
-    grouped, units, runs = _spare_tables(walked.count)
-    single = g.group_by_queue(walked.records, walked.split.base_offset, starts, grouped, units)
-    ends = np.zeros(len(starts), np.int64)
-    g.runs_by_queue(walked.records, walked.split.base_offset, starts, grouped, ends, runs)
-    packed = units.view(consumequeue.UNIT)
-    bounds, ends_of = starts.tolist(), ends.tolist()
-    for number, (topic, queue_id) in enumerate(walked.queues):
-        start, stop = bounds[number], bounds[number + 1]
-        if stop == start:
-            continue
-        part = grouped[start:stop]
-        name = properties.java_decode(topic)
-        yield Implied(
-            name,
-            queue_id,
-            walked,
-            part[:, g.G_RECORD],
-            part[:, g.G_QUEUE_OFFSET],
-            single=bool(single),
-            placed=not name.startswith(log.LMQ_PREFIX),
-            packed=packed[start:stop],
-            run_table=runs[:, ends_of[number] : ends_of[number + 1]].copy(),
-        )
+    grouped = grouped_units(walked)
+    yield from (grouped.implied(number) for number in np.flatnonzero(grouped.present()).tolist())
 
 
 def multi_dispatched(walked: Walked) -> list[Implied]:
@@ -188,18 +217,19 @@ def merged(a: Implied, b: Implied) -> Implied:
     )
 
 
-def all_units(walked: Walked, *, light: bool) -> Iterator[Implied]:
-    """Yield the units of each queue that a split's records name; with ``light``, those of their lists, too.
+def all_units(grouped: Grouped, which: Mask, *, light: bool) -> Iterator[Implied]:
+    """Yield the units of some of a split's queues, and with ``light`` those of its records' lists, too.
 
-    The arrays last until this thread's next call. One queue's units are in log order.
+    One queue's units are in log order: a light queue's come together where both name it.
     """
     found: dict[tuple[str, int], Implied] = {}
-    for units in implied_units(walked):
+    for number in np.flatnonzero(which).tolist():
+        units = grouped.implied(number)
         if units.placed or not light:
             yield units
         else:
             found[units.topic, units.queue_id] = units
-    for units in multi_dispatched(walked) if light else ():
+    for units in multi_dispatched(grouped.walked) if light else ():
         key = units.topic, units.queue_id
         found[key] = merged(units, found[key]) if key in found else units
     yield from found.values()

@@ -230,13 +230,16 @@ def _madvise() -> Callable[[mmap.mmap, int], None]:
 
 
 def data_stop(path: str, size: int) -> int:
-    """Return a position from which on a file is nothing but holes, as its file system says; ``size`` if unknown."""
+    """Return a position from which on a file is nothing but holes, as its file system says; ``size`` if unknown.
+
+    So it is of a file that is shorter by now: whoever reads it finds that out.
+    """
     try:
-        handle = open_file(path)
+        handle, status = _opened(path)
     except OSError:
         return size
     try:
-        stop = 0
+        stop = 0 if status.st_size >= size else size
         while stop < size:
             start = os.lseek(handle, stop, os.SEEK_DATA)
             stop = os.lseek(handle, start, os.SEEK_HOLE)

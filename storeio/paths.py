@@ -64,7 +64,7 @@ def file_name(base_offset: int) -> str:
 def parse_number(name: str) -> int | None:
     """Return the number that ``Long.parseLong`` reads from a name, None where it would throw."""
     digits = name[1:] if name[:1] in "+-" else name
-    if not digits or not all(c.isdecimal() and c <= "\uffff" for c in digits):  # Java sees UTF-16 units
+    if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):  # Java sees UTF-16 units
         return None
     number = int(name)
     return number if -MAX_LONG - 1 <= number <= MAX_LONG else None

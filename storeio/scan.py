@@ -64,7 +64,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
         files, unreadable, versions = remote.list_files(place)
     else:
         place = str(Path(place))
-        files, unreadable = _list_directory(Path(place))
+        files, unreadable = _list_directory(place)
     if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
         text = "holds no commitlog, queues, index, checkpoint or abort file; not a store"
         raise NotAStoreError(f"{shown(place)}: {text}")
@@ -83,8 +83,8 @@ def changed_since(listing: Listing) -> list[str]:
     return [f"{path}: {'changed' if path in versions else 'went'} while it was read" for path in changed]
 
 
-def _list_directory(base: Path) -> tuple[list[StoreFile], list[tuple[str, str]]]:
-    if not base.is_dir():
+def _list_directory(base: str) -> tuple[list[StoreFile], list[tuple[str, str]]]:
+    if not os.path.isdir(base):
         raise NotAStoreError(f"{base}: not a directory")
     files: list[StoreFile] = []
     unreadable: list[tuple[str, str]] = []
@@ -92,9 +92,9 @@ def _list_directory(base: Path) -> tuple[list[StoreFile], list[tuple[str, str]]]
     return files, unreadable
 
 
-def _list_into(base: Path, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]) -> None:
+def _list_into(base: str, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]) -> None:
     try:
-        with os.scandir(base / prefix) as found:
+        with os.scandir(f"{base}/{prefix}") as found:
             entries = sorted(found, key=lambda e: e.name)
     except OSError as error:
         unreadable.append((prefix or ".", error.strerror or str(error)))

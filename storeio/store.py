@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.audit.plan import AuditPlan, file_tasks, prepare, run_file_task, with_files
+from storeio.audit.files import run_file_tasks, with_files
+from storeio.audit.plan import AuditPlan, file_tasks, prepare
 from storeio.audit.walks import walks
 from storeio.format import batchqueue, consumequeue, index
 from storeio.kernels import tables as w
@@ -97,4 +98,4 @@ def open_store(root: str | os.PathLike[str]) -> Store:
         NotAStoreError: ``root`` is no store.
     """
     plan = prepare(os.fspath(root))
-    return Store(with_files(plan, [run_file_task(plan, task) for task in file_tasks(plan)]))
+    return Store(with_files(plan, run_file_tasks(plan, file_tasks(plan))))

@@ -50,7 +50,7 @@ def test_a_file_keeps_an_odd_name(tmp_path: Path) -> None:
 def test_what_travels_gives_the_same_reports() -> None:
     plan = looked_at(golden.store("rich-5.5.1"))
     sent = pickle.loads(pickle.dumps(plan.for_workers()))
-    assert (sent.batch_topics, sent.multi_dispatch) == (plan.batch_topics, plan.multi_dispatch)
+    assert (sent.facts, sent.multi_dispatch) == (plan.facts, plan.multi_dispatch)
     for split in plan.splits:
         same(audit.audit_split(plan, split), audit.audit_split(sent, split))
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -21,8 +22,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from storeio import audit
-from storeio.audit import AuditPlan, Concluded, FileReport, Progress, SplitReport
+from storeio.audit import AuditPlan, Concluded, FileReport, FileTask, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
+from storeio.paths import QUEUE_KINDS
 from storeio.results import Audit
 from storeio.scan import kept_open
 from storeio.splits import Split
@@ -33,7 +35,7 @@ Tell = Callable[[Progress], None]
 
 SLICES_PER_CORE: Final = 4  # at most: a slow task at the end costs a quarter of a core's time
 SLICE_BYTES: Final = 2 << 30  # at least, unless cores would be idle: 0.7 s, ten times what starting a task takes
-MOST_ITEMS: Final = 8192  # of one Spark task: the memory of a worker does not grow with the number of small files
+MOST_ITEMS: Final = 8192
 LOCAL_FILES: Final = 256  # so few, with so few bytes, the driver has looked at before a job has started
 LOCAL_BYTES: Final = 512 << 20
 CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
@@ -49,11 +51,15 @@ class WorkersError(StoreError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class Phase(Generic[T, R]):
-    """One job: what is done to each item of a plan, how many bytes an item is, and what it is called."""
+    """One job: what is done to each item of a plan, how many bytes an item is, and what it is called.
+
+    ``most`` items are of one Spark task: the memory of a worker does not grow with the number of small files.
+    """
 
     name: str
     work: Callable[[AuditPlan, T], R]
     size: Callable[[T], int]
+    most: int = MOST_ITEMS
 
 
 def split_report(plan: AuditPlan, split: Split) -> SplitReport | str:
@@ -64,7 +70,12 @@ def split_report(plan: AuditPlan, split: Split) -> SplitReport | str:
         return f"{split.path}: {error}"
 
 
-FILES: Final = Phase(audit.FILES_PHASE, audit.run_file_task, lambda task: task.file.size)
+FILES: Final[Phase[Sequence[FileTask], list[FileReport]]] = Phase(
+    audit.FILES_PHASE,
+    audit.run_file_tasks,
+    lambda tasks: sum(task.file.size for task in tasks),
+    MOST_ITEMS // audit.FILES_TOGETHER,
+)
 SPLITS: Final = Phase(audit.LOG_PHASE, split_report, lambda split: split.stop - split.start)
 
 
@@ -87,10 +98,17 @@ def conclude_stores(
         with ThreadPoolExecutor() as pool:
             plans = [audit.look_at_files(plan, pool, lambda _: None) for plan in plans]
     else:
-        files: list[list[FileReport]] = on_workers(context, plans, [audit.file_tasks(p) for p in plans], FILES, tell)
-        plans = [audit.with_files(plan, reports) for plan, reports in zip(plans, files, strict=True)]
+        files = on_workers(context, plans, [_together(audit.file_tasks(plan)) for plan in plans], FILES, tell)
+        plans = [audit.with_files(plan, chain.from_iterable(found)) for plan, found in zip(plans, files, strict=True)]
     found: list[list[SplitReport | str]] = on_workers(context, plans, [p.splits for p in plans], SPLITS, tell)
     return [_concluded(plan, reports) for plan, reports in zip(plans, found, strict=True)]
+
+
+def _together(tasks: Sequence[FileTask]) -> list[Sequence[FileTask]]:
+    """Return tasks as items of a job: queue files, of which there may be many, together, and each index alone."""
+    queues = [task for task in tasks if task.file.kind in QUEUE_KINDS]
+    groups = [queues[at : at + audit.FILES_TOGETHER] for at in range(0, len(queues), audit.FILES_TOGETHER)]
+    return [*groups, *([task] for task in tasks if task.file.kind not in QUEUE_KINDS)]
 
 
 def _concluded(plan: AuditPlan, found: Sequence[SplitReport | str]) -> Concluded | Exception:
@@ -117,7 +135,7 @@ def on_workers(
     work, size = phase.work, phase.size
     total = sum(size(item) for _, item in flat)
     enough = slice_bytes(total, context.defaultParallelism)
-    groups = list(grouped(flat, lambda row: size(row[1]), enough))
+    groups = list(grouped(flat, lambda row: size(row[1]), enough, phase.most))
     given = sent(context, [plan.for_workers() for plan in plans])
     done = context.accumulator(0) if tell is not None else None
 
@@ -199,14 +217,14 @@ def reason(error: Exception) -> str:
     return next(iter(raised or lines), type(error).__name__)
 
 
-def grouped(items: Sequence[T], size: Callable[[T], int], enough: int) -> Iterator[list[T]]:
+def grouped(items: Sequence[T], size: Callable[[T], int], enough: int, most: int = MOST_ITEMS) -> Iterator[list[T]]:
     """Yield neighbouring items together until they reach ``enough``, or are as many as a worker is to hold."""
     group: list[T] = []
     total = 0
     for item in items:
         group.append(item)
         total += size(item)
-        if total >= enough or len(group) >= MOST_ITEMS:
+        if total >= enough or len(group) >= most:
             yield group
             group, total = [], 0
     if group:

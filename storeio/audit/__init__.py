@@ -1,26 +1,19 @@
 """The audit of a store: the same tasks on threads of one node and on Spark.
 
-``prepare`` lists and cuts, ``run_file_task`` looks at whole small files, ``audit_split`` at one stretch
+``prepare`` lists and cuts, ``run_file_tasks`` looks at whole small files, ``audit_split`` at one stretch
 of the log with all that it implies, ``conclude`` joins what they say. ``check`` does it all here.
 """
 
 from storeio.audit.conclusion import Concluded, conclude, concluded
-from storeio.audit.node import FILES_PHASE, LOG_PHASE, check, look_at_files, look_at_store
-from storeio.audit.plan import (
-    AuditPlan,
-    FileReport,
-    FileTask,
-    few_bytes,
-    file_tasks,
-    prepare,
-    run_file_task,
-    with_files,
-)
+from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_files
+from storeio.audit.node import FILES_PHASE, FILES_TOGETHER, LOG_PHASE, check, look_at_files, look_at_store
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split
 from storeio.results import Progress
 
 __all__ = [
     "FILES_PHASE",
+    "FILES_TOGETHER",
     "LOG_PHASE",
     "AuditPlan",
     "Concluded",
@@ -38,5 +31,6 @@ __all__ = [
     "look_at_store",
     "prepare",
     "run_file_task",
+    "run_file_tasks",
     "with_files",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from storeio import __version__, crc
 from storeio.audit.bytes import byte_results
@@ -15,6 +16,7 @@ from storeio.audit.split import SplitReport, empty_report, index_reader
 from storeio.audit.unread import add_unread, unread_splits
 from storeio.checks.bands import bands_of
 from storeio.checks.checkpoint import Facts, check_checkpoint
+from storeio.checks.columns import Columns
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import IndexOutside, units_outside
 from storeio.checks.layout import check_layout
@@ -84,15 +86,24 @@ def stitch(reports: Sequence[SplitReport], again: Again, failed: list[str] | Non
     return stitched
 
 
-@dataclass(slots=True)
+@dataclass
 class Concluded:
     """A finished audit, and what it was made of: the plan with what the files say, the log as the spans tell it, and
-    the runs of queue offsets, tables of ``kernels.group`` by topic and queue id in log order."""
+    the runs of queue offsets of each split."""
 
     plan: AuditPlan
     view: LogView
     audit: Audit
-    runs: dict[tuple[str, int], list[Numbers]]
+    split_runs: list[Columns]
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, int], list[Numbers]]:
+        """Runs by topic and queue id, in log order: tables of ``kernels.group``."""
+        runs: dict[tuple[str, int], list[Numbers]] = {}
+        for columns in self.split_runs:
+            for (_, topic, queue_id), table in columns.tables():
+                runs.setdefault((topic, queue_id), []).append(table)
+        return runs
 
 
 def conclude(plan: AuditPlan, reports: Sequence[SplitReport], again: Again, *, failed: Sequence[str] = ()) -> Audit:
@@ -135,11 +146,8 @@ def concluded(
     gathered.findings += maybe_missing(plan.queues.values(), view, verdicts.beyond)
     _checkpoint(plan, stitched, view, gathered)
     unknown = {*verdicts.failed, *(split.path for split in unread)}
-    runs: dict[tuple[str, int], list[Numbers]] = {}
-    for report in stitched:
-        for (_, topic, queue_id), table in report.runs.tables():
-            runs.setdefault((topic, queue_id), []).append(table)
-    return Concluded(plan, view, _audit(plan, stitched, view, verdicts, gathered, unknown), runs)
+    audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
+    return Concluded(plan, view, audit, [report.runs for report in stitched])
 
 
 def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:

@@ -11,7 +11,8 @@ from itertools import chain
 from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
-from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare, run_file_task, with_files
+from storeio.audit.files import run_file_tasks, with_files
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split
 from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError
@@ -94,10 +95,9 @@ def look_at_files(plan: AuditPlan, pool: Executor, keep: Callable[[FileReport], 
     """Return the plan with what its files say of themselves; ``keep`` is given each report, from any thread."""
 
     def look(tasks: Sequence[FileTask]) -> list[FileReport]:
-        reports = []
-        for task in tasks:
-            reports.append(run_file_task(plan, task))
-            keep(reports[-1])
+        reports = run_file_tasks(plan, tasks)
+        for report in reports:
+            keep(report)
         return reports
 
     # The largest first, since the splits wait for the last; many small ones are more work to hand out than to look at.

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks import ext_units, index_structure
+from storeio import many_files
+from storeio.checks import index_structure
 from storeio.checks.packed import PackedQueues
-from storeio.checks.queue_files import Queue, QueueFile, gather, summarize_file
+from storeio.checks.queue_files import Queue, QueueFile
 from storeio.config import StoreConfig, infer_config
-from storeio.errors import UnreadableError
 from storeio.findings import Finding
-from storeio.format import commitlog as log
-from storeio.format import index as index_format
 from storeio.index_files import index_shape_of
+from storeio.many_files import Pieces
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
-from storeio.scan import Fill, Listing, data_stop, filler, list_store, read_range
+from storeio.scan import Fill, Listing, filler, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
+from storeio.uris import is_remote
 
 SPLITS: Final = 16  # that the log of a small store is cut into
 LEAST_SPLIT_BYTES: Final = 8 << 20  # what a split costs besides its bytes is no more than they do
 LEAST_QUEUE_BYTES: Final = 16 << 10  # the same for each queue: nearly every split has units of it to look up
 
 Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
 QueueKey = tuple[str, str, int]
 
 
@@ -51,6 +52,19 @@ class FileReport:
     failed: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What is to be known of all queues at once, told once from them.
+
+    ``light`` tells that a light queue lies on disk. Files of ``odd`` queues, by topic and queue id, do not tell from
+    their names alone which units they hold, or other files have a say in what stands there.
+    """
+
+    batch_topics: frozenset[str] = frozenset()
+    light: bool = False
+    odd: frozenset[tuple[str, int]] = frozenset()
+
+
 @dataclass(slots=True)
 class AuditPlan:
     """Everything that a task needs to know of the store; travels to Spark workers."""
@@ -65,6 +79,7 @@ class AuditPlan:
     queues: Mapping[QueueKey, Queue] = field(default_factory=dict)
     index: list[index_structure.IndexStructure] = field(default_factory=list)
     file_reports: list[FileReport] = field(default_factory=list)
+    facts: QueueFacts = QueueFacts()
 
     @property
     def rolled_index_ms(self) -> int:
@@ -73,16 +88,11 @@ class AuditPlan:
         return rolled[-1] if rolled else 0
 
     @property
-    def batch_topics(self) -> set[str]:
-        """Topics that have batch queue directories."""
-        return {topic for kind, topic, _ in self.queues if kind == BATCHQUEUE}
-
-    @property
     def multi_dispatch(self) -> bool:
         """Whether light queues are dispatched: as configured, else whether any lies on disk."""
         if self.config.multi_dispatch is not None:
             return self.config.multi_dispatch
-        return any(topic.startswith(log.LMQ_PREFIX) for kind, topic, _ in self.queues if kind == CONSUMEQUEUE)
+        return self.facts.light
 
     @property
     def log_directories(self) -> str:
@@ -98,6 +108,12 @@ class AuditPlan:
     def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
         """Return bytes of a file of the store, as ``scan.read_range``."""
         return read_range(self.root, path, start, stop, populate_to=populate_to)
+
+    def agreeing(self, pieces: Pieces) -> Mask:
+        """Tell which pieces of consume queue files are as expected, shape ``(n,)``; False says nothing."""
+        if is_remote(self.root):
+            return np.zeros(pieces.count, np.bool_)
+        return many_files.agreeing(self.root, pieces)
 
     def filler(self, path: str) -> Fill | None:
         """Return what puts bytes of a file of the store into an array, as ``scan.filler``."""
@@ -117,10 +133,11 @@ class AuditPlan:
     def queue(self, kind: str, topic: str, queue_id: int) -> Queue:
         """Return a queue, one without files where the store has none."""
         found = self.queues.get((kind, topic, queue_id))
-        return found or Queue(kind, topic, queue_id, _file_bytes(self.config, kind))
+        return found or Queue(kind, topic, queue_id, file_bytes_of(self.config, kind))
 
 
-def _file_bytes(config: StoreConfig, kind: str) -> int:
+def file_bytes_of(config: StoreConfig, kind: str) -> int:
+    """Return how long a file of queues of one kind is."""
     return {
         CONSUMEQUEUE: config.queue_file_bytes,
         BATCHQUEUE: config.batch_file_bytes,
@@ -172,60 +189,3 @@ def file_tasks(plan: AuditPlan) -> list[FileTask]:
     """Return the files that are looked at whole: queues, ext files and indexes."""
     kinds = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT, INDEX)
     return [FileTask(f) for kind in kinds for f in plan.listing.of_kind(kind) if f.base_offset is not None]
-
-
-def few_bytes(work: Iterable[tuple[AuditPlan, Sequence[FileTask]]], *, files: int, data_bytes: int) -> bool:
-    """Tell whether what is looked at whole is no more than so many files with so many bytes, holes not counted."""
-    for plan, tasks in work:
-        for task in tasks:
-            files -= 1
-            if files < 0:
-                return False
-            data_bytes -= data_stop(plan.root, task.file.path, task.file.size)
-            if data_bytes < 0:
-                return False
-    return True
-
-
-def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
-    """Return what one file says of itself."""
-    try:
-        return _looked_at(plan, task.file)
-    except UnreadableError as error:
-        return FileReport(task.file, failed=str(error))
-
-
-def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
-    zero_from = data_stop(plan.root, file.path, file.size)
-
-    def read(start: int, stop: int) -> Bytes:
-        return plan.read(file.path, start, stop, populate_to=zero_from)
-
-    if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
-        return FileReport(file, summarize_file(file, read(0, zero_from)))  # what follows is zero anyway
-    if file.kind == QUEUE_EXT:
-        findings, classes = ext_units.check_chain(file, read(0, file.size))
-        return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
-    if plan.index_shape is None and not read(0, file.size)[index_format.HEADER_BYTES :].any():
-        head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
-        return FileReport(file, classes={"record": head, "zero": file.size - head})
-    if plan.index_shape is None:
-        finding = Finding(
-            "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
-        )
-        return FileReport(file, findings=(finding,), classes={"garbage": file.size})
-    structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, zero_from=zero_from)
-    return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
-
-
-def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
-    """Return the plan with what the files say of themselves, which the splits need."""
-    reports = list(reports)
-    summarized = [(r.file, r.summary) for r in reports if r.summary is not None]
-    queues = {
-        (kind, queue.topic, queue.queue_id): queue
-        for kind in (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
-        for queue in gather(kind, _file_bytes(plan.config, kind), summarized)
-    }
-    index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
-    return replace(plan, queues=queues, index=index, file_reports=reports)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
+from storeio.checks.columns import joined
 from storeio.checks.numbering import Numbering, Numbers, number_queue
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import meeting, merged, subtract
@@ -17,6 +18,7 @@ from storeio.checks.uncovered import Leftover, Names, judge_uncovered
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import properties
+from storeio.kernels.group import RUN_ROWS
 from storeio.paths import BATCHQUEUE, QUEUE_EXT
 from storeio.results import LostRange, QueueResult
 
@@ -40,34 +42,42 @@ class QueueVerdicts:
 class _Said:
     """What all splits said of one queue."""
 
-    runs: list[Numbers] = field(default_factory=list)
-    covered: list[tuple[int, int]] = field(default_factory=list)
-    classed: list[tuple[str, int, int]] = field(default_factory=list)
-    unplaced: int = 0
+    runs: Numbers | None
+    covered: list[tuple[int, int]]
+    classed: list[tuple[str, int, int]]
+    unplaced: int
 
 
 def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView) -> QueueVerdicts:
     """Return the verdicts on every queue that the store or the log names."""
-    said: dict[QueueKey, _Said] = {key: _Said() for key in plan.queues if key[0] != QUEUE_EXT}
-    for report in reports:
-        for key, runs in report.runs.tables():
-            said.setdefault(key, _Said()).runs.append(runs)
-        for key, ranges in report.covered.ranges():
-            said.setdefault(key, _Said()).covered.extend(ranges)
-        for key, classed in report.classed.items():
-            said.setdefault(key, _Said()).classed.extend(classed)
-        for key, count in report.unplaced.items():
-            said.setdefault(key, _Said()).unplaced += count
     verdicts = QueueVerdicts()
     nearby = plan.nearby()
-    for key in sorted(said):
-        _judge(plan, nearby.read, key, said[key], view, verdicts)
+    for key, said in _said(plan, reports):
+        _judge(plan, nearby.read, key, said, view, verdicts)
     return verdicts
+
+
+def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[QueueKey, _Said]]:
+    """Yield what all splits said of each queue, sorted."""
+    runs = dict(joined([report.runs for report in reports], RUN_ROWS).tables())
+    covered = dict(joined([report.covered for report in reports], 2).ranges())
+    classed: dict[QueueKey, list[tuple[str, int, int]]] = {}
+    unplaced: dict[QueueKey, int] = {}
+    for report in reports:
+        for key, rows in report.classed.items():
+            classed.setdefault(key, []).extend(rows)
+        for key, count in report.unplaced.items():
+            unplaced[key] = unplaced.get(key, 0) + count
+    on_disk = (key for key in plan.queues if key[0] != QUEUE_EXT)
+    for key in sorted({*on_disk, *runs, *covered, *classed, *unplaced}):
+        yield key, _Said(runs.get(key), covered.get(key, []), classed.get(key, []), unplaced.get(key, 0))
 
 
 def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
     queue = plan.queue(*key)
-    numbering = number_queue(queue.topic, queue.queue_id, said.runs, view) if said.runs else Numbering()
+    numbering = Numbering()
+    if said.runs is not None:
+        numbering = number_queue(queue.topic, queue.queue_id, [said.runs], view)
     numbering.records += said.unplaced
     leftover = Leftover()
     if queue.files:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan, QueueKey
+from storeio.audit.usual import usual_queues
 from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
@@ -15,11 +16,12 @@ from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_
 from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
 from storeio.checks.ranges import merged
 from storeio.checks.rare import Rare, rare_values
-from storeio.dispatch import all_units
+from storeio.dispatch import Grouped, all_units, grouped_units
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
+from storeio.format import properties
 from storeio.kernels import tables as w
-from storeio.kernels.group import RUN_ROWS
+from storeio.kernels.group import G_RECORD, RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.splits import Split, WalkState
 from storeio.turns import turn
@@ -80,8 +82,7 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
     )
     if walked.count:
         _look_at_records(walked, report)
-        with turn(len(walked.queues)):
-            _compare_queues(plan, walked, report)
+        _compare_queues(plan, walked, report)
     if plan.index:
         report.index = check_content(plan.index, index_reader(plan), walked)
     report.findings = condense(report.findings)
@@ -103,29 +104,54 @@ def _look_at_records(walked: Walked, report: SplitReport) -> None:
 
 
 def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> None:
-    batch_topics = plan.batch_topics
     runs, covered = ColumnsBuilder(RUN_ROWS), ColumnsBuilder(2)
     whole: dict[QueueKey, None] = {}  # a set that keeps its order
-    for units in all_units(walked, light=plan.multi_dispatch):
-        kind = BATCHQUEUE if units.topic in batch_topics else CONSUMEQUEUE
-        key = (kind, units.topic, units.queue_id)
-        queue = plan.queue(*key)
-        if units.placed and kind == CONSUMEQUEUE:
-            ext = plan.queues.get((QUEUE_EXT, units.topic, units.queue_id))
-            checked = check_placed(queue, ext, units, walked, plan.read)
-        else:
-            checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
-        if units.placed:
-            runs.add(key, units.runs())
-            last = (units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
-            report.last_queued = max(last, report.last_queued or last)
-        else:
-            report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
-        covered.add_ranges(key, merged(checked.covered))
-        if checked.whole:
-            whole[key] = None
-        _add(report, key, checked)
+    grouped = grouped_units(walked)
+    usual = usual_queues(plan, grouped)
+    _take_usual(grouped, np.flatnonzero(usual), runs, covered, report)
+    others = grouped.present() & ~usual
+    with turn(int(others.sum())):
+        for units in all_units(grouped, others, light=plan.multi_dispatch):
+            kind = BATCHQUEUE if units.topic in plan.facts.batch_topics else CONSUMEQUEUE
+            key = (kind, units.topic, units.queue_id)
+            queue = plan.queue(*key)
+            if units.placed and kind == CONSUMEQUEUE:
+                ext = plan.queues.get((QUEUE_EXT, units.topic, units.queue_id))
+                checked = check_placed(queue, ext, units, walked, plan.read)
+            else:
+                checked = check_in_log_order(queue, units, walked, plan.read, optional=not units.placed)
+            if units.placed:
+                runs.add(key, units.runs())
+                _queued(report, units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
+            else:
+                report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
+            covered.add_ranges(key, merged(checked.covered))
+            if checked.whole:
+                whole[key] = None
+            _add(report, key, checked)
     report.runs, report.covered, report.whole = runs.columns(), covered.columns(), list(whole)
+
+
+def _take_usual(
+    grouped: Grouped, numbers: Numbers, runs: ColumnsBuilder, covered: ColumnsBuilder, report: SplitReport
+) -> None:
+    """Take queues with one run whose units stand where they must: all that is said of them is their runs."""
+    if not len(numbers):
+        return
+    found = grouped.runs[:, grouped.run_starts[numbers]]
+    names = [grouped.walked.queues[number] for number in numbers.tolist()]
+    queues = [(properties.java_decode(topic), queue_id) for topic, queue_id in names]
+    once = np.ones(len(numbers), np.int64)
+    runs.add_queues(CONSUMEQUEUE, queues, once, found)
+    covered.add_queues(CONSUMEQUEUE, queues, once, found[[RUN_FIRST, RUN_STOP]])
+    report.counts["queue_units"] = report.counts.get("queue_units", 0) + int(found[RUN_RECORDS].sum())
+    last = int(grouped.table[grouped.starts[numbers + 1] - 1, G_RECORD].max())  # the log's order is that of its places
+    position, store_ms = grouped.walked.records[[w.R_POSITION, w.R_STORE_MS], last].tolist()
+    _queued(report, position + grouped.walked.split.base_offset, store_ms)
+
+
+def _queued(report: SplitReport, physical: int, store_ms: int) -> None:
+    report.last_queued = max((physical, store_ms), report.last_queued or (physical, store_ms))
 
 
 def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -62,6 +62,33 @@ class Columns:
             yield (self.names[kind], self.names[topic], queue_id), count
 
 
+def joined(parts: Sequence[Columns], height: int) -> Columns:
+    """Return each queue once, by kind, topic and queue id, with its columns of all parts in their order.
+
+    ``height`` is how many rows their tables have.
+    """
+    known: dict[str, int] = {}
+    renumbered = [np.empty((4, 0), np.int64)]
+    for part in parts:
+        numbers = np.array([known.setdefault(name, len(known)) for name in part.names], np.int64)
+        renumbered.append(np.concatenate((numbers[part.keys[:2]], part.keys[2:])))
+    names = sorted(known)
+    place = np.empty(len(names), np.int64)
+    place[[known[name] for name in names]] = np.arange(len(names))
+    keys = np.concatenate(renumbered, axis=1)
+    if not keys.size:
+        return no_columns(height)
+    keys[:2] = place[keys[:2]]
+    order = np.lexsort((keys[2], keys[1], keys[0]))
+    starts = (np.cumsum(keys[3]) - keys[3])[order]
+    keys = keys[:, order]
+    which = np.repeat(starts - np.cumsum(keys[3]) + keys[3], keys[3]) + np.arange(int(keys[3].sum()))
+    first = np.flatnonzero(np.concatenate(([True], (keys[:3, 1:] != keys[:3, :-1]).any(axis=0))))
+    once = keys[:, first]
+    once[3] = np.add.reduceat(keys[3], first)
+    return Columns(names, once, np.concatenate([part.table for part in parts], axis=1)[:, which])
+
+
 class ColumnsBuilder:
     """Takes what is said of one queue after another."""
 
@@ -80,6 +107,14 @@ class ColumnsBuilder:
         """Take a queue's half-open ranges; the height is two."""
         self._add_key(key, len(ranges))
         self._values.extend(chain.from_iterable(ranges))
+
+    def add_queues(self, kind: str, queues: Iterable[tuple[str, int]], counts: Numbers, table: Numbers) -> None:
+        """Take the tables of queues of one kind, joined: of each topic and queue id so many columns."""
+        known = self._names
+        kind_no = known.setdefault(kind, len(known))
+        for (topic, queue_id), count in zip(queues, counts.tolist(), strict=True):
+            self._keys.extend((kind_no, known.setdefault(topic, len(known)), queue_id, count))
+        self._values.frombytes(table.T.tobytes())
 
     def _add_key(self, key: QueueKey, count: int) -> None:
         kind, topic, queue_id = key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -161,7 +161,12 @@ def summarize_file(file: StoreFile, data: Bytes) -> QueueFile:
     """Return a queue file's summary from all its bytes."""
     summary = np.zeros(kernel.SUMMARY_PLACES, np.int64)
     kernel.summarize(data, UNIT_BYTES[file.kind], summary)
-    used, first, last, ordered, first_physical, last_physical = (int(n) for n in summary)
+    return summary_of(file, summary.tolist())
+
+
+def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:
+    """Return a queue file's summary from the places that ``kernels.units.summarize`` filled."""
+    used, first, last, ordered, first_physical, last_physical = places
     return QueueFile(
         file.path, file.base_offset or 0, file.size, used, first, last, bool(ordered), first_physical, last_physical
     )
@@ -179,11 +184,13 @@ def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFil
     ]
 
 
-def _clipped(files: Iterable[QueueFile], file_bytes: int) -> tuple[QueueFile, ...]:
+def _clipped(files: Sequence[QueueFile], file_bytes: int) -> tuple[QueueFile, ...]:
     """Return the files by base offset, none of them reaching into the next."""
     ordered = sorted(files, key=lambda f: f.base)
     limits = [b.base - a.base for a, b in itertools.pairwise(ordered)] + [file_bytes]
-    sizes = [max(min(f.size, file_bytes, limit), 0) for f, limit in zip(ordered, limits, strict=True)]
-    return tuple(
-        replace(f, size=size, used_bytes=min(f.used_bytes, size)) for f, size in zip(ordered, sizes, strict=True)
-    )
+    return tuple(_cut(file, min(file_bytes, limit)) for file, limit in zip(ordered, limits, strict=True))
+
+
+def _cut(file: QueueFile, limit: int) -> QueueFile:
+    size = max(min(file.size, limit), 0)
+    return file if size == file.size else replace(file, size=size, used_bytes=min(file.used_bytes, size))

@@ -61,13 +61,15 @@ def judge_uncovered(
     size = queue.unit_bytes
     covered_stop = max((high for _, high in covered), default=queue.start // size)
     stop = max(-(-queue.stop // size), covered_stop)
-    covered_start = min((low for low, _ in covered), default=stop)
-    state = _State(queue, view, names, covered_start, covered_stop)
     pieces = [
         (first, min(first + CHUNK_UNITS, high))
         for low, high in subtract((queue.start // size, stop), covered)
         for first in range(low, high, CHUNK_UNITS)
     ]
+    if not pieces:
+        return result
+    covered_start = min((low for low, _ in covered), default=stop)
+    state = _State(queue, view, names, covered_start, covered_stop)
     for group in _grouped(pieces):
         state.judge(_read(queue, group, claimed, read), result)
     return result

@@ -87,7 +87,7 @@ class Now:
         self.plan = plan
         self.fingerprints = fingerprints
         self.light = plan.multi_dispatch
-        self.batch_topics = plan.batch_topics
+        self.batch_topics = plan.facts.batch_topics
         self.index_facts = _index_facts(plan)
         self._bytes = {file.path: file.size for queue in plan.queues.values() for file in queue.files}
         self._bytes.update((file.path, file.length) for file in plan.index)

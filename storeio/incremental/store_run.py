@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Generic, TypeVar
 
 from storeio.audit.conclusion import conclude
-from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, run_file_task, with_files
+from storeio.audit.files import run_file_task, with_files
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks
 from storeio.audit.split import SplitReport, audit_split
 from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
+from storeio.many_files import P_BYTES, Pieces
 from storeio.scan import Fill
 
 Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -30,6 +32,15 @@ class WatchedPlan(AuditPlan):
         if self.keeps and path != self.own:
             self.seen.append((path, start, stop, data))
         return data
+
+    def agreeing(self, pieces: Pieces) -> Mask:
+        """Tell which pieces are as expected; those that are, are counted, and kept, as if they had been read."""
+        same = AuditPlan.agreeing(self, pieces)
+        self.read_bytes += int(pieces.table[P_BYTES, same].sum())
+        for k in np.flatnonzero(same).tolist() if self.keeps else ():
+            path, start, stop, data = pieces.piece(k)
+            self.seen.append((path, start, stop, data.copy()))
+        return same
 
     def filler(self, path: str) -> Fill | None:
         """Return what puts bytes of a file of the store into an array, counted; no evidence needs the log's."""

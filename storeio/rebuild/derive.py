@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from storeio.dispatch import Implied, all_units
+from storeio.dispatch import Implied, all_units, grouped_units
 from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import pick_keys
@@ -97,8 +97,9 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
     found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
     if not walked.count:
         return found
+    grouped = grouped_units(walked)
     with turn(len(walked.queues)):
-        for implied in all_units(walked, light=wanted.light):
+        for implied in all_units(grouped, grouped.present(), light=wanted.light):
             _add(found, implied, wanted)
     store_ms = walked.records[w.R_STORE_MS]
     found.first_ms = int(store_ms[0])

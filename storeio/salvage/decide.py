@@ -67,7 +67,7 @@ class _Decider:
         self.covered: Ranges = []  # what was decided before records that something speaks against
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
         self.doubts = Doubts(survey)
-        self.batch_topics = frozenset(survey.plan.batch_topics)
+        self.batch_topics = frozenset(survey.plan.facts.batch_topics)
 
     def run(self) -> Decision:
         """Decide it all."""

@@ -1,0 +1,112 @@
+"""Files that are looked at whole: queues, ext files and indexes, and what the plan learns from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio import many_files
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, QueueFacts, file_bytes_of
+from storeio.checks import ext_units, index_structure
+from storeio.checks.queue_files import UNIT_BYTES, Queue, QueueFile, gather, summarize_file, summary_of
+from storeio.errors import UnreadableError
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.format import index as index_format
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
+from storeio.scan import data_stop
+from storeio.uris import is_remote
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def few_bytes(work: Iterable[tuple[AuditPlan, Sequence[FileTask]]], *, files: int, data_bytes: int) -> bool:
+    """Tell whether what is looked at whole is no more than so many files with so many bytes, holes not counted."""
+    for plan, tasks in work:
+        for task in tasks:
+            files -= 1
+            if files < 0:
+                return False
+            data_bytes -= data_stop(plan.root, task.file.path, task.file.size)
+            if data_bytes < 0:
+                return False
+    return True
+
+
+def run_file_tasks(plan: AuditPlan, tasks: Sequence[FileTask]) -> list[FileReport]:
+    """Return what each file says of itself, as ``run_file_task``, but small queue files of this machine together."""
+    places = [i for i, task in enumerate(tasks) if task.file.kind in UNIT_BYTES and not is_remote(plan.root)]
+    queues = [tasks[i].file for i in places]
+    rows, known = many_files.summaries_of(plan.root, [(f.path, f.size, UNIT_BYTES[f.kind]) for f in queues])
+    found = zip(places, queues, rows.tolist(), known.tolist(), strict=True)
+    reports = {i: FileReport(file, summary_of(file, row)) for i, file, row, is_known in found if is_known}
+    return [reports.get(i) or run_file_task(plan, task) for i, task in enumerate(tasks)]
+
+
+def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
+    """Return what one file says of itself."""
+    try:
+        return _looked_at(plan, task.file)
+    except UnreadableError as error:
+        return FileReport(task.file, failed=str(error))
+
+
+def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
+    zero_from = data_stop(plan.root, file.path, file.size)
+
+    def read(start: int, stop: int) -> Bytes:
+        return plan.read(file.path, start, stop, populate_to=zero_from)
+
+    if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
+        return FileReport(file, summarize_file(file, read(0, zero_from)))  # what follows is zero anyway
+    if file.kind == QUEUE_EXT:
+        findings, classes = ext_units.check_chain(file, read(0, file.size))
+        return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
+    if plan.index_shape is None and not read(0, file.size)[index_format.HEADER_BYTES :].any():
+        head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
+        return FileReport(file, classes={"record": head, "zero": file.size - head})
+    if plan.index_shape is None:
+        finding = Finding(
+            "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
+        )
+        return FileReport(file, findings=(finding,), classes={"garbage": file.size})
+    structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, zero_from=zero_from)
+    return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
+
+
+def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
+    """Return the plan with what the files say of themselves, which the splits need."""
+    reports = list(reports)
+    summarized = [(r.file, r.summary) for r in reports if r.summary is not None]
+    queues = {
+        (kind, queue.topic, queue.queue_id): queue
+        for kind in (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
+        for queue in gather(kind, file_bytes_of(plan.config, kind), summarized)
+    }
+    index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
+    unknown = [r.file for r in reports if r.failed]
+    return replace(plan, queues=queues, index=index, file_reports=reports, facts=_facts(queues.values(), unknown))
+
+
+def _facts(queues: Iterable[Queue], unknown: Iterable[StoreFile]) -> QueueFacts:
+    batch_topics: set[str] = set()
+    odd = {(file.topic, file.queue_id) for file in unknown if file.topic is not None and file.queue_id is not None}
+    light = False
+    for queue in queues:
+        if queue.kind == BATCHQUEUE:
+            batch_topics.add(queue.topic)
+        elif queue.kind == QUEUE_EXT or not _has_usual_files(queue):
+            odd.add((queue.topic, queue.queue_id))
+        light |= queue.kind == CONSUMEQUEUE and queue.topic.startswith(log.LMQ_PREFIX)
+    return QueueFacts(frozenset(batch_topics), light, frozenset(odd))
+
+
+def _has_usual_files(queue: Queue) -> bool:
+    """Tell whether each file has the name of its number, and none begins where another should go on."""
+    directory = queue.directory
+    return all(
+        file.base % queue.file_bytes == 0 and file.path == f"{directory}/{file_name(file.base)}" for file in queue.files
+    )
