@@ -150,6 +150,12 @@ class Grouped:
             run_table=self.runs[:, runs].copy(),
         )
 
+    def last_of(self, numbers: Numbers) -> tuple[int, int]:
+        """Return physical offset and store time of the last record of some queues, all of which have one."""
+        row = int(self.table[self.starts[numbers + 1] - 1, g.G_RECORD].max())  # records are numbered in log order
+        position, store_ms = self.walked.records[[w.R_POSITION, w.R_STORE_MS], row].tolist()
+        return position + self.walked.split.base_offset, store_ms
+
     def present(self) -> Mask:
         """Tell which queues have units; others have only records that enter no queue. Shape ``(queues,)``."""
         return np.diff(self.starts) > 0

@@ -58,6 +58,7 @@ class Staging:
         self.written_bytes = 0
         self._open: dict[str, int] = {}
         self._written: set[str] = set()  # paths, to be flushed in the end
+        self._parents: set[str] = set()  # directories that were made for them
         self.partial = place.with_name(f"{place.name}.{secrets.token_hex(4)}{PARTIAL}")
         self._made = _missing(place.parent)
         try:
@@ -74,10 +75,24 @@ class Staging:
         if handle is None:
             if len(self._open) >= MOST_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
-            handle = opened(self.partial / path, size)
+            handle = self._opened(path, size)
             self._written.add(path)
         self._open[path] = handle
         return handle
+
+    def _opened(self, path: str, size: int | None) -> int:
+        place = f"{self.partial}/{path}"
+        if size is not None and path not in self._written:
+            self._make_parent(path)
+            with contextlib.suppress(FileExistsError):  # somebody else wrote it
+                return created(place, size)
+        return os.open(place, os.O_RDWR | os.O_CLOEXEC)
+
+    def _make_parent(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if parent not in self._parents:
+            os.makedirs(f"{self.partial}/{parent}", exist_ok=True)
+            self._parents.add(parent)
 
     def write(self, path: str, position: int, data: bytes | memoryview, *, size: int) -> None:
         """Write into a file, which is made ``size`` bytes long if it is new; ``data`` may be empty.
@@ -117,6 +132,7 @@ class Staging:
 
     def remove(self, path: str) -> None:
         """Remove a directory with all that is in it; it is gone at once for those who still write there."""
+        self._parents.clear()
         left = self.partial / f"{path}.removed"
         with contextlib.suppress(OSError):
             (self.partial / path).rename(left)
@@ -125,6 +141,7 @@ class Staging:
     def move(self, path: str, target: str) -> None:
         """Give a directory another name, in place of what has it."""
         self._close()
+        self._parents.clear()
         with explained(target):
             shutil.rmtree(self.partial / target, ignore_errors=True)
             (self.partial / path).rename(self.partial / target)
@@ -146,13 +163,14 @@ class Staging:
         """
         self._close()
         with explained(str(self.place)), ThreadPoolExecutor(max(jobs, FLUSHERS)) as pool:
-            files, directories = _below(self.partial)
-            for paths in ([self.partial / path for path in self._written], [self.partial, *directories]):
-                count = max(min(len(paths) // FLUSHERS, AT_ONCE), 1)
-                list(pool.map(_flush_all, (paths[at : at + count] for at in range(0, len(paths), count))))
+            files, directories = _below(str(self.partial))
+            for paths in (self._written, ["", *directories]):
+                places = [f"{self.partial}/{path}" for path in paths]
+                count = max(min(len(places) // FLUSHERS, AT_ONCE), 1)
+                list(pool.map(_flush_all, (places[at : at + count] for at in range(0, len(places), count))))
             self.partial.rename(self.place)  # an empty directory may be there
             flush(self.place.parent)
-        return sorted(str(p.relative_to(self.partial)) for p in files)
+        return sorted(files)
 
     def abandon(self) -> None:
         """Remove everything, parents that were made for it included."""
@@ -193,18 +211,7 @@ def explained(path: str, what: str = "written") -> Iterator[None]:
         raise WriteError(f"{path}: could not be {what}: {error.strerror or error}") from error
 
 
-def opened(path: Path, size: int | None) -> int:
-    """Return a file opened for reading and writing; with ``size`` it is made, that long, if it is not there."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        if size is None:
-            raise
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return created(path, size)
-
-
-def created(path: Path, size: int) -> int:
+def created(path: str | os.PathLike[str], size: int) -> int:
     """Return a new file, opened for reading and writing, of this length."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -225,7 +232,7 @@ def write_all(handle: int, position: int, data: bytes | memoryview) -> int:
     return total
 
 
-def flush(path: Path) -> None:
+def flush(path: str | os.PathLike[str]) -> None:
     """Have a file or directory on the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -234,7 +241,7 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def _flush_all(paths: Iterable[Path]) -> None:
+def _flush_all(paths: Iterable[str]) -> None:
     for path in paths:
         flush(path)
 
@@ -254,13 +261,19 @@ def _has(path: Path, size: int) -> bool:
         return False
 
 
-def _below(place: Path) -> tuple[list[Path], list[Path]]:
-    """Return files and directories below a directory."""
-    files: list[Path] = []
-    directories: list[Path] = []
-    for root, inside, names in os.walk(place):
-        directories += (Path(root, name) for name in inside)
-        files += (Path(root, name) for name in names)
+def _below(place: str) -> tuple[list[str], list[str]]:
+    """Return the paths of files and directories below a directory."""
+    files: list[str] = []
+    directories: list[str] = []
+    waiting = [""]
+    while waiting:
+        parent = waiting.pop()
+        with os.scandir(f"{place}/{parent}") as found:
+            for entry in found:
+                is_directory = entry.is_dir(follow_symlinks=False)
+                (directories if is_directory else files).append(f"{parent}{entry.name}")
+                if is_directory:
+                    waiting.append(f"{parent}{entry.name}/")
     return files, directories
 
 

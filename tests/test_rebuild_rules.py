@@ -43,12 +43,18 @@ def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path, m
         (tmp_path / "store" / "batchconsumequeue" / topic / "0").mkdir(parents=True)
         (tmp_path / "store" / "batchconsumequeue" / topic / "0" / f"{0:020d}").touch()
     expected = derive(builder.records(), builder.settings)
-    usual = queues.TOGETHER_BYTES, queues.MOST_WAITING
-    # Of the same splits units wait for the end, for more of their queue, for more of all queues, and not at all.
-    runs = ((None, 2, usual), (4096, 3, usual), (8192, 1, (100, usual[1])), (2048, 2, (500, 700)), (4096, 1, (1, 1)))
-    for number, (split_bytes, jobs, (together, waiting)) in enumerate(runs):
-        monkeypatch.setattr(queues, "TOGETHER_BYTES", together)
-        monkeypatch.setattr(queues, "MOST_WAITING", waiting)
+    names = ("TOGETHER_BYTES", "MOST_WAITING", "MANY", "MOST_HELD")
+    usual = tuple(getattr(queues, name) for name in names)
+    # Of the same splits units wait for the end, for more of their queue, for more of all queues, and not at all; then
+    # they are joined in the end, every few splits, and alone, as those of many queues are.
+    runs = (
+        (None, 2, usual), (4096, 3, usual), (8192, 1, (100, *usual[1:])), (2048, 2, (500, 700, *usual[2:])),
+        (4096, 1, (1, 1, *usual[2:])), (2048, 2, (*usual[:2], 1, usual[3])), (2048, 1, (100, 700, 1, 400)),
+        (2048, 1, (1, 1, 1, 1)),
+    )  # fmt: skip
+    for number, (split_bytes, jobs, limits) in enumerate(runs):
+        for name, limit in zip(names, limits, strict=True):
+            monkeypatch.setattr(queues, name, limit)
         into = tmp_path / f"new-{number}"
         result = built(builder, into, split_bytes=split_bytes, jobs=jobs)
         assert tree(into, *QUEUES) == {path: bytes(data) for path, data in expected.files.items()}
@@ -99,11 +105,12 @@ def expected_of(builder: StoreBuilder) -> Obvious:
 
 
 @settings(max_examples=150, deadline=None)
-@given(numbers, st.sampled_from([None, 4096]))
+@given(numbers, st.sampled_from([None, 4096, 700]), st.sampled_from([1, 2, queues.MANY]))
 def test_numbers_of_any_kind_are_placed_by_the_rules(
-    parts: list[tuple[str, tuple[int, int]]], split_bytes: int | None
+    parts: list[tuple[str, tuple[int, int]]], split_bytes: int | None, many: int
 ) -> None:
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "MANY", many)
         check_numbers(Path(place), numbered(parts), split_bytes)
 
 

@@ -21,7 +21,7 @@ from storeio.findings import Finding, condense
 from storeio.format import index as index_format
 from storeio.format import properties
 from storeio.kernels import tables as w
-from storeio.kernels.group import G_RECORD, RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_STOP
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.splits import Split, WalkState
 from storeio.turns import turn
@@ -145,9 +145,7 @@ def _take_usual(
     runs.add_queues(CONSUMEQUEUE, queues, once, found)
     covered.add_queues(CONSUMEQUEUE, queues, once, found[[RUN_FIRST, RUN_STOP]])
     report.counts["queue_units"] = report.counts.get("queue_units", 0) + int(found[RUN_RECORDS].sum())
-    last = int(grouped.table[grouped.starts[numbers + 1] - 1, G_RECORD].max())  # the log's order is that of its places
-    position, store_ms = grouped.walked.records[[w.R_POSITION, w.R_STORE_MS], last].tolist()
-    _queued(report, position + grouped.walked.split.base_offset, store_ms)
+    _queued(report, *grouped.last_of(numbers))
 
 
 def _queued(report: SplitReport, physical: int, store_ms: int) -> None:

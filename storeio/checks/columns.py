@@ -67,26 +67,52 @@ def joined(parts: Sequence[Columns], height: int) -> Columns:
 
     ``height`` is how many rows their tables have.
     """
-    known: dict[str, int] = {}
-    renumbered = [np.empty((4, 0), np.int64)]
-    for part in parts:
-        numbers = np.array([known.setdefault(name, len(known)) for name in part.names], np.int64)
-        renumbered.append(np.concatenate((numbers[part.keys[:2]], part.keys[2:])))
-    names = sorted(known)
-    place = np.empty(len(names), np.int64)
-    place[[known[name] for name in names]] = np.arange(len(names))
-    keys = np.concatenate(renumbered, axis=1)
-    if not keys.size:
+    found = in_order([(part.names, part.keys[:3]) for part in parts])
+    if not len(found.order):
         return no_columns(height)
-    keys[:2] = place[keys[:2]]
-    order = np.lexsort((keys[2], keys[1], keys[0]))
-    starts = (np.cumsum(keys[3]) - keys[3])[order]
+    counts = np.concatenate([part.keys[3] for part in parts])
+    starts = np.cumsum(counts) - counts
+    which = places(starts[found.order], counts[found.order])
+    keys = np.concatenate((found.keys[:, found.first], [np.add.reduceat(counts[found.order], found.first)]))
+    return Columns(found.names, keys, np.concatenate([part.table for part in parts], axis=1)[:, which])
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Queues of several parts, sorted by kind, topic and queue id; those of the same queue in the parts' order.
+
+    ``order`` are their places among all of the parts, ``keys`` the numbers of kind and topic among the names and the
+    queue id, shape ``(3, n)`` in that order, and ``first`` where each queue begins in it.
+    """
+
+    names: list[str]
+    keys: Numbers
+    order: Numbers
+    first: Numbers
+
+
+def in_order(parts: Iterable[tuple[Iterable[str], Numbers]]) -> InOrder:
+    """Return the order of queues of parts: their names, and the numbers of kind and topic and the queue id."""
+    known: dict[str, int] = {}
+    renumbered = [np.empty((3, 0), np.int64)]
+    for part_names, part_keys in parts:
+        numbers = np.array([known.setdefault(name, len(known)) for name in part_names], np.int64)
+        renumbered.append(np.concatenate((numbers[part_keys[:2]], part_keys[2:])))
+    names = sorted(known)
+    rank = np.empty(len(names), np.int64)
+    rank[[known[name] for name in names]] = np.arange(len(names))
+    keys = np.concatenate(renumbered, axis=1)
+    keys[:2] = rank[keys[:2]]
+    order = np.lexsort(keys[::-1])
     keys = keys[:, order]
-    which = np.repeat(starts - np.cumsum(keys[3]) + keys[3], keys[3]) + np.arange(int(keys[3].sum()))
-    first = np.flatnonzero(np.concatenate(([True], (keys[:3, 1:] != keys[:3, :-1]).any(axis=0))))
-    once = keys[:, first]
-    once[3] = np.add.reduceat(keys[3], first)
-    return Columns(names, once, np.concatenate([part.table for part in parts], axis=1)[:, which])
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return InOrder(names, keys, order, np.flatnonzero(is_first))
+
+
+def places(starts: Numbers, counts: Numbers) -> Numbers:
+    """Return the numbers of ranges that begin at ``starts``, so many of each, one range behind the other."""
+    return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
 
 
 class ColumnsBuilder:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from storeio.dispatch import Implied, all_units, grouped_units
-from storeio.format import queueext
+from storeio.checks.columns import places
+from storeio.dispatch import Grouped, Implied, all_units, grouped_units
+from storeio.format import commitlog as log
+from storeio.format import properties, queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
@@ -24,6 +26,7 @@ from storeio.walk import Walked, walk_split
 from storeio.window import Bytes
 
 Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 NAME_BYTES = 255  # of a directory's name, on all usual file systems
 NO_NAME = "/\0\ufffd"  # the last stands for bytes that are no text, so that two topics would be one
@@ -98,8 +101,11 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
     if not walked.count:
         return found
     grouped = grouped_units(walked)
-    with turn(len(walked.queues)):
-        for implied in all_units(grouped, grouped.present(), light=wanted.light):
+    plain = _plain(grouped, wanted)
+    _add_plain(found, grouped, np.flatnonzero(plain))
+    others = grouped.present() & ~plain
+    with turn(int(others.sum())):
+        for implied in all_units(grouped, others, light=wanted.light):
             _add(found, implied, wanted)
     store_ms = walked.records[w.R_STORE_MS]
     found.first_ms = int(store_ms[0])
@@ -109,10 +115,42 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
     return found
 
 
+def _plain(grouped: Grouped, wanted: Wanted) -> Mask:
+    """Tell which queues are wanted and have one run of units of which nothing else is to be known."""
+    if wanted.ext or not grouped.single:
+        return np.zeros(len(grouped.walked.queues), np.bool_)
+    is_plain: dict[bytes, bool] = {}
+    for topic, _ in grouped.walked.queues:
+        if topic not in is_plain:
+            name = properties.java_decode(topic)
+            is_light = name.startswith(log.LMQ_PREFIX)
+            is_plain[topic] = is_name(name) and not is_light and name not in wanted.batch_topics
+    plain = [is_plain[topic] and queue_id >= 0 for topic, queue_id in grouped.walked.queues]
+    if wanted.queues is not None:
+        names = [(properties.java_decode(topic), queue_id) for topic, queue_id in grouped.walked.queues]
+        plain = [one and wanted.takes(*name) for one, name in zip(plain, names, strict=True)]
+    return grouped.present() & (np.diff(grouped.run_starts) == 1) & np.array(plain, np.bool_)
+
+
+def _add_plain(found: Derived, grouped: Grouped, numbers: Numbers) -> None:
+    if not len(numbers):
+        return
+    queues = [grouped.walked.queues[number] for number in numbers.tolist()]
+    names = {topic: properties.java_decode(topic) for topic, _ in queues}
+    starts, stops = grouped.starts[numbers], grouped.starts[numbers + 1]
+    units = grouped.units[places(starts, stops - starts)].tobytes()
+    runs = grouped.runs[:, grouped.run_starts[numbers]]
+    found.stretches.add_plain(CONSUMEQUEUE, [(names[topic], queue_id) for topic, queue_id in queues], runs, units)
+    _queued(found, *grouped.last_of(numbers))
+
+
+def _queued(found: Derived, physical: int, store_ms: int) -> None:
+    found.last_queued = max((physical, store_ms), found.last_queued or (physical, store_ms))
+
+
 def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
     if implied.placed:
-        last = implied.physical_at(-1), int(implied.column(w.R_STORE_MS, slice(-1, None))[0])
-        found.last_queued = max(last, found.last_queued or last)
+        _queued(found, implied.physical_at(-1), int(implied.column(w.R_STORE_MS, slice(-1, None))[0]))
     if not wanted.takes(implied.topic, implied.queue_id):
         return
     if not is_name(implied.topic) or implied.queue_id < 0:

@@ -111,8 +111,7 @@ class Build:
         """Take what the next split holds."""
         self.tally.add(found)
         with turn(len(found.stretches)):
-            for stretch in found.stretches:
-                self.queues.add(stretch)
+            self.queues.add_all(found.stretches)
         if found.keys is not None:
             self.index.add(found.keys, found.first_ms)
 

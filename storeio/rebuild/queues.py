@@ -19,7 +19,7 @@ from storeio.checks.queue_files import UNIT_BYTES
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.layout import Bridge, FileSizes, Write, as_they_come, bridged, first_number, front, laid, pieces
 from storeio.rebuild.placement import Part, Placed, Run, add_runs, place
-from storeio.rebuild.stretches import QueueKey, Stretch
+from storeio.rebuild.stretches import QueueKey, Stretch, Stretches, joined
 from storeio.rebuilt import QueueBuilt
 from storeio.staging import Staging
 
@@ -30,6 +30,8 @@ OldUnits = Callable[[QueueKey, int, int], Units]
 RELAID: Final = ".relaid"
 TOGETHER_BYTES: Final = 64 << 10  # of a queue that are written at once; a hundred thousand files do not stay open
 MOST_WAITING: Final = 64 << 20  # bytes of all queues that wait for more
+MOST_HELD: Final = 16 << 20  # bytes of splits with many queues that are joined at once
+MANY: Final = 128  # queues of a split; fewer are taken as they come
 
 
 @dataclass(slots=True)
@@ -86,6 +88,25 @@ class QueueWriter:
         self._queues: dict[QueueKey, Growing] = {}
         self._waiting: dict[QueueKey, _Waiting] = {}
         self._waiting_bytes = 0
+        self._held: list[Stretches] = []  # of many plain queues each, in log order
+        self._held_bytes = 0
+
+    def add_all(self, stretches: Stretches) -> None:
+        """Append the units of all queues from the next split."""
+        if len(stretches) >= MANY and stretches.is_plain:
+            self._held.append(stretches)
+            self._held_bytes += stretches.unit_bytes
+            if self._held_bytes >= MOST_HELD:
+                self._add_held()
+            return
+        self._add_held()
+        for stretch in stretches:
+            self.add(stretch)
+
+    def _add_held(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        for stretch in joined(held) if held else ():
+            self.add(stretch)
 
     def add(self, stretch: Stretch) -> None:
         """Append the units of one queue from the next split."""
@@ -131,6 +152,7 @@ class QueueWriter:
 
     def finish(self, old: OldUnits) -> list[QueueBuilt]:
         """Write what waits, lay out again what needs it, with the store's own units in gaps; return all, sorted."""
+        self._add_held()
         self._lay_all()
         return [self._finished(self._queues[key], old) for key in sorted(self._queues)]
 

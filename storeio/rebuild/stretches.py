@@ -1,24 +1,35 @@
-"""The units of many queues from one split, packed: a hundred thousand queues of a few units each take little memory."""
+"""The units of many queues from one split, packed: a hundred thousand queues of a few units each take little memory.
+
+Nearly all queues are plain: their units have one run and no ext units. Where there are many of these, they come and are
+joined as arrays: an object for each would take longer than all that is done with its units.
+"""
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.columns import in_order, places
 from storeio.checks.queue_files import UNIT_BYTES
-from storeio.format import queueext
-from storeio.kernels.group import RUN_ROWS
+from storeio.format import consumequeue, queueext
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS
+from storeio.paths import BATCHQUEUE
 
 Numbers = npt.NDArray[np.int64]
 QueueKey = tuple[str, str, int]
 """Kind of queue, topic, queue id."""
 
-FIELDS: Final = 7  # numbers of kind and topic, queue id, units, first number, columns of runs or -1, ext units
+# Numbers of kind and topic, queue id, units, first number, columns of runs or -1, ext units.
+(F_KIND, F_TOPIC, F_QUEUE_ID, F_COUNT, F_FIRST, F_COLUMNS, F_EXT) = range(7)
+FIELDS: Final = 7
+PLAIN: Final = np.dtype((np.void, consumequeue.UNIT_BYTES))  # a unit whose numbers nobody turns around
+_NO_ROWS: Final[Numbers] = np.empty((0, FIELDS), np.int64)
 
 
 @dataclass(slots=True)
@@ -62,6 +73,39 @@ class Stretches:
         self._units += stretch.units
         self._heads += stretch.heads
 
+    def add_plain(self, kind: str, queues: Sequence[tuple[str, int]], runs: Numbers, units: bytes) -> None:
+        """Take plain queues of one kind, by topic and queue id, with a run each, shape ``(RUN_ROWS, n)``.
+
+        ``units`` are those of all of them, one queue behind the other.
+        """
+        assert self._units is not None
+        names = self._names
+        rows = np.zeros((len(queues), FIELDS), np.int64)
+        rows[:, F_KIND] = names.setdefault(kind, len(names))
+        rows[:, F_TOPIC] = [names.setdefault(topic, len(names)) for topic, _ in queues]
+        rows[:, F_QUEUE_ID] = [queue_id for _, queue_id in queues]
+        rows[:, F_COUNT], rows[:, F_FIRST], rows[:, F_COLUMNS] = runs[RUN_RECORDS], runs[RUN_FIRST], 1
+        self._numbers.frombytes(rows.tobytes())
+        self._runs.frombytes(runs.T.tobytes())
+        self._units += units
+
+    @property
+    def rows(self) -> Numbers:
+        """What is known of each but its runs and units, shape ``(n, FIELDS)``."""
+        return np.frombuffer(self._numbers, np.int64).reshape(-1, FIELDS) if self._numbers else _NO_ROWS
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all are plain units of consume queues."""
+        rows = self.rows
+        batch = self._names.get(BATCHQUEUE, -1)
+        return not ((rows[:, F_COLUMNS] != 1) | (rows[:, F_EXT] != 0) | (rows[:, F_KIND] == batch)).any()
+
+    @property
+    def unit_bytes(self) -> int:
+        """How many bytes all units are."""
+        return len(self._units or b"")
+
     def bare(self) -> Stretches:
         """Return the same without units and ext units, to which nothing can be appended."""
         same = Stretches()
@@ -86,3 +130,22 @@ class Stretches:
             key = kind, names[topic_no], queue_id
             yield Stretch(key, count, first, units[unit_at:unit_stop], table, heads[head_at:head_stop])
             unit_at, run_at, head_at = unit_stop, run_stop, head_stop
+
+
+def joined(parts: Sequence[Stretches]) -> Iterator[Stretch]:
+    """Yield one stretch for each queue of parts in log order, all of them plain; the queues are sorted."""
+    found = in_order((list(part._names), part.rows[:, :F_COUNT].T) for part in parts)
+    rows = np.concatenate([part.rows for part in parts])
+    runs = np.concatenate([np.frombuffer(part._runs, np.int64) for part in parts]).reshape(-1, RUN_ROWS)[found.order]
+    units = np.concatenate([np.frombuffer(part._units or b"", PLAIN) for part in parts])
+    starts = np.cumsum(rows[:, F_COUNT]) - rows[:, F_COUNT]
+    rows = rows[found.order]
+    data = units[places(starts[found.order], rows[:, F_COUNT])].view(np.uint8).data
+    stops = np.cumsum(rows[:, F_COUNT]).tolist()
+    at = 0
+    for low, high in itertools.pairwise([*found.first.tolist(), len(rows)]):
+        kind, topic, queue_id = found.keys[:, low].tolist()
+        key, stop = (found.names[kind], found.names[topic], queue_id), stops[high - 1]
+        table = np.ascontiguousarray(runs[low:high].T)
+        yield Stretch(key, stop - at, int(rows[low, F_FIRST]), data[at * PLAIN.itemsize : stop * PLAIN.itemsize], table)
+        at = stop
