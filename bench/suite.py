@@ -25,6 +25,7 @@ from typing import Any, Final
 from bench import measure, pagecache
 from bench import scaling as scaled_cases
 from bench.brokers import GIB, Figures, write_json
+from bench.cases import forget
 from bench.generate import generate
 from storeio import __version__, crc
 
@@ -80,7 +81,7 @@ def curves(given: argparse.Namespace, place: Path) -> Iterator[Figures]:
             for cores in given.cores:
                 figures = measure.run_case(case, root, cores, given.rounds)
                 yield {"curve": point.curve, "value": point.value, "body_bytes": point.shape["body_bytes"], **figures}
-        shutil.rmtree(root)
+        forget(root)
 
 
 def cases(given: argparse.Namespace, place: Path) -> list[Figures]:

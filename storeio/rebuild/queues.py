@@ -30,7 +30,7 @@ OldUnits = Callable[[QueueKey, int, int], Units]
 RELAID: Final = ".relaid"
 TOGETHER_BYTES: Final = 64 << 10  # of a queue that are written at once; a hundred thousand files do not stay open
 MOST_WAITING: Final = 64 << 20  # bytes of all queues that wait for more
-MOST_HELD: Final = 16 << 20  # bytes of splits with many queues that are joined at once
+MOST_HELD: Final = 32 << 20  # bytes of splits with many queues that are joined at once
 MANY: Final = 128  # queues of a split; fewer are taken as they come
 
 
@@ -95,7 +95,7 @@ class QueueWriter:
         """Append the units of all queues from the next split."""
         if len(stretches) >= MANY and stretches.is_plain:
             self._held.append(stretches)
-            self._held_bytes += stretches.unit_bytes
+            self._held_bytes += stretches.packed_bytes
             if self._held_bytes >= MOST_HELD:
                 self._add_held()
             return

@@ -102,9 +102,9 @@ class Stretches:
         return not ((rows[:, F_COLUMNS] != 1) | (rows[:, F_EXT] != 0) | (rows[:, F_KIND] == batch)).any()
 
     @property
-    def unit_bytes(self) -> int:
-        """How many bytes all units are."""
-        return len(self._units or b"")
+    def packed_bytes(self) -> int:
+        """How many bytes they take."""
+        return len(self._units or b"") + len(self._heads) + 8 * (len(self._numbers) + len(self._runs))
 
     def bare(self) -> Stretches:
         """Return the same without units and ext units, to which nothing can be appended."""
