@@ -6,7 +6,7 @@ STAMP := $(VENV)/.setup-stamp
 EXTRAS := spark,codecs,docs,dev
 WORKERS ?= 2
 PYTEST_ARGS ?=
-CODE := $(wildcard storeio udfs jobs)
+CODE := $(wildcard storeio udfs jobs bench)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java jars demo test long-test broker-test lint docs notebooks bench wheel clean

@@ -193,10 +193,9 @@ def rebuild(root: Path, jobs: int) -> Pair:
 def rebuild_on_spark(root: Path, jobs: int) -> Pair:
     """The same in a session of Spark with so many cores that has run one before."""
     from jobs.common import build_session
-    from jobs.rebuild_queues import PARTS, wanted_of
     from storeio.audit import prepare
     from storeio.rebuild.node import rebuild as rebuilt
-    from storeio.rebuild.tally import Tally
+    from storeio.rebuild.tally import PARTS, Tally, wanted_of
     from storeio.staging import Staging
     from udfs.rebuild import Building, finish, rebuild_stores
 

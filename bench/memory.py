@@ -59,10 +59,10 @@ class Shape:
 
     def make(self, directory: Path) -> Path:
         """Return the store, written and forgotten by the page cache."""
-        units = 300_000 if self.topics * self.queues < 1000 else 1000  # a file of each queue, mostly holes
+        per_file = 300_000 if self.topics * self.queues < 1000 else 1000  # a file of each queue, mostly holes
         made = generate(
             directory / self.name.replace(" ", "-"), total_bytes=self.log_bytes, segment_bytes=self.segment_bytes,
-            body_bytes=self.body_bytes, topics=self.topics, queues=self.queues, units_per_file=units,
+            body_bytes=self.body_bytes, topics=self.topics, queues=self.queues, units_per_file=per_file,
         )  # fmt: skip
         if self.wrong_every:
             file = min((made.root / "index").iterdir())

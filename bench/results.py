@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from bench import measure, memory, scaling
@@ -19,7 +19,13 @@ line says."""
 
 def as_markdown(found: Figures) -> str:
     """Return the page for what ``bench.suite`` found; parts that were not measured are not in it."""
-    writers = {"scaling": _scaling, "cases": _cases, "brokers": _brokers, "curves": _curves, "memory": _memory}
+    writers: dict[str, Callable[[Any], Iterable[str]]] = {
+        "scaling": _scaling,
+        "cases": _cases,
+        "brokers": _brokers,
+        "curves": _curves,
+        "memory": _memory,
+    }
     parts = [INTRO]
     for name, write in writers.items():
         if name in found:

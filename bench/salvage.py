@@ -111,8 +111,8 @@ def measured(place: Path, given: argparse.Namespace) -> Figures:
         size = segment if name.split()[1] in ("zeros", "random") else given.total_bytes
         all_seconds = [round(one["seconds"], 3) for one in figures[1:]]
         found[name] = {**figures[-1], "seconds": seconds, "all_seconds": all_seconds, "bytes_per_s": size / seconds}
-    for work in (SCAN, DECIDE):
-        found[f"ratio of {work}"] = found[f"{work} pages"]["bytes_per_s"] / found[f"{work} sound"]["bytes_per_s"]
+    for what in (SCAN, DECIDE):
+        found[f"ratio of {what}"] = found[f"{what} pages"]["bytes_per_s"] / found[f"{what} sound"]["bytes_per_s"]
     return found
 
 

@@ -45,7 +45,7 @@ class Point:
 
     curve: str
     value: int
-    shape: dict[str, int]
+    shape: dict[str, Any]
 
 
 def scaled(log_bytes: int, scale: float) -> int:
@@ -56,7 +56,7 @@ def scaled(log_bytes: int, scale: float) -> int:
 def points(scale: float) -> Iterator[Point]:
     """Yield the stores of all curves."""
 
-    def shape(log_bytes: int, body: int = 1024, **more: int) -> dict[str, int]:
+    def shape(log_bytes: int, body: int = 1024, **more: int) -> dict[str, Any]:
         total = scaled(log_bytes, scale)
         return {"total_bytes": total, "body_bytes": body, "segment_bytes": min(total, GIB), **more}
 
