@@ -46,7 +46,7 @@ _TABLE: Final = (
          "A truncated or padded copy, or a crash while the file was made.", _REBUILD),
     Code("INDEX_LENGTH", ERROR, "an index file has another length than the others",
          "A truncated or padded copy.", _REINDEX),
-    Code("MISALIGNED_NAME", ERROR, "a file's name is no multiple of the file size",
+    Code("MISALIGNED_NAME", ERROR, "a file's name is no multiple of the file size, or not of 20 digits",
          "A renamed file, or files of several settings in one directory.", "Rename it to the offset that its content names."),
     Code("LOG_MISSING", ERROR, "there is no commitlog, but there are queues or indexes",
          "A wrong mount or a deleted directory.", "Do not start a broker: it deletes all queues. Mount or restore the commitlog first."),

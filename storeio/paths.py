@@ -61,6 +61,11 @@ def file_name(base_offset: int) -> str:
     return f"{base_offset:0{NAME_DIGITS}d}"
 
 
+def has_usual_name(path: str, base_offset: int) -> bool:
+    """Tell whether a file that begins at an offset has the name that brokers give it."""
+    return path.rpartition("/")[2] == file_name(base_offset)
+
+
 def parse_number(name: str) -> int | None:
     """Return the number that ``Long.parseLong`` reads from a name, None where it would throw."""
     digits = name[1:] if name[:1] in "+-" else name
@@ -95,10 +100,16 @@ def describe(path: str, size: int, *, is_dir: bool = False) -> StoreFile:
     return StoreFile(path, CONFIG if top == CONFIG else OTHER, size, is_dir=is_dir)
 
 
+def _queue_id(name: str) -> int | None:
+    """Return the id of a queue's directory, None for other names: of ``01`` brokers make a queue that lies in ``1``."""
+    number = parse_number(name)
+    return number if number is None or str(number) == name else None
+
+
 def _describe_queue_entry(path: str, parts: list[str], size: int, is_dir: bool) -> StoreFile:
     """Return what lies below a queue directory; anything but topic/queue id/number keeps no base."""
-    if len(parts) == 4 and (queue_id := parse_number(parts[2])) is not None:
+    if len(parts) == 4 and (queue_id := _queue_id(parts[2])) is not None:
         return StoreFile(path, parts[0], size, parse_number(parts[3]), parts[1], queue_id, is_dir)
     topic = parts[1] if len(parts) > 1 else None
-    queue_id = parse_number(parts[2]) if len(parts) == 3 else None
+    queue_id = _queue_id(parts[2]) if len(parts) == 3 else None
     return StoreFile(path, parts[0], size, None, topic, queue_id, is_dir)

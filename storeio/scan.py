@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from storeio import local_files
 from storeio.errors import NotAStoreError, UnreadableError
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
 from storeio.remote import reading as remote
 from storeio.uris import is_remote, place_of, shown
 
@@ -41,13 +41,18 @@ class Listing:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[StoreFile]:
-        """Return the plain files of one kind whose name is a number, by base offset."""
+        """Return the plain files of one kind whose name is a number, by base offset and usual names first."""
         found = [f for f in self.files if f.kind == kind and not f.is_dir and f.base_offset is not None]
-        return sorted(found, key=lambda f: (f.topic or "", f.queue_id or 0, f.base_offset or 0, f.path))
+        return sorted(found, key=_place_of)
 
     def get(self, path: str) -> StoreFile | None:
         """Return the entry with this path."""
         return next((f for f in self.files if f.path == path), None)
+
+
+def _place_of(file: StoreFile) -> tuple[str, int, int, bool, str]:
+    base = file.base_offset or 0
+    return file.topic or "", file.queue_id or 0, base, not has_usual_name(file.path, base), file.path
 
 
 def list_store(root: str | os.PathLike[str]) -> Listing:

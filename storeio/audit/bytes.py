@@ -63,8 +63,8 @@ def byte_results(
 def _checked(plan: AuditPlan, file: StoreFile, classes: dict[str, int], failed: bool) -> FileResult:
     """Return the result of a file after adding up.
 
-    A queue file may end in a part of a unit, and any file may be longer than it should be: such a
-    rest is nobody's and counts as garbage.
+    A queue file may end in a part of a unit, and begin with one if its name is wrong, and any file may be longer than
+    it should be: such a rest is nobody's and counts as garbage.
     """
     classes = {name: count for name, count in classes.items() if count}
     total = sum(count for name, count in classes.items() if name != "missing")
@@ -85,7 +85,8 @@ def _surplus(plan: AuditPlan, file: StoreFile) -> int:
         return 0
     queue = plan.queue(file.kind, file.topic, file.queue_id)
     kept = next((f.size for f in queue.files if f.path == file.path), 0)
-    return file.size - kept + queue.unit_bytes - 1
+    ends = 1 if (file.base_offset or 0) % queue.unit_bytes == 0 else 2  # at which it may have a part of a unit
+    return file.size - kept + ends * (queue.unit_bytes - 1)
 
 
 def _of_small(plan: AuditPlan, file: StoreFile) -> dict[str, int]:

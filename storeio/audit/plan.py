@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from storeio import many_files
 from storeio.checks import index_structure
+from storeio.checks.layout import is_offset
 from storeio.checks.packed import PackedQueues
 from storeio.checks.queue_files import Queue, QueueFile
 from storeio.config import StoreConfig, infer_config
@@ -157,15 +158,10 @@ def prepare(
     started_ms = time.time_ns() // 1_000_000
     listing = listing or list_store(root)
     config = infer_config(listing, given or {})
-    segments = listing.of_kind(COMMITLOG)
+    segments = [f for f in listing.of_kind(COMMITLOG) if is_offset(f, config.commitlog_file_bytes)]
     segments = [f for i, f in enumerate(segments) if i == 0 or f.base_offset != segments[i - 1].base_offset]
     size = split_bytes or split_size(segments, listing)
-    splits = [
-        split
-        for segment in segments
-        if segment.base_offset is not None and segment.base_offset >= 0
-        for split in cut(_bounded(segment, config.commitlog_file_bytes), size)
-    ]
+    splits = [split for segment in segments for split in cut(_bounded(segment, config.commitlog_file_bytes), size)]
     return AuditPlan(listing.root, started_ms, listing, config, segments, splits, index_shape_of(listing, config))
 
 

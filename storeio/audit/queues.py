@@ -166,7 +166,7 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
             add("record", a, b, -1)
             add(name, a, b)
         claimed.append((low, high))
-    stop = max(queue.stop, covered[-1][1] * size if covered else 0)
+    stop = max(-(-queue.stop // size) * size, covered[-1][1] * size if covered else 0)
     for file in queue.files:
         behind = file.base + file.size - max(stop, file.base)
         if behind > 0:

@@ -15,9 +15,12 @@ from storeio.paths import (
     COMMITLOG,
     CONSUMEQUEUE,
     INDEX,
+    MAX_LONG,
     QUEUE_EXT,
     QUEUE_KINDS,
     StoreFile,
+    file_name,
+    has_usual_name,
     parse_number,
 )
 
@@ -50,6 +53,11 @@ def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[
     return findings
 
 
+def is_offset(entry: StoreFile, length: int) -> bool:
+    """Tell whether a file's name says where it begins, and a file of this length ends where offsets still go."""
+    return entry.base_offset is not None and 0 <= entry.base_offset <= MAX_LONG - max(length, entry.size)
+
+
 def foreign_layout(entry: StoreFile) -> str:
     """Return what an entry shows of a layout whose bytes storeio does not read; empty for any other."""
     if entry.is_dir and entry.path.startswith("dledger-"):
@@ -66,11 +74,14 @@ def _in_data_directory(entry: StoreFile, length: int) -> list[Finding]:
         return []  # the loader skips directories whose name is no queue id
     if entry.is_dir:
         return [Finding("STRAY_DIRECTORY", entry.path, topic=entry.topic, queue_id=entry.queue_id)]
-    if entry.base_offset is None or entry.base_offset < 0:
+    if not is_offset(entry, length):
         return [_stray(entry, "its name is no offset")]
     findings = []
-    if entry.base_offset % length:
+    if (entry.base_offset or 0) % length:
         detail = f"{entry.base_offset} is no multiple of {length}"
+        findings.append(_finding("MISALIGNED_NAME", entry, 0, entry.size, detail))
+    elif entry.base_offset is not None and not has_usual_name(entry.path, entry.base_offset):
+        detail = f"brokers write {file_name(entry.base_offset)}, and sort files by their names"
         findings.append(_finding("MISALIGNED_NAME", entry, 0, entry.size, detail))
     if entry.size != length:
         start, stop = sorted((entry.size, length))

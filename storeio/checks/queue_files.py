@@ -13,7 +13,7 @@ import numpy.typing as npt
 from storeio.checks.ranges import Ranges
 from storeio.format import batchqueue, consumequeue
 from storeio.kernels import units as kernel
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, has_usual_name, queue_directory
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -185,8 +185,8 @@ def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFil
 
 
 def _clipped(files: Sequence[QueueFile], file_bytes: int) -> tuple[QueueFile, ...]:
-    """Return the files by base offset, none of them reaching into the next."""
-    ordered = sorted(files, key=lambda f: f.base)
+    """Return the files by base offset, none of them reaching into the next; of several the one with the usual name."""
+    ordered = sorted(files, key=lambda f: (f.base, has_usual_name(f.path, f.base)))
     limits = [b.base - a.base for a, b in itertools.pairwise(ordered)] + [file_bytes]
     return tuple(_cut(file, min(file_bytes, limit)) for file, limit in zip(ordered, limits, strict=True))
 

@@ -61,15 +61,21 @@ def judge_uncovered(
     size = queue.unit_bytes
     covered_stop = max((high for _, high in covered), default=queue.start // size)
     stop = max(-(-queue.stop // size), covered_stop)
-    pieces = [
-        (first, min(first + CHUNK_UNITS, high))
-        for low, high in subtract((queue.start // size, stop), covered)
-        for first in range(low, high, CHUNK_UNITS)
-    ]
-    if not pieces:
+    uncovered = subtract((queue.start // size, stop), covered)
+    if not uncovered:
         return result
     covered_start = min((low for low, _ in covered), default=stop)
     state = _State(queue, view, names, covered_start, covered_stop)
+    gaps = [gap for low, high in uncovered for gap in _wide_gaps(queue, low, high)]
+    for gap in gaps:
+        for low, high in subtract((gap[0], min(gap[1], covered_stop)), claimed):
+            state.absent(result, low, high)
+    pieces = [
+        (first, min(first + CHUNK_UNITS, high))
+        for whole in uncovered
+        for low, high in subtract(whole, gaps)
+        for first in range(low, high, CHUNK_UNITS)
+    ]
     for group in _grouped(pieces):
         state.judge(_read(queue, group, claimed, read), result)
     return result
@@ -92,6 +98,14 @@ class _Units:
         cuts = np.flatnonzero((np.diff(which) != 1) | (np.diff(self.numbers[which]) != 1))
         firsts, lasts = which[np.concatenate(([0], cuts + 1))], which[np.concatenate((cuts, [len(which) - 1]))]
         return list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
+
+
+def _wide_gaps(queue: Queue, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Yield wide ranges of unit numbers of which no file holds a byte: a damaged name may be any number."""
+    size = queue.unit_bytes
+    for file, start, stop in queue.pieces(low * size, high * size):
+        if file is None and stop - start > CHUNK_UNITS * size:
+            yield -(-start // size), stop // size
 
 
 def _grouped(pieces: Ranges) -> Iterator[Ranges]:
@@ -243,6 +257,16 @@ class _State:
                     )
                 )  # fmt: skip
                 at, number = at + count, number + count
+
+    def absent(self, result: Leftover, low: int, high: int) -> None:
+        """Report a wide gap between the files, whole."""
+        size, topic, queue_id = self.queue.unit_bytes, self.queue.topic, self.queue.queue_id
+        path, position = self.queue.path_at(low * size)
+        length, count = (high - low) * size, high - low
+        detail = "no file holds these units"
+        result.findings.append(
+            Finding(self.code("CQ_GAP"), path, position, length, topic, queue_id, low, None, count, detail)
+        )
 
     def count(self, result: Leftover, name: str, mask: Mask, them: _Units) -> None:
         """Add the units' bytes to a class of the files that they lie in."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from storeio import audit
 from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import consumequeue
-from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, parse_number, queue_directory
+from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number, queue_directory
 from storeio.planning.draft import Draft, Why
 from storeio.rebuilt import QueueBuilt
 
@@ -54,6 +54,8 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         target: The queue.
         log_min: Physical offset at which the log begins; units below it point at nothing.
     """
+    for name in _misnamed(draft.store.root / target.directory):
+        draft.move(f"{target.directory}/{name}", target.why)
     wanted = _numbered(rebuilt / target.directory)
     have = _numbered(draft.store.root / target.directory)
     dead = _dead_bytes(draft, target, have, log_min)
@@ -82,6 +84,13 @@ def _numbered(directory: Path) -> dict[int, str]:
         if number is not None and place.is_file():
             found[number] = place.name
     return found
+
+
+def _misnamed(directory: Path) -> list[str]:
+    """Return names of files that are numbers, but not as brokers write them."""
+    names = sorted(place.name for place in directory.iterdir() if place.is_file()) if directory.is_dir() else []
+    numbers = [(name, parse_number(name)) for name in names]
+    return [name for name, number in numbers if number is not None and not has_usual_name(name, number)]
 
 
 def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int) -> int:

@@ -74,6 +74,8 @@ def tags_from(plan: AuditPlan) -> int | None:
                 break
         elif told is False:
             break
+    else:  # no unit without tags; what the log has before the first unit may have been in an index that is gone
+        found = 0 if told else found
     if told is None:
         return 0 if _is_since_5_5(plan) else None
     return found

@@ -1,0 +1,130 @@
+"""Files whose names are numbers, but not those that brokers had given them: findings, and never a void audit."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+
+from storeio import audit, cli
+from storeio.results import Audit
+
+QUEUE = "consumequeue/topic_0/0"
+FAR = 10**13
+
+
+def copy(tmp_path: Path, name: str = "base-5.3.3") -> Path:
+    return golden.copy_of(name, tmp_path / "store")
+
+
+def codes(found: Audit) -> set[str]:
+    return {finding.code for finding in found.findings if finding.severity != "info"}
+
+
+def test_a_gap_as_wide_as_a_damaged_name_is_one_finding(tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    (root / QUEUE / f"{4000:020d}").rename(root / QUEUE / f"{FAR:020d}")
+    found = audit.check(root, jobs=1)
+    (gap,) = [finding for finding in found.findings if finding.code == "CQ_GAP"]
+    assert (gap.queue_offset, gap.count) == (201, FAR // 20 - 201)
+    assert gap.path == f"{QUEUE}/{4000:020d}"
+    assert codes(found) == {"CQ_MISSING", "CQ_GAP", "CQ_SHIFTED"}
+
+
+@pytest.mark.parametrize("name", ["-32768", f"{2**63 - 32768:020d}", f"{2**63 - 1:020d}"])
+def test_a_segment_where_no_log_reaches_is_a_stray(tmp_path: Path, name: str) -> None:
+    root = copy(tmp_path)
+    sound = audit.check(root, jobs=1)
+    (root / "commitlog" / name).write_bytes(bytes(32768))
+    found = audit.check(root, jobs=1)
+    assert [(f.code, f.path) for f in found.findings if f not in sound.findings] == [
+        ("STRAY_FILE", f"commitlog/{name}")
+    ]
+    assert found.log == sound.log
+
+
+@pytest.mark.parametrize("name", ["1000", "+0000000000000001000", "000000000000000001000"])
+@pytest.mark.parametrize("move", [True, False])
+def test_a_name_that_brokers_do_not_write_is_damage_that_a_plan_cures(tmp_path: Path, name: str, move: bool) -> None:
+    root = copy(tmp_path)
+    usual = root / QUEUE / f"{1000:020d}"
+    before = usual.read_bytes()
+    if move:
+        usual.rename(usual.with_name(name))
+    else:
+        usual.with_name(name).write_bytes(bytes(1000))
+    found = audit.check(root, jobs=1)
+    (finding,) = (f for f in found.findings if f.code == "MISALIGNED_NAME")
+    assert finding.path == f"{QUEUE}/{name}"
+    assert "brokers write 00000000000000001000," in finding.detail
+    assert codes(found) == {"MISALIGNED_NAME"}
+    plan = tmp_path / "plan.json"
+    assert cli.run(["plan", str(root), "--out", str(plan), "--broker", "5.3.3", "--quiet"]) == 4
+    assert cli.run(["apply", str(plan), str(root), "--quiet"]) == 1
+    assert codes(audit.check(root, jobs=1)) == set()
+    assert usual.read_bytes() == before
+    assert not usual.with_name(name).exists()
+
+
+@pytest.mark.parametrize("name", ["00", "+0", "\u0660"])
+def test_a_directory_that_is_no_queue_id_is_no_queue(tmp_path: Path, name: str) -> None:
+    """Brokers make a queue of its number, but in the directory with the usual name."""
+    root = copy(tmp_path)
+    sound = audit.check(root, jobs=1)
+    shutil.copytree(root / QUEUE, root / "consumequeue" / "topic_0" / name)
+    assert audit.check(root, jobs=1).queues == sound.queues
+    shutil.rmtree(root / QUEUE)
+    assert "CQ_MISSING" in codes(audit.check(root, jobs=1))
+
+
+def test_light_queues_that_are_gone_are_missed(tmp_path: Path) -> None:
+    root = copy(tmp_path, "rich-5.3.3")
+    shutil.rmtree(root / "consumequeue" / "%LMQ%a1")
+    found = audit.check(root, jobs=1)
+    assert {(f.code, f.topic) for f in found.findings if f.severity != "info"} == {("CQ_MISSING", "%LMQ%a1")}
+
+
+def test_tags_that_the_first_index_file_left_has_from_its_first_unit_on_were_in_those_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    root = copy(tmp_path, "rich-5.5.1")
+    first, *others = sorted((root / "index").iterdir())
+    before = {path.name: path.read_bytes() for path in (first, *others)}
+    first.unlink()
+    options = golden.options("rich-5.5.1")
+    sizes = {"maxHashSlotNum": options["indexSlots"], "maxIndexNum": options["indexNum"]}
+    words = [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]
+    assert cli.run(["rebuild", str(root), "--into", str(tmp_path / "new"), "--only", "index", "--quiet", *words]) == 0
+    made = [path.read_bytes() for path in sorted((tmp_path / "new" / "index").iterdir())]
+    assert made == [before[name] for name in sorted(before)]
+
+
+def mixed_up(root: Path, chance: random.Random) -> None:
+    """Move, copy, cut and lengthen some files, and give them numbers of all kinds for names."""
+    tops = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "commitlog", "index")
+    files = sorted(path for top in tops for path in (root / top).rglob("*") if path.is_file())
+    edits: list[Callable[[Path, Path], object]] = [
+        lambda one, other: one.rename(other),
+        lambda one, other: other.write_bytes(one.read_bytes()),
+        lambda one, _: one.write_bytes(one.read_bytes()[: chance.randrange(one.stat().st_size + 1)]),
+        lambda one, _: one.write_bytes(one.read_bytes() + chance.randbytes(chance.randrange(1, 3000))),
+        lambda one, other: other.write_bytes(bytes(chance.choice([0, 7, 20, one.stat().st_size]))),
+    ]
+    for path in chance.sample(files, chance.randrange(1, 4)):
+        near = int(path.name) + chance.choice([1, -1, 20, -20, 46, 7, 1000, -1000])
+        far = [10 ** chance.randrange(5, 19), 2 ** chance.randrange(20, 63), 2**63 - chance.choice([1, 20, 46, 32768])]
+        number = max(chance.choice([chance.randrange(100_000), near, *far]), 0)
+        chance.choice(edits)(path, path.with_name(f"{number:0{chance.choice([0, 20, 20, 20, 21])}d}"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_name_makes_an_audit_void_or_endless(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    root = copy(tmp_path, chance.choice([name for name in golden.STORES if "long" not in name]))
+    mixed_up(root, chance)
+    found = audit.check(root, jobs=1)
+    assert sum(file.size for file in found.files) > 0
