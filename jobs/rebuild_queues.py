@@ -143,7 +143,7 @@ def ended(call: Call, build: Building) -> None:
         if build.error is not None:
             raise build.error
         call.report(finish(build, call.args.jobs or os.cpu_count() or 1))
-    except (StoreError, OSError) as error:
+    except Exception as error:  # as in ``rebuild_stores``: one store's trouble keeps no other from its report
         call.fail(build.plan.root, error)
 
 

@@ -37,7 +37,7 @@ from storeio.rebuild.shares import (
     stitched,
     truly,
 )
-from storeio.rebuild.tally import PARTS, Tally, shape_of, wanted_of
+from storeio.rebuild.tally import PARTS, Names, Tally, shape_of, wanted_of
 from storeio.staging import Staging, created, write_all
 
 __all__ = ["no_waiting_for_disks"]
@@ -87,11 +87,18 @@ def small(orders: Orders) -> Orders:
     return sent
 
 
-def shared_rebuild(root: Path, partial: Path, given: dict[str, str], split_bytes: int | None) -> Tally:
+def shared_rebuild(
+    root: Path,
+    partial: Path,
+    given: dict[str, str],
+    split_bytes: int | None,
+    queues: Names | None = None,
+    parts_wanted: tuple[str, ...] = PARTS,
+) -> Tally:
     """Rebuild below ``partial`` as workers do, pieces coming in any order."""
     plan = prepare(str(root), given=given, split_bytes=split_bytes)
-    wanted = wanted_of(plan, None, PARTS)
-    tally = Tally(plan, wanted, frozenset(PARTS))
+    wanted = wanted_of(plan, queues, parts_wanted)
+    tally = Tally(plan, wanted, frozenset(parts_wanted))
     found = {number: derive_split(plan.root, split, wanted) for number, split in enumerate(plan.splits)}
     facts = [facts_of(number, derived) for number, derived in found.items()]
     assert all(not stretch.units for fact in facts for stretch in fact.found.stretches)
@@ -112,8 +119,9 @@ def shared_rebuild(root: Path, partial: Path, given: dict[str, str], split_bytes
     assert list((partial / WRITING).iterdir()) == []
     (partial / WRITING).rmdir()
     data = tally.checkpoint(orders.cuts.rolled_ms)
-    assert data is not None
-    (partial / "checkpoint").write_bytes(data)
+    assert (data is not None) == ("checkpoint" in parts_wanted)
+    if data is not None:
+        (partial / "checkpoint").write_bytes(data)
     return tally
 
 
@@ -160,6 +168,34 @@ def test_random_logs_come_out_as_on_one_node(seed: int, tmp_path: Path) -> None:
         place = tmp_path / f"shared-{split_bytes}"
         shared_rebuild(tmp_path / "store", place, settings_of(builder.settings), split_bytes)
         assert tree(place) == tree(tmp_path / "node")
+
+
+NO_KEYS: list[tuple[Names | None, tuple[str, ...]]] = [
+    (None, ("queues",)),
+    (frozenset({("other", None)}), ("queues",)),
+    (frozenset({("t", 0)}), ("queues",)),
+    (frozenset({("nope", None)}), ("queues",)),
+]
+
+
+@pytest.mark.parametrize(("queues", "parts"), NO_KEYS)
+def test_without_keys_it_comes_out_as_on_one_node(queues: Names | None, parts: tuple[str, ...], tmp_path: Path) -> None:
+    builder = irregular_log(tmp_path / "store")
+    built(builder, tmp_path / "node", queues=queues, parts=parts)
+    shared_rebuild(tmp_path / "store", tmp_path / "shared", settings_of(builder.settings), 4096, queues, parts)
+    assert tree(tmp_path / "shared") == tree(tmp_path / "node")
+
+
+def test_a_log_without_records_comes_out_as_on_one_node(tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    rebuild(tmp_path / "store", tmp_path / "node")
+    shared_rebuild(tmp_path / "store", tmp_path / "shared", {}, None)
+    assert tree(tmp_path / "shared") == tree(tmp_path / "node")
+
+
+def test_no_keys_make_no_index_files() -> None:
+    cuts = cut([], Shape(3, 4), lambda place: (0, 0))
+    assert (cuts.files, cuts.keys, cuts.rolled_ms) == ([], 0, 0)
 
 
 class _Sink:

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark import RDD, Accumulator, Broadcast, SparkContext, StorageLevel
 
 from storeio.audit import AuditPlan, Progress
-from storeio.errors import StoreError, UnreadableError, WriteError
+from storeio.errors import UnreadableError, WriteError
 from storeio.paths import CHECKPOINT
 from storeio.rebuild.cuts import Place
 from storeio.rebuild.derive import Wanted, derive_split
@@ -195,8 +195,8 @@ def finish(build: Building, jobs: int) -> Rebuilt:
 
 @contextlib.contextmanager
 def _attempt(build: Building) -> Iterator[None]:
-    """Run the block for one store; its trouble is that of no other."""
+    """Run the block for one store; its trouble, of whatever kind, is that of no other."""
     try:
         yield
-    except (StoreError, OSError) as error:
+    except Exception as error:  # one that nobody expected is told as such, with the store's name
         build.fail(error)

@@ -74,7 +74,7 @@ def cut(counts: Sequence[KeyCount], shape: Shape, look_up: Callable[[Place], tup
     """Return the index files of a log.
 
     Args:
-        counts: Of each split with records, in log order.
+        counts: Of each split with records, in log order; without any there is no file.
         shape: Of the files.
         look_up: Returns store time and physical offset of a key.
     """
@@ -83,6 +83,8 @@ def cut(counts: Sequence[KeyCount], shape: Shape, look_up: Callable[[Place], tup
         cuts.first_key[split] = cuts.keys
         cuts.keys += keys
     begins = _begins(counts, shape.units - 1)
+    if not begins:  # no split has records, or nobody wants their keys
+        return cuts
     stops = [first for first, _ in begins[1:]] + [cuts.keys]
     path = None
     for (first, last), stop in zip(begins, stops, strict=True):

@@ -14,6 +14,8 @@ from test_rebuild_shares import irregular_log, with_hole
 from jobs import rebuild_queues, tables
 from storeio.errors import UsageError
 from storeio.rebuild.node import rebuild
+from storeio.rebuild.shares import orders_of
+from storeio.rebuild.tally import Names, Tally
 from storeio.report.rebuilding import rebuilt_object
 from udfs.checks import WorkersError
 
@@ -101,6 +103,48 @@ def test_one_store_goes_into_the_directory_itself_in_part(tmp_path: Path, capsys
     names = frozenset({("bcq_a", None)})
     rebuild(root, tmp_path / "node", queues=names, parts=("checkpoint", "queues"))
     assert tree(tmp_path / "new") == tree(tmp_path / "node")
+
+
+@pytest.mark.parametrize(
+    ("words", "names", "parts"),
+    [
+        (["--only", "queues"], None, ("queues",)),
+        (["--topic", "topic_0"], frozenset({("topic_0", None)}), ("queues",)),
+        (["--queue", "topic_1/0"], frozenset({("topic_1", 0)}), ("queues",)),
+    ],
+)
+def test_without_keys_and_beside_a_store_without_records(
+    words: list[str], names: Names | None, parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Nothing is to be cut into index files: of neither store, or not of the empty one."""
+    roots = [golden.store("base-5.3.3"), tmp_path / "empty"]
+    (roots[1] / "commitlog").mkdir(parents=True)
+    common = ["--store", *map(str, roots), "--tables", str(tmp_path / "tables"), "--quiet"]
+    for more, arguments in ((words, {"queues": names, "parts": parts}), ([], {})):
+        place = tmp_path / ("part" if more else "whole")
+        assert rebuild_queues.main([*common, "--into", str(place / "job"), *more]) == 0
+        for root in roots:
+            assert rebuild(root, place / "node" / root.name, **arguments).exit_code == 0
+            assert tree(place / "job" / root.name) == tree(place / "node" / root.name)
+
+
+def test_an_error_that_nobody_expected_is_one_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roots = [golden.store("base-5.3.3"), golden.store("base-4.9.8")]
+
+    def odd(tally: Tally, *rest: Any) -> Any:
+        if tally.plan.root == str(roots[0]):
+            raise ValueError("odd")
+        return orders_of(tally, *rest)
+
+    monkeypatch.setattr("udfs.rebuild.orders_of", odd)
+    words = ["--store", *map(str, roots), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
+    assert rebuild_queues.main([*words, "--quiet"]) == 8
+    assert f"{roots[0]}: unexpected ValueError: odd" in capsys.readouterr().err
+    rebuild(roots[1], tmp_path / "node")
+    assert tree(tmp_path / "new" / roots[1].name) == tree(tmp_path / "node")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [roots[1].name]
 
 
 @pytest.mark.parametrize(
