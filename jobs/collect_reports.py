@@ -18,8 +18,8 @@ from jobs import tables
 from jobs.audit_store import table_frames
 from jobs.common import JobParser, build_session, run_job
 from jobs.stores import new_run_id, separate_errors
-from storeio.console import complain, is_inside, put
-from storeio.errors import UnreadableError, UsageError
+from storeio.console import complain, explain, is_inside, put
+from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.report import table_rows, verdict_sentence
 from storeio.report.parsed import Failure, from_json, refuse_misfits
 from storeio.results import EXIT_SOUND, Audit
@@ -43,8 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     audits = [one for one in found if isinstance(one, Audit)]
     if not audits:
         return code
-    spark = build_session("storeio collect", master=args.master)
-    tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
+    try:
+        spark = build_session("storeio collect", master=args.master)
+        tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
+    except UsageError:
+        raise
+    except StoreError as error:
+        return code | explain(error)  # the reports stand, and so do their bits
     if not args.quiet:
         put(sys.stderr, f"run {run_id} is in {args.tables}")
     return code

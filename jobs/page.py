@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
+from jobs.unusable import tables_told
 from storeio.config import Given
 from storeio.prediction import next_starts
 from storeio.report.page import Past, Start, StorePage, past_of, render_page, start_of
@@ -46,7 +47,8 @@ def _past(spark: SparkSession, where: str, store: str) -> Past:
 def _rows(spark: SparkSession, where: str, name: str, store: str) -> list[Row]:
     if not tables.exists(spark, where, name):
         return []
-    rows: list[Row] = (
-        tables.finished(spark, where, name).filter(F.col("store") == valid_text(store)).toArrow().to_pylist()
-    )
+    with tables_told(tables.path_of(where, name)):
+        rows: list[Row] = (
+            tables.finished(spark, where, name).filter(F.col("store") == valid_text(store)).toArrow().to_pylist()
+        )
     return rows

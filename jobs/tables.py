@@ -37,7 +37,9 @@ from jobs.declared import (
     SIMULATIONS,
     STANDING,
 )
-from storeio.errors import StoreError, UsageError
+from jobs.unusable import TablesError as TablesError
+from jobs.unusable import refuse_file, tables_told
+from storeio.errors import UsageError
 from storeio.report.rows import BINARY, DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import reason
@@ -49,13 +51,6 @@ RECORDS: Final = "records"
 TRIES: Final = 8  # of one commit, where others commit at the same time
 _SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType(), BINARY: BinaryType()}
 _ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(), BINARY: pa.binary()}
-
-
-class TablesError(StoreError, OSError):
-    """The tables could not be read or written."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def schema_of(name: str) -> StructType:
@@ -94,10 +89,15 @@ def path_of(tables: str, name: str) -> str:
 
 
 def exists(spark: SparkSession, tables: str, name: str) -> bool:
-    """Tell whether the table has been written."""
-    if not is_remote(tables):  # the first time that Spark is asked for a table it takes seconds
-        return deltalake.DeltaTable.is_deltatable(path_of(place_of(tables), name))
-    return bool(DeltaTable.isDeltaTable(spark, path_of(tables, name)))
+    """Tell whether the table has been written.
+
+    Raises:
+        TablesError: Nobody can tell.
+    """
+    with tables_told(path_of(tables, name)):
+        if not is_remote(tables):  # the first time that Spark is asked for a table it takes seconds
+            return deltalake.DeltaTable.is_deltatable(path_of(place_of(tables), name))
+        return bool(DeltaTable.isDeltaTable(spark, path_of(tables, name)))
 
 
 def is_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS) -> bool:
@@ -106,7 +106,8 @@ def is_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS)
 
 
 def _has_run(spark: SparkSession, tables: str, name: str, run_id: str) -> bool:
-    return not spark.read.format("delta").load(path_of(tables, name)).filter(F.col("run_id") == run_id).isEmpty()
+    with tables_told(path_of(tables, name)):
+        return not spark.read.format("delta").load(path_of(tables, name)).filter(F.col("run_id") == run_id).isEmpty()
 
 
 def refuse_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS) -> None:
@@ -114,7 +115,9 @@ def refuse_finished(spark: SparkSession, tables: str, run_id: str, runs: str = R
 
     Raises:
         UsageError: It is.
+        TablesError: The tables cannot be read, or are none.
     """
+    refuse_file(path_of(tables, runs))
     if is_finished(spark, tables, run_id, runs):
         raise UsageError(f"run {run_id} is finished and in {path_of(tables, runs)}: choose another --run-id")
 
@@ -177,7 +180,8 @@ def discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str])
             table = DeltaTable.forPath(spark, path_of(tables, name))
             retried(lambda: table.delete(F.col("run_id") == run_id))
 
-    _each(one, names)
+    with tables_told(tables):
+        _each(one, names)
 
 
 def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
@@ -258,17 +262,18 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
     """Return a table's rows of finished runs, all of a table that stands for itself; the only way to read it.
 
     Raises:
-        TablesError: No run has been written there.
+        TablesError: No run has been written there, or it cannot be read.
     """
     runs = runs_of(name)
     for needed in {runs, name}:
         if not exists(spark, tables, needed):
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
-    table = spark.read.format("delta").load(path_of(tables, name))
-    if name in STANDING:
-        return table.select(*schema_of(name).names)
-    ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
-    return table.join(ended, "run_id", how="left_semi").select(*schema_of(name).names)
+    with tables_told(path_of(tables, name)):
+        table = spark.read.format("delta").load(path_of(tables, name))
+        if name in STANDING:
+            return table.select(*schema_of(name).names)
+        ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
+        return table.join(ended, "run_id", how="left_semi").select(*schema_of(name).names)
 
 
 def views(spark: SparkSession, tables: str) -> list[str]:

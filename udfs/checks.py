@@ -211,9 +211,14 @@ def told(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Return the line of Spark's many that says what went wrong: a worker's own exception, else the first."""
+    """Return the line of Spark's many that says what went wrong.
+
+    A worker's own exception, else what the JVM raised, without its class if it says more, else the first line.
+    """
     lines = str(error).splitlines()
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+    if not raised and isinstance(error, Py4JError):  # its first line names the call, the next is ": CLASS: MESSAGE"
+        raised = [re.sub(r"^: (?:(?:[\w$]+\.)+[\w$]+: (?=\S))*", "", line) for line in lines if line.startswith(": ")]
     return next(iter(raised or lines), type(error).__name__)
 
 

@@ -39,3 +39,18 @@ def test_a_row_for_every_action(spark: SparkSession, tmp_path: Path, capsys: pyt
     assert tree_of(root) == maker.tree
     with pytest.raises(UsageError, match="run one is finished"):
         apply_repair.main(words)
+
+
+@pytest.mark.parametrize("name", ["tables", "tables/actions"])
+def test_tables_that_are_a_file_are_found_out_before_the_store_is_changed(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    del spark
+    root = small_store(tmp_path / "store")
+    before = tree_of(root)
+    plan = str(Maker(root).create("made", 10).save(tmp_path / "plans"))
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("no directory")
+    with pytest.raises(tables.TablesError, match=f"{tmp_path / name}: is not a directory"):
+        apply_repair.main([plan, "--tables", str(tmp_path / "tables"), "--quiet"])
+    assert tree_of(root) == before

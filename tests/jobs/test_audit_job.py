@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
+from py4j.protocol import Py4JError
 from test_datasource import expected_rows, unreadable_store
 
 from jobs import audit_store, tables
@@ -247,6 +248,31 @@ def test_a_task_that_fails_is_one_line(spark: SparkSession, stores: list[Path]) 
         checks.on_workers(spark.sparkContext, [audit.prepare(str(stores[0]))], [[1]], phase)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "calling o1.save.\n: org.x.DeltaIOException: [DELTA_NO] Cannot create it\n\tat org.x.Y.z(Y.scala:3)",
+            "[DELTA_NO]",
+        ),
+        (
+            "calling o1.x.\n: java.lang.RuntimeException: java.lang.ClassNotFoundException: Class a.B not found",
+            "Class a.B",
+        ),
+        ("calling o1.x.\n: java.lang.NullPointerException\n\tat a.b(C.java)", "java.lang.NullPointerException"),
+        (
+            "calling o1.x.\n: org.x.SparkException: Job aborted\nValueError: item 1 is odd\n",
+            "ValueError: item 1 is odd",
+        ),
+        ("calling o1.x. Trace:\npy4j.Py4JException: no such method", "py4j.Py4JException: no such method"),
+    ],
+)
+def test_the_reason_is_not_the_call_of_the_jvm(text: str, says: str) -> None:
+    found = checks.reason(Py4JError(f"An error occurred while {text}"))
+    assert found.startswith(says)
+    assert "\n" not in found
+
+
 def test_lost_workers_and_tables_that_cannot_be_written(
     stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +282,7 @@ def test_lost_workers_and_tables_that_cannot_be_written(
     assert audit_store.main(words) == 4 | 8
     out, err = capsys.readouterr()
     assert json.loads(out)["exit_code"] == 4
-    assert "was not written" in err
+    assert re.search(r"was not written: \[DELTA_\w+\] .*tables", err)
 
     def lost(*_: Any) -> None:
         raise checks.WorkersError("Spark could not finish the commitlog: executor lost")

@@ -80,6 +80,46 @@ def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path
     assert sorted(row.store for row in found) == [f"host-1:{root}", f"host-2:{root}"]
 
 
+def damaged_log(table: Path) -> None:
+    """Make a table whose log says nothing."""
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020d}.json").write_text("garbage\n")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["runs", "findings"])
+def test_a_damaged_table_is_one_line_and_the_reports_count(
+    table: str, reports: list[Path], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    damaged_log(tmp_path / "tables" / table)
+    words = ["--report", *map(str, reports), "--tables", str(tmp_path / "tables"), "--quiet"]
+    assert collect_reports.main(words) == 4 | 8 | 16
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"storeio: {tmp_path / 'tables'}")
+    assert f"/{table}/_delta_log/{0:020d}.json" in line
+    assert "An error occurred" not in line
+
+
+@pytest.mark.spark
+def test_a_file_instead_of_tables_is_said_and_the_reports_count(
+    reports: list[Path], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    (tmp_path / "tables").write_text("no directory")
+    words = ["--report", str(reports[1]), "--tables", str(tmp_path / "tables"), "--quiet"]
+    assert collect_reports.main(words) == 4 | 8 | 16
+    assert f"{tmp_path / 'tables'}: is not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["rebuilds", "salvages", "profile_runs", "actions", "simulations"])
+def test_jobs_refuse_a_damaged_list_of_runs_at_once(name: str, tmp_path: Path, spark: SparkSession) -> None:
+    damaged_log(tmp_path / name)
+    with pytest.raises(tables.TablesError, match=rf"^{tmp_path / name}: \[FAILED_READ_FILE"):
+        tables.refuse_finished(spark, str(tmp_path), "one", name)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
