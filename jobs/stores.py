@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import os
 import secrets
@@ -21,6 +22,9 @@ from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
 from storeio.uris import place_of, shown
 
+MOST: Final = 2**31 - 1  # what Spark takes as an int, and as seconds or days still fits its longs as milliseconds
+MOST_BYTES: Final = 2**63 - 1
+LONGEST: Final = 40
 RECHECK: Final = "1/30"  # so that a nightly audit has read every byte within a month
 
 
@@ -53,7 +57,8 @@ def store_parser(name: str, description: str) -> argparse.ArgumentParser:
     """Return a parser with the options of all jobs and those of jobs that walk logs."""
     parser = job_parser(name, description)
     parser.add_argument("--jobs", metavar="N", type=positive, help="cores of this machine, where --master is not given")
-    parser.add_argument("--split-bytes", metavar="N", type=positive, help="bytes of the log that are walked at a time")
+    size = functools.partial(positive, most=MOST_BYTES)
+    parser.add_argument("--split-bytes", metavar="N", type=size, help="bytes of the log that are walked at a time")
     return parser
 
 
@@ -82,15 +87,17 @@ def schedule_of(args: argparse.Namespace) -> argparse.Namespace:
     return args
 
 
-def positive(text: str) -> int:
+def positive(text: str, most: int = MOST) -> int:
     """Return a number above 0.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is none, or more than ``most``.
     """
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: not a number above 0")
-    return int(text)
+    # Python reads no more than 4300 digits, and so many nobody means.
+    number = int(text) if text.isdecimal() and len(text) <= LONGEST else 0
+    if not 0 < number <= most:
+        raise argparse.ArgumentTypeError(f"{text[:LONGEST]}: not a number from 1 to {most}")
+    return number
 
 
 def master_of(args: argparse.Namespace) -> str | None:

@@ -7,6 +7,7 @@ its share of all, every part is looked at again after 1/share runs at the latest
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Final
@@ -17,6 +18,8 @@ from storeio.incremental.verdicts import PartKey, Verdict
 NEW, CHANGED, DUE = range(3)  # in this order
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
+# Three digits of an exponent at most: a fraction is worked out exactly, and 1e999999999 for minutes.
+_SHARE: Final = re.compile(r"\+?(\d+/\d+|(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?)", re.IGNORECASE | re.ASCII)
 
 
 def due(verdicts: Iterable[Verdict], share: Fraction) -> list[PartKey]:
@@ -39,7 +42,7 @@ def parse_share(text: str) -> Fraction:
         UsageError: It is none between 0 and 1.
     """
     try:
-        share = Fraction(text)
+        share = Fraction(text) if _SHARE.fullmatch(text.strip()) else Fraction(-1)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
@@ -57,6 +60,6 @@ def parse_seconds(text: str) -> float:
         seconds = float(text[:-1]) * _UNITS[text[-1:]]
     except (ValueError, KeyError):
         seconds = math.nan
-    if not 0 < seconds < math.inf:
+    if not 0 < 1000 * seconds < math.inf:  # milliseconds are what is counted
         raise UsageError(f"{text}: a time is needed, as in 90s, 20m or 1.5h")
     return seconds

@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs import maintain_tables, profile_store
 from jobs.common import build_session, conf_text, job_parser, parse_conf, run_job
 from jobs.resolve_jars import MissingJarsError
 from storeio.errors import NotAStoreError, UsageError
+from storeio.incremental.choice import parse_share
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +81,35 @@ def test_wrong_arguments_exit_with_16(words: list[str], capsys: pytest.CaptureFi
         job_parser("audit_store", "audit").parse_args(words)
     assert caught.value.code == 16
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "²", "", str(2**31), "9" * 20, "9" * 5000])
+def test_numbers_that_mean_nothing_exit_with_16(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--store", "a", "--tables", "t"]
+    for parser, words in (
+        (profile_store.parser(), [*common, f"--bucket-seconds={number}"]),
+        (profile_store.parser(), [*common, f"--jobs={number}"]),
+        (maintain_tables.parser(), ["--tables", "t", f"--keep-days={number}"]),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            parser.parse_args(words)
+        assert caught.value.code == 16
+        assert "not a number from 1 to 2147483647" in capsys.readouterr().err
+
+
+def test_large_numbers() -> None:
+    words = ["--store", "a", "--tables", "t", "--bucket-seconds", str(2**31 - 1), "--split-bytes", str(2**40)]
+    args = profile_store.parser().parse_args(words)
+    assert (args.bucket_seconds, args.split_bytes) == (2**31 - 1, 2**40)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("1/30", Fraction(1, 30)), ("0.05", Fraction(1, 20)), ("0", 0), (".5", Fraction(1, 2)), ("1e-2", Fraction(1, 100)),
+     (" 1. ", 1)],
+)  # fmt: skip
+def test_shares(text: str, share: Fraction) -> None:
+    assert parse_share(text) == share
 
 
 def raises(error: BaseException) -> Callable[[], int]:

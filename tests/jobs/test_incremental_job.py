@@ -370,8 +370,13 @@ def test_maintenance_of_nothing(tmp_path: Path) -> None:
         ("--recheck", "1/30"),
         ("--incremental", "--recheck", "2"),
         ("--incremental", "--recheck", "1/0"),
+        ("--incremental", "--recheck", "nan"),
+        ("--incremental", "--recheck", "1e999999999"),
+        ("--incremental", "--recheck", "1e-999999999"),
         ("--incremental", "--time-budget", "soon"),
         ("--incremental", "--time-budget", "0m"),
+        ("--incremental", "--time-budget", "1e307s"),
+        ("--incremental", "--time-budget", "1e308h"),
     ],
 )
 def test_wrong_schedules(words: tuple[str, ...], store: Path, tmp_path: Path) -> None:
