@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,16 +22,17 @@ from storeio.command import (
     topic_option,
 )
 from storeio.config import given_settings
-from storeio.console import Meter, coloured, is_inside, json_sink, put, queue_named, read_conf, terminal_width
+from storeio.console import Meter, coloured, json_sink, put, queue_named, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
 from storeio.planning import GOALS, REPAIR, Selection, plan_store
+from storeio.planning.output import output_at
 from storeio.prediction import NEWEST
 from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence, render_plan
 from storeio.simulate.rules import rules_of
-from storeio.uris import refuse_remote, shown
+from storeio.uris import place_of
 
 
 def selection(
@@ -78,9 +80,7 @@ def plan(
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     select = selection(topics, queues, paths, codes, risks)
     rules_of(broker)
-    out = None if out is None else refuse_remote(out, "--out writes to a local disk")
-    if out is not None and is_inside(out, store):
-        raise UsageError(f"--out {out}: lies inside the store {shown(store)}, which is never written")
+    out = None if out is None else os.fspath(output_at(out, place_of(store)).plan)
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
         meter = Meter()
         with attempt(store, sink, meter, bar=not quiet) as tried:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storeio import cli
+from storeio.errors import UnreadableError, UsageError
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
@@ -189,3 +191,49 @@ def test_wrong_use(words: list[str], says: str, tmp_path: Path, capsys: pytest.C
     assert cli.run(["plan", str(root), *(word.replace("STORE", str(root)) for word in words)]) == 16
     assert says in capsys.readouterr().err
     assert not (root / "plan.json").exists()
+
+
+@pytest.mark.parametrize("name", ["q.json", "q.json.bytes"])
+def test_a_link_into_the_store_is_no_place_for_a_plan(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
+    before = contents(root)
+    (tmp_path / name).symlink_to(root / segment(0))
+    assert cli.run(["plan", str(root), "--broker", "5.3.3", *SETS, "--out", str(tmp_path / "q.json")]) == 16
+    assert "never written" in capsys.readouterr().err
+    assert contents(root) == before
+
+
+def test_links_of_a_plans_name_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"kept")
+    for name in ("plan.json", "plan.json.bytes"):
+        (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    planned(DAMAGES, tmp_path)
+    assert (tmp_path / "elsewhere").read_bytes() == b"kept"
+    assert from_json((tmp_path / "plan.json").read_text()).bytes_file == "plan.json.bytes"
+    assert not (tmp_path / "plan.json.bytes").is_symlink()
+
+
+def test_what_is_no_file_is_not_replaced_by_a_plan(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "plan.json.bytes")
+    with pytest.raises(UsageError, match="no plain file"):
+        planned(DAMAGES, tmp_path)
+
+
+def test_a_plan_that_fails_leaves_an_earlier_one_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise UnreadableError("the disk is gone")
+
+    first, again = tmp_path / "first", tmp_path / "again"
+    for place in (first, again):
+        place.mkdir()
+    planned(DAMAGES, again)
+    kept = contents(again)
+    monkeypatch.setattr("storeio.planning.node.rebuild", fail)
+    for place in (first, again):
+        root = again / "store" if place == again else golden_data.damaged(BASE, DAMAGES, place / "store")
+        with pytest.raises(UnreadableError):
+            plan_store(root, place / "plan.json", broker="5.3.3", given=given_for(BASE))
+    assert contents(again) == kept
+    assert [path.name for path in first.iterdir()] == ["store"]

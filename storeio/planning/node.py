@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from storeio import __version__, audit
 from storeio.codes import ERROR, WARNING
@@ -16,14 +16,16 @@ from storeio.config import SIZES, infer_config
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import Finding
 from storeio.linked import LinkedStore
-from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, QUEUE_KINDS
+from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
 from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
+from storeio.planning.output import output_at
 from storeio.planning.salvaging import plan_salvage
 from storeio.planning.selection import Selection
+from storeio.planning.summary import Queue, codes_of, left_of, queues_of, summary_of
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
@@ -33,18 +35,15 @@ from storeio.scan import changed_since, kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
-from storeio.uris import is_remote, place_of, refuse_remote, shown
+from storeio.uris import is_remote, place_of, shown
 
 EVERYTHING: Final = "everything"
-BYTES: Final = ".bytes"
 WORK: Final = ".work"
 # What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so:
 # recovery then begins earlier, comes to damage in the log that it would have passed over, and cuts there.
 WITHHELD: Final = (frozenset[str](), frozenset((CHECKPOINT,)), frozenset((CHECKPOINT, INDEX)), frozenset((EVERYTHING,)))
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 INDEX_SHAPE: Final = ("maxHashSlotNum", "maxIndexNum")
-QUEUE_PREFIXES: Final = {"CQ": CONSUMEQUEUE, "BCQ": BATCHQUEUE, "EXT": CONSUMEQUEUE}
-Queue = tuple[str, str, int]
 
 
 @kept_open()
@@ -85,24 +84,23 @@ def plan_store(
     rules_of(broker)
     if goal not in GOALS or (goal == SALVAGE and not allow_log) or (donors and goal != SALVAGE):
         raise UsageError("--goal salvage changes the commitlog: it needs --allow-log; --donor goes with it")
-    place, store = Path(refuse_remote(os.fspath(out), "a plan is a local file")), place_of(os.fspath(root))
-    if not is_remote(store) and place.resolve().is_relative_to(Path(store).resolve()):
-        raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
-    with tempfile.TemporaryDirectory(prefix=f"{place.name}.", suffix=WORK, dir=place.parent) as scratch:
+    store = place_of(os.fspath(root))
+    output = output_at(out, store)
+    with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
         root = copied(store, Path(scratch) / "copy") if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = told_by(before) | dict(given or {})
         first = replace(simulate(root, broker=broker, given=settings), store=shown(store))
         for number, withheld in enumerate(WITHHELD):
-            work, kept = Path(scratch) / str(number), Path(f"{place}{BYTES}")
-            planner = _Planner(Path(root), work, kept, settings, jobs, withheld, progress)
+            planner = _Planner(Path(root), Path(scratch) / str(number), settings, jobs, withheld, progress)
             planner.donors = donors if goal == SALVAGE else None
             after = planner.run(before, select or Selection(), allow_log=allow_log)
             last = simulate(planner.store.root, broker=broker, given=settings) if planner.draft.actions else first
             if not is_worse(last, first):
                 break
-        plan = planner.finish(shown(store), broker, (before, after), (first, last), allow_log=allow_log)
-        place.write_text(model.to_json(plan), encoding="ascii")
+        said = shown(store), broker, output.bytes.name
+        plan = planner.finish(*said, (before, after), (first, last), allow_log=allow_log)
+        output.keep(plan, Path(scratch), planner.draft.bytes_path)
         lost = messages_in(before.lost) if planner.lost < 0 else planner.lost
         return Planned(plan, before, after, first, last, time.monotonic() - started, goal, allow_log, lost)
 
@@ -141,14 +139,14 @@ class _Planner:
     """One plan while it is made."""
 
     def __init__(
-        self, root: Path, work: Path, bytes_path: Path, settings: dict[str, str], jobs: int | None,
-        withheld: frozenset[str], progress: Tell | None = None,
+        self, root: Path, work: Path, settings: dict[str, str], jobs: int | None, withheld: frozenset[str],
+        progress: Tell | None = None,
     ) -> None:  # fmt: skip
         self.settings, self.work, self.jobs, self.withheld = settings, work, jobs, withheld
         listing = list_store(root)
         self.config = infer_config(listing, settings)
         self.store = LinkedStore(listing, work / "store")
-        self.draft = Draft(self.store, bytes_path)
+        self.draft = Draft(self.store, work / "bytes")
         self._rebuilds, self.progress, self.lost = 0, progress, -1
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.problems: list[str] = []
@@ -202,9 +200,9 @@ class _Planner:
         plan_layout(self.draft, found, chosen, segment_bytes=self.config.commitlog_file_bytes)
 
     def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
-        queues = _queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
-        index = _codes(f for f in wanted if f.code.startswith("INDEX_")) if select.takes_risk(model.DERIVED) else ()
-        point = _codes(f for f in wanted if f.code.startswith("CHECKPOINT_"))
+        queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
+        index = codes_of(f for f in wanted if f.code.startswith("INDEX_")) if select.takes_risk(model.DERIVED) else ()
+        point = codes_of(f for f in wanted if f.code.startswith("CHECKPOINT_"))
         point = point if select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld else ()
         index = index if INDEX not in self.withheld else ()
         if not (queues or index or point):
@@ -231,69 +229,20 @@ class _Planner:
             plan_queue(self.draft, place, ext, log_min=log_min)
 
     def finish(
-        self, store: str, broker: str, audits: tuple[Audit, Audit], starts: tuple[Prediction, Prediction], *,
-        allow_log: bool,
+        self, store: str, broker: str, bytes_name: str, audits: tuple[Audit, Audit],
+        starts: tuple[Prediction, Prediction], *, allow_log: bool,
     ) -> Plan:  # fmt: skip
         """Return the plan."""
         digest = self.draft.close()
-        bytes_path = Path(self.draft.bytes_path)
-        if not self.draft.bytes_length:
-            bytes_path.unlink()
         return Plan(
             store, __version__, time.time_ns() // 1_000_000, broker,
-            bytes_path.name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
-            tuple(self.draft.actions), self.settings, _summary(audits[0], starts[0]), _summary(audits[1], starts[1]),
-            (*self._withheld(broker), *self.problems, *_left(audits[1], starts[1], allow_log=allow_log)),
+            bytes_name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
+            tuple(self.draft.actions), self.settings,
+            summary_of(audits[0], starts[0]), summary_of(audits[1], starts[1]),
+            (*self._withheld(broker), *self.problems, *left_of(audits[1], starts[1], allow_log=allow_log)),
         )  # fmt: skip
 
     def _withheld(self, broker: str) -> list[str]:
         """Return sentences on what was left out on purpose."""
         why = f"broker {broker} would then give up more than it does now, because of damage in the log: salvage first"
         return [f"{what} is left as it is: {why}" for what in sorted(self.withheld)]
-
-
-def _queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
-    """Return the queues that findings ask to be rebuilt, with the findings' codes."""
-    found: dict[Queue, list[str]] = {}
-    for f in findings:
-        kind = QUEUE_PREFIXES.get(f.code.partition("_")[0])
-        if f.code == "MISALIGNED_NAME" and f.path.split("/")[0] in QUEUE_KINDS:
-            kind = BATCHQUEUE if f.path.startswith(BATCHQUEUE) else CONSUMEQUEUE
-        if kind is None or f.topic is None or f.queue_id is None or f.code == "CQ_INTO_DAMAGE":
-            continue
-        codes = found.setdefault((kind, f.topic, f.queue_id), [])
-        if f.code not in codes:
-            codes.append(f.code)
-    return {key: tuple(sorted(codes)) for key, codes in found.items()}
-
-
-def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(sorted({f.code for f in findings}))
-
-
-def _summary(found: Audit, start: Prediction) -> dict[str, Any]:
-    """Return what a plan remembers of the store at one moment."""
-    serious = [f for f in found.findings if f.severity in (ERROR, WARNING)]
-    return {
-        "verdict": found.verdict,
-        "findings": len(serious),
-        "codes": sorted({f.code for f in serious}),
-        "outcome": start.outcome.outcome,
-        "reason": start.outcome.reason,
-        "gives_up": None if start.given_up is None else start.given_up.messages,
-        "simulate_exit_code": start.exit_code,
-    }
-
-
-def _left(found: Audit, start: Prediction, *, allow_log: bool) -> tuple[str, ...]:
-    """Return sentences on what the plan does not cure."""
-    left = [
-        f"{f.code} {f.path} at {f.position}: {f.detail or 'no action cures it'}"
-        for f in found.findings
-        if f.severity in (ERROR, WARNING)
-    ]
-    if start.harms:
-        left.append(f"broker {start.outcome.broker}: {start.outcome.reason or 'its start still does harm'}")
-    if left and not allow_log and any(text.startswith(("LOG_", "STRAY")) for text in left):
-        left.append("some of this may need --allow-log, or salvage")
-    return tuple(left)

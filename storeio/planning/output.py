@@ -1,0 +1,56 @@
+"""Where a plan and its bytes are kept: both come into being whole, beside what they replace, and never in a store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storeio.errors import UsageError
+from storeio.plan import Plan, model
+from storeio.uris import is_remote, refuse_remote
+
+BYTES: Final = ".bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The plan's file, and the file of the bytes that it writes."""
+
+    plan: Path
+    bytes: Path
+
+    def keep(self, plan: Plan, scratch: Path, made: Path) -> None:
+        """Put a whole plan in place. A link of its name is replaced and not followed.
+
+        Args:
+            plan: What is to be kept.
+            scratch: Directory on the same file system, of nobody else.
+            made: The bytes file, in it.
+        """
+        text = scratch / "plan.json"
+        text.write_text(model.to_json(plan), encoding="ascii")
+        if plan.bytes_length:
+            made.replace(self.bytes)
+        text.replace(self.plan)
+        if not plan.bytes_length:
+            self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
+
+
+def output_at(out: str | os.PathLike[str], store: str) -> Output:
+    """Return where a plan is to be kept, nothing made yet.
+
+    Raises:
+        UsageError: It would lie in the store, a link there leads into it, or something else than a file is there.
+    """
+    plan = Path(refuse_remote(os.fspath(out), "--out writes to a local disk"))
+    found = Output(plan, plan.with_name(f"{plan.name}{BYTES}") if plan.name else plan)
+    for place in (found.plan, found.bytes):
+        # Where the name is, and where it leads: what is replaced is the first, what is meant may be the second.
+        ends = (place.parent.resolve() / place.name, place.resolve())
+        if not is_remote(store) and any(end.is_relative_to(Path(store).resolve()) for end in ends):
+            raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
+        if place.exists() and not place.is_file():
+            raise UsageError(f"--out {place}: is there and no plain file")
+    return found

@@ -1,0 +1,63 @@
+"""What findings ask of a plan, and what a plan says of a store before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from storeio.codes import ERROR, WARNING
+from storeio.findings import Finding
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS
+from storeio.results import Audit
+from storeio.simulate.predicted import Prediction
+
+QUEUE_PREFIXES: Final = {"CQ": CONSUMEQUEUE, "BCQ": BATCHQUEUE, "EXT": CONSUMEQUEUE}
+Queue = tuple[str, str, int]
+
+
+def queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
+    """Return the queues that findings ask to be rebuilt, with the findings' codes."""
+    found: dict[Queue, list[str]] = {}
+    for f in findings:
+        kind = QUEUE_PREFIXES.get(f.code.partition("_")[0])
+        if f.code == "MISALIGNED_NAME" and f.path.split("/")[0] in QUEUE_KINDS:
+            kind = BATCHQUEUE if f.path.startswith(BATCHQUEUE) else CONSUMEQUEUE
+        if kind is None or f.topic is None or f.queue_id is None or f.code == "CQ_INTO_DAMAGE":
+            continue
+        codes = found.setdefault((kind, f.topic, f.queue_id), [])
+        if f.code not in codes:
+            codes.append(f.code)
+    return {key: tuple(sorted(codes)) for key, codes in found.items()}
+
+
+def codes_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the codes of findings, sorted."""
+    return tuple(sorted({f.code for f in findings}))
+
+
+def summary_of(found: Audit, start: Prediction) -> dict[str, Any]:
+    """Return what a plan remembers of the store at one moment."""
+    serious = [f for f in found.findings if f.severity in (ERROR, WARNING)]
+    return {
+        "verdict": found.verdict,
+        "findings": len(serious),
+        "codes": sorted({f.code for f in serious}),
+        "outcome": start.outcome.outcome,
+        "reason": start.outcome.reason,
+        "gives_up": None if start.given_up is None else start.given_up.messages,
+        "simulate_exit_code": start.exit_code,
+    }
+
+
+def left_of(found: Audit, start: Prediction, *, allow_log: bool) -> tuple[str, ...]:
+    """Return sentences on what the plan does not cure."""
+    left = [
+        f"{f.code} {f.path} at {f.position}: {f.detail or 'no action cures it'}"
+        for f in found.findings
+        if f.severity in (ERROR, WARNING)
+    ]
+    if start.harms:
+        left.append(f"broker {start.outcome.broker}: {start.outcome.reason or 'its start still does harm'}")
+    if left and not allow_log and any(text.startswith(("LOG_", "STRAY")) for text in left):
+        left.append("some of this may need --allow-log, or salvage")
+    return tuple(left)
