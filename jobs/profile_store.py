@@ -33,7 +33,8 @@ from jobs.stores import (
 )
 from storeio import __version__
 from storeio.console import explain, json_sink, put, terminal_width
-from storeio.errors import StoreError
+from storeio.errors import StoreError, UnreadableError
+from storeio.paths import COMMITLOG
 from storeio.report import to_json
 from storeio.report.tables import bytes_text, table
 from storeio.report.tables import counted as counted_text
@@ -119,12 +120,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     readable = []
     for store in stores:
         try:
-            list_store(store)
+            code |= told_of_log(store, list_store(store).unreadable)
             readable.append(store)
         except (StoreError, OSError) as error:
             code |= explain(error, store)
     if readable:
         run(args, readable, source_options(args, given), arguments=shown(shlex.join(words)))
+    return code
+
+
+def told_of_log(store: str, unreadable: Sequence[tuple[str, str]]) -> int:
+    """Return the exit code's bits after saying what of the log was listed and cannot be opened: it is not counted."""
+    code = EXIT_SOUND
+    for path, why in unreadable:
+        if path.split("/")[0] in (".", COMMITLOG):
+            code |= explain(UnreadableError(f"{path}: {why}"), store)
     return code
 
 

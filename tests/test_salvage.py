@@ -10,7 +10,7 @@ import golden_data as golden
 import pytest
 import salvages
 from applies import tree_of
-from rebuilds import no_waiting_for_disks
+from rebuilds import no_waiting_for_disks, sizes_of
 
 from storeio import audit, cli
 from storeio.salvage.decide import GAPS
@@ -205,3 +205,29 @@ def test_the_store_is_only_read(tmp_path: Path) -> None:
     salvage(damage.root, tmp_path / "new", given=damage.given, jobs=1)
     assert tree_of(damage.root) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "store"]
+
+
+def test_what_could_not_be_read_is_a_problem_and_no_mere_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A segment that cannot be opened, of the store and then of its donor: nobody knows what it holds."""
+    name = "base-5.3.3"
+    stores = [golden.copy_of(name, tmp_path / "store"), golden.copy_of(name, tmp_path / "donor")]
+    segment = sorted((stores[0] / "commitlog").iterdir())[2].name
+    (stores[0] / "commitlog" / segment).unlink()
+    (stores[0] / "commitlog" / segment).symlink_to(segment)
+    sizes = sizes_of(golden.options(name))
+    why = f"commitlog/{segment}: Too many levels of symbolic links"
+    result = salvage(stores[0], tmp_path / "new", given=sizes)
+    assert result.lost
+    assert (result.exit_code, result.problems) == (12, [f"could not be read: {why}"])
+    sets = [word for key, value in sizes.items() for word in ("--set", f"{key}={value}")]
+    assert cli.run(["salvage", str(stores[0]), "--into", str(tmp_path / "told"), *sets]) == 12
+    out = capsys.readouterr().out
+    assert out.startswith("INCOMPLETE: ")
+    assert segment in out.split("NOT DONE")[1].split("LOST")[0]
+    whole = salvage(stores[1], tmp_path / "whole", given=sizes, donors=[stores[0]])
+    assert (whole.exit_code, whole.lost) == (8, [])
+    assert whole.problems == [f"could not be read: {stores[0]}: {why}"]
+    filled = salvage(stores[0], tmp_path / "filled", given=sizes, donors=[stores[1]])
+    assert (filled.exit_code, filled.lost, filled.problems) == (8, [], [f"could not be read: {why}"])

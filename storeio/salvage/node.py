@@ -131,6 +131,7 @@ def saved(
         copy_others(known, staging)
         result = report(known, decision, moved, started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker
+        result.problems.extend(_unread(first, others, looked))
         result.topics = topics_of(first.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, broker, settings)
         if choice != ALL:
@@ -190,6 +191,16 @@ def _places(decision: Decision, kind: str) -> npt.NDArray[np.int64]:
 def _is_kept(part: LostMessages, kept: Kept) -> bool:
     low, high = kept.get((part.topic, part.queue_id), (0, 0))
     return part.first_queue_offset < high and part.stop_queue_offset > low
+
+
+def _unread(first: Concluded, others: Sequence[Concluded], looked: Concluded) -> list[str]:
+    """Return sentences on what could not be read: of the store, its donors, and the store with all in its place.
+
+    Links to the store lack what its listing could not tell, so the store's own audit counts.
+    """
+    found = [f"could not be read: {text}" for text in (*first.audit.failed, *looked.audit.failed)]
+    found += [f"could not be read: {one.audit.store}: {text}" for one in others for text in one.audit.failed]
+    return list(dict.fromkeys(found))
 
 
 def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> list[str]:

@@ -151,3 +151,22 @@ def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path, spark: SparkSessi
     store = unreadable_store(tmp_path / "store")
     with pytest.raises(WorkersError, match=r"UnreadableError: .*00000000000000000000"):
         profile_store.main(["--store", str(store), "--tables", str(tmp_path / "tables")])
+
+
+def test_a_segment_that_cannot_be_listed_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    """The rest is counted; what is not of the log is nothing that a profile counts."""
+    del spark
+    root = golden.copy_of("base-4.9.8", tmp_path / "store")
+    segment = sorted((root / "commitlog").iterdir())[1]
+    for path in (segment, root / "config" / "loop"):
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(path.name)
+    words = ["--store", str(root), "--tables", str(tmp_path / "tables"), "--json", "-"]
+    assert profile_store.main(words) == 8
+    out, err = capsys.readouterr()
+    assert f"{root}: commitlog/{segment.name}: Too many levels of symbolic links" in err
+    assert "config/loop" not in err
+    assert 0 < json.loads(out)["records"] < 850
