@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from storeio.apply.run import LoadedPlan, backup_places
@@ -35,6 +35,7 @@ def require_space(loaded: LoadedPlan, first: int, store: Tree, home: Tree, *, re
             needed[beside] += own + BLOCK_BYTES * 8
         needed[beside] += _journal_bytes(len(actions) - first)
     written: Counter[str] = Counter()
+    gone = {action.path for action in actions[first:] if action.kind == MOVE}
     for action in actions[first:]:
         if action.kind == WRITE:
             written[action.path] += action.length + 2 * BLOCK_BYTES
@@ -43,7 +44,7 @@ def require_space(loaded: LoadedPlan, first: int, store: Tree, home: Tree, *, re
         elif action.kind == CREATE:
             written[action.path] += BLOCK_BYTES
     for path, growth in written.items():
-        device, holes = _holes(path, store, free)
+        device, holes = _holes(path, store, free, gone)
         needed[device] += growth if holes is None else min(growth, holes)
     for device, count in needed.items():
         if count and count + MARGIN_BYTES > free[device]:
@@ -62,14 +63,22 @@ def _free(fd: int) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _holes(path: str, store: Tree, free: dict[int, int]) -> tuple[int, int | None]:
-    """Return a file's file system, and how many of its bytes take no space yet; None for a file that is not there."""
-    above = next((each for each in parents(path) if isinstance(store.look(each), Folder)), "")
+def _holes(path: str, store: Tree, free: dict[int, int], gone: Collection[str]) -> tuple[int, int | None]:
+    """Return a file's file system, and how many of its bytes take no space yet; None for a file that is not there.
+
+    What is ``gone`` by then tells nothing: a file may lie below the name of one that is moved first.
+    """
+    above, there = "", path not in gone
+    for each in reversed([*parents(path)]):
+        if each in gone or not isinstance(store.look(each), Folder):
+            there = False
+            break
+        above = each
     with store.folder(above) as fd:
         device = os.fstat(fd).st_dev
         if device not in free:
             free[device] = _free(fd)
-    found = store.status(path)
+    found = store.status(path) if there else None
     if found is None:
         return device, None
     return device, max(found.st_size + BLOCK_BYTES - found.st_blocks * SECTOR_BYTES, 0)
