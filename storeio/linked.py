@@ -24,10 +24,10 @@ class LinkedStore:
     """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes."""
 
     def __init__(self, listing: Listing, root: Path) -> None:
-        """Link everything that the store has."""
+        """Link everything that the store has; ``origin`` is the store itself."""
         self.root = root
         root.mkdir(parents=True)
-        store = Path(listing.root).resolve()
+        self.origin = store = Path(listing.root).resolve()
         for file in listing.files:
             place = root / file.path
             if file.is_dir:
@@ -35,6 +35,11 @@ class LinkedStore:
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(store / file.path)
+        for path, _ in listing.unreadable:
+            place = root / path
+            if not os.path.lexists(place):  # a link to nothing is one here, too, so that it is not taken for cured
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to(store / path)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something of this name."""

@@ -39,19 +39,28 @@ def check_plan(plan: Plan, *, allow_log: bool = False) -> None:
     order = Overlay()
     for number, action in enumerate(plan.actions):
         where = f"plan: action {number}"
-        for path in (action.path, action.target) if action.kind == RENAME else (action.path,):
-            _check_path(path, where)
-        _CHECKS[action.kind](action, where)
-        if action.target and action.kind != RENAME:
-            raise UsageError(f"{where}: only a rename has a target")
-        if action.source != ZEROS and action.source > plan.bytes_length - action.length:
-            raise UsageError(f"{where}: its new bytes would end behind the bytes file's {plan.bytes_length}")
-        if not allow_log and is_of_log(action):
-            raise UsageError(f"{where}: {printable(action.path)}: changes the commitlog; --allow-log allows that")
+        check_action(action, where, plan.bytes_length, allow_log=allow_log)
         try:
             order.apply(action)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
+
+
+def check_action(action: Action, where: str, bytes_length: int, *, allow_log: bool) -> None:
+    """Look at one action alone: its paths, numbers and digests, and whether it is allowed.
+
+    Raises:
+        UsageError: Something does not hold; ``where`` begins the sentence.
+    """
+    for path in (action.path, action.target) if action.kind == RENAME else (action.path,):
+        _check_path(path, where)
+    _CHECKS[action.kind](action, where)
+    if action.target and action.kind != RENAME:
+        raise UsageError(f"{where}: only a rename has a target")
+    if action.source != ZEROS and action.source > bytes_length - action.length:
+        raise UsageError(f"{where}: its new bytes would end behind the bytes file's {bytes_length}")
+    if not allow_log and is_of_log(action):
+        raise UsageError(f"{where}: {printable(action.path)}: changes the commitlog; --allow-log allows that")
 
 
 def is_of_log(action: Action) -> bool:

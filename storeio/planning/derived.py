@@ -19,6 +19,7 @@ from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import consumequeue
 from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number, queue_directory
 from storeio.planning.draft import Draft, Why
+from storeio.planning.obstacles import make_way
 from storeio.rebuilt import QueueBuilt
 
 Bytes = npt.NDArray[np.uint8]
@@ -46,7 +47,7 @@ class Target:
 
 
 def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> None:
-    """Add the actions that make one queue's files those below ``rebuilt``.
+    """Add the actions that make one queue's files those below ``rebuilt``; ``make_way_for`` goes before.
 
     Args:
         draft: What is planned so far.
@@ -74,6 +75,17 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         _replace(draft, path, rebuilt / path, max(dead - base, 0), target)
     for base in sorted(set(have) - set(wanted)):
         _clear(draft, f"{target.directory}/{have[base]}", min(dead - base, target.file_bytes), target.why)
+
+
+def make_way_for(draft: Draft, rebuilt: Path, target: Target) -> None:
+    """Add the actions that move aside what is in the way of a queue's files.
+
+    Raises:
+        RefusedError: An apply would not touch all of its files, or what is in their way; nothing was added.
+    """
+    wanted, have = _numbered(rebuilt / target.directory), _numbered(draft.store.root / target.directory)
+    names = {*wanted.values(), *have.values()}
+    make_way(draft, [f"{target.directory}/{name}" for name in sorted(names)], target.why)
 
 
 def _numbered(directory: Path) -> dict[int, str]:
@@ -162,37 +174,50 @@ def _used(source: Path, start: int = 0) -> list[tuple[int, int]]:
 
 
 def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
-    """Add the actions that make the index files those below ``rebuilt``; names of files that stay are kept."""
+    """Add the actions that make the index files those below ``rebuilt``; names of files that stay are kept.
+
+    Raises:
+        RefusedError: As ``make_way_for``.
+    """
     wanted = sorted((rebuilt / INDEX).iterdir()) if (rebuilt / INDEX).is_dir() else []
     names = _numbered(draft.store.root / INDEX)
     have = [f"{INDEX}/{names[number]}" for number in sorted(names)]
-    pairs = [_fits(draft, old, new) for old, new in zip(have, wanted, strict=False)]
-    kept = pairs.index(False) if False in pairs else len(pairs)
+    changed = [_changed(draft, old, new) for old, new in zip(have, wanted, strict=False)]
+    kept = changed.index(None) if None in changed else len(changed)
+    last = int(have[kept - 1].rpartition("/")[2]) if kept else 0
+    made: list[str] = []
+    for source in wanted[kept:]:
+        last = max(int(source.name), last + 1)
+        made.append(f"{INDEX}/{last:0{NAME_DIGITS}d}")
+    touched = [path for path, count in zip(have, changed[:kept], strict=False) if count]
+    make_way(draft, [*touched, *have[kept:], *made], why)
     for path in have[kept:]:
         draft.move(path, why)
     for old, new in zip(have[:kept], wanted, strict=False):
         for position, data in list(_differences(draft, old, new, 0)):
             draft.write(old, position, data, why)
-    last = int(have[kept - 1].rpartition("/")[2]) if kept else 0
-    for source in wanted[kept:]:
-        last = max(int(source.name), last + 1)
-        path = f"{INDEX}/{last:0{NAME_DIGITS}d}"
+    for path, source in zip(made, wanted[kept:], strict=True):
         draft.create(path, source.stat().st_size, why)
         content = np.memmap(source, np.uint8, mode="r")
         for low, high in _used(source):
             draft.write(path, low, content[low:high].tobytes(), why)
 
 
-def _fits(draft: Draft, path: str, source: Path) -> bool:
-    """Tell whether an index file is the same as a rebuilt one but for some bytes."""
+def _changed(draft: Draft, path: str, source: Path) -> int | None:
+    """Return how many bytes of an index file differ from a rebuilt one; None if it is not that one but for some."""
     if draft.store.length(path) != source.stat().st_size:
-        return False
+        return None
     changed = sum(len(data) for _, data in _differences(draft, path, source, 0))
-    return changed * FEW <= sum(high - low for low, high in _used(source))
+    return changed if changed * FEW <= sum(high - low for low, high in _used(source)) else None
 
 
 def plan_checkpoint(draft: Draft, rebuilt: Path, settings: Mapping[str, str], why: Why) -> None:
-    """Add the actions that make the checkpoint the rebuilt one, with what is true of the index as it will be there."""
+    """Add the actions that make the checkpoint the rebuilt one, with what is true of the index as it will be there.
+
+    Raises:
+        RefusedError: As ``make_way_for``.
+    """
+    make_way(draft, [CHECKPOINT], why)
     wanted = (rebuilt / CHECKPOINT).read_bytes()
     if not draft.store.exists(CHECKPOINT):
         draft.create(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from storeio.errors import UnreadableError, UsageError
 from storeio.linked import LinkedStore
 from storeio.plan import model
 from storeio.plan.digest import FILE, listing_sha256, zeros_sha256
 from storeio.plan.model import Action
+from storeio.plan.overlay import GONE, Folder, Known, Overlay
+from storeio.plan.rules import check_action
+from storeio.planning.limits import LeftOut, RefusedError, looker, names_below, require_one_name
+from storeio.safe import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +32,61 @@ class Why:
 
 
 class Draft:
-    """Actions so far, and the file with their new bytes."""
+    """Actions so far, and the file with their new bytes. No action gets in that an apply would refuse.
+
+    ``allow_log`` and ``may_move`` tell whether actions may touch the log, and move aside what is in the way of others.
+    """
 
     def __init__(self, store: LinkedStore, bytes_path: Path) -> None:
         self.store, self.bytes_path = store, bytes_path
         self.actions: list[Action] = []
+        self.left_out = LeftOut()
+        self.allow_log, self.may_move = False, True
         self.bytes_length = 0
         self._bytes: IO[bytes] = bytes_path.open("wb")
         self._digest = hashlib.sha256()
+        self._look = looker(store.origin)
+        self._order = Overlay(self._look)
 
     def close(self) -> str:
         """Close the bytes file; return its digest."""
         self._bytes.close()
         return self._digest.hexdigest()
 
+    # ---- Looks. All of them, and all actions, raise ``RefusedError`` where an apply would refuse; nothing was done
+
+    def found(self, path: str) -> Known | None:
+        """Return what is at a path after the actions so far."""
+        with _refused():
+            return self._order.find(path)
+
+    def require_changeable(self, path: str) -> None:
+        """Raise unless a file that is there may be changed."""
+        with _refused():
+            if path not in self._order.names and self._order.find(path) != GONE:
+                require_one_name(self.store.origin, path)
+
+    def require_movable(self, path: str) -> None:
+        """Raise unless what is there, with all that is in it, can be moved."""
+        with _refused():
+            if isinstance(self._order.find(path), Folder):
+                below = names_below(self.store.origin, path, self._look)
+                if below != {name for name, _ in self.store.entries(path)}:
+                    raise UsageError(f"{printable(path)}: holds more than was listed, or is too deep")
+
+    # ---- Actions
+
     def write(self, path: str, position: int, data: bytes, why: Why) -> None:
         """Replace bytes of a file, which reaches so far."""
-        source = model.ZEROS
-        if data.strip(b"\0"):
-            source = self.bytes_length
-            self._bytes.write(data)
-            self._digest.update(data)
-            self.bytes_length += len(data)
+        self.require_changeable(path)
+        source = self.bytes_length if data.strip(b"\0") else model.ZEROS
         length = self.store.length(path)
         old, new = self._sha256(path, position, position + len(data)), hashlib.sha256(data).hexdigest()
         self._add(Action(model.WRITE, path, position, len(data), length, old, new, source, why.risk, why.reason), why)
+        if source != model.ZEROS:
+            self._bytes.write(data)
+            self._digest.update(data)
+            self.bytes_length += len(data)
         self.store.write(path, position, data)
 
     def create(self, path: str, length: int, why: Why) -> None:
@@ -63,6 +99,7 @@ class Draft:
 
     def resize(self, path: str, length: int, why: Why) -> None:
         """Cut a file, or append zeros."""
+        self.require_changeable(path)
         before = self.store.length(path)
         old = self._sha256(path, length, before) if length < before else ""
         new = zeros_sha256(length - before) if length > before else ""
@@ -71,6 +108,7 @@ class Draft:
 
     def move(self, path: str, why: Why) -> None:
         """Take a file or directory out of the store."""
+        self.require_movable(path)
         if self.store.is_directory(path):
             length, digest = 0, self._listing_sha256(path)
         else:
@@ -81,6 +119,7 @@ class Draft:
 
     def rename(self, path: str, target: str, why: Why) -> None:
         """Give a file a name that is free."""
+        self.require_changeable(path)
         length = self.store.length(path)
         digest = self._sha256(path, 0, length)
         self._add(
@@ -90,16 +129,32 @@ class Draft:
         self.store.rename(path, target)
 
     def _add(self, action: Action, why: Why) -> None:
+        with _refused():
+            end = self.bytes_length + (action.length if action.source != model.ZEROS else 0)
+            check_action(action, "", end, allow_log=self.allow_log)
+            self._order.apply(action)
         self.actions.append(replace(action, codes=why.codes, topic=why.topic, queue_id=why.queue_id))
 
     def _sha256(self, path: str, start: int, stop: int) -> str:
-        return digest_of(self.store.pieces(path, start, stop))
+        try:
+            return digest_of(self.store.pieces(path, start, stop))
+        except UnreadableError as error:
+            raise RefusedError(str(error)) from error
 
     def _listing_sha256(self, path: str) -> str:
         return listing_sha256(
             replace(entry, sha256=self._sha256(place, 0, entry.length)) if entry.kind == FILE else entry
             for place, entry in self.store.entries(path)
         )
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Make what an apply would say of an action what is said of it here."""
+    try:
+        yield
+    except UsageError as error:
+        raise RefusedError(str(error).removeprefix(": ")) from None
 
 
 def digest_of(pieces: Iterable[bytes]) -> str:

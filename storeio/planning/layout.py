@@ -14,6 +14,7 @@ from storeio.format import commitlog as log
 from storeio.paths import COMMITLOG, file_name, parse_number
 from storeio.plan import model
 from storeio.planning.draft import Draft, Why
+from storeio.planning.limits import RefusedError
 from storeio.results import Audit
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
@@ -25,7 +26,10 @@ def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segm
     for finding in findings:
         planner = PLANNERS.get(finding.code)
         if planner is not None and draft.store.exists(finding.path):
-            planner(draft, finding, audit, segment_bytes)
+            try:
+                planner(draft, finding, audit, segment_bytes)
+            except RefusedError as error:
+                draft.left_out.add(str(error), finding.path)
 
 
 def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:

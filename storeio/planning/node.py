@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,15 +14,17 @@ from typing import Final
 from storeio import __version__, audit
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, infer_config
-from storeio.errors import UnreadableError, UsageError
+from storeio.errors import AuditError, UnreadableError, UsageError
 from storeio.findings import Finding
 from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
-from storeio.planning.derived import Target, plan_checkpoint, plan_index, plan_queue
+from storeio.plan.rules import check_plan
+from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
+from storeio.planning.limits import RefusedError
 from storeio.planning.output import output_at
 from storeio.planning.salvaging import plan_salvage
 from storeio.planning.selection import Selection
@@ -161,6 +164,7 @@ class _Planner:
 
     def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""
+        self.draft.allow_log, self.draft.may_move = allow_log, select.takes_risk(model.METADATA)
         for number in range(ROUNDS if EVERYTHING not in self.withheld else 0):
             count = len(self.draft.actions)
             wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
@@ -191,7 +195,8 @@ class _Planner:
             return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
 
         others = [look(donor) for donor in donors]
-        self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", look, others)
+        with self._left_out("the damaged log"):
+            self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", look, others)
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG)
@@ -209,24 +214,42 @@ class _Planner:
             return
         place = self.work / f"rebuilt-{self._rebuilds}"
         self._rebuilds += 1
-        built = rebuild(self.store.root, place, given=self.settings, jobs=self.jobs)
+        try:
+            built = rebuild(self.store.root, place, given=self.settings, jobs=self.jobs)
+        except UnreadableError as error:
+            self.draft.left_out.add(str(error), "all that is derived from the log")
+            return
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
         for key, codes in sorted(queues.items()):
-            self._queue(place, key, codes, by_queue.get(key), built.min_physical_offset)
+            with self._left_out(f"queue {key[1]}/{key[2]}"):
+                self._queue(place, key, codes, by_queue.get(key), built.min_physical_offset)
         if index:
-            plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
+            with self._left_out("the index"):
+                plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
         if point or (index and CHECKPOINT not in self.withheld):
             why = Why(model.METADATA, "what is true of the log and the index", point)
-            plan_checkpoint(self.draft, place, self.settings, why)
+            with self._left_out("the checkpoint"):
+                plan_checkpoint(self.draft, place, self.settings, why)
+
+    @contextmanager
+    def _left_out(self, what: str) -> Iterator[None]:
+        """Go on without what an apply would refuse, and remember that."""
+        try:
+            yield
+        except RefusedError as error:
+            self.draft.left_out.add(str(error), what)
 
     def _queue(self, place: Path, key: Queue, codes: tuple[str, ...], built: QueueBuilt | None, log_min: int) -> None:
         kind, topic, queue_id = key
         why = Why(model.DERIVED, "as the commitlog says", codes, topic, queue_id)
         sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
-        plan_queue(self.draft, place, Target(kind, topic, queue_id, built, sizes[kind], why), log_min=log_min)
+        targets = [Target(kind, topic, queue_id, built, sizes[kind], why)]
         if kind == CONSUMEQUEUE and (place / QUEUE_EXT / topic / str(queue_id)).is_dir():
-            ext = Target(QUEUE_EXT, topic, queue_id, built, self.config.ext_file_bytes, why)
-            plan_queue(self.draft, place, ext, log_min=log_min)
+            targets.append(Target(QUEUE_EXT, topic, queue_id, built, self.config.ext_file_bytes, why))
+        for target in targets:  # both or none: units of the one hold addresses in the other
+            make_way_for(self.draft, place, target)
+        for target in targets:
+            plan_queue(self.draft, place, target, log_min=log_min)
 
     def finish(
         self, store: str, broker: str, bytes_name: str, audits: tuple[Audit, Audit],
@@ -234,13 +257,21 @@ class _Planner:
     ) -> Plan:  # fmt: skip
         """Return the plan."""
         digest = self.draft.close()
-        return Plan(
+        plan = Plan(
             store, __version__, time.time_ns() // 1_000_000, broker,
             bytes_name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
             tuple(self.draft.actions), self.settings,
             summary_of(audits[0], starts[0]), summary_of(audits[1], starts[1]),
-            (*self._withheld(broker), *self.problems, *left_of(audits[1], starts[1], allow_log=allow_log)),
+            (
+                *self._withheld(broker), *self.problems, *self.draft.left_out.sentences(),
+                *left_of(audits[1], starts[1], allow_log=allow_log),
+            ),
         )  # fmt: skip
+        try:
+            check_plan(plan, allow_log=allow_log)
+        except UsageError as error:
+            raise AuditError(f"no apply would carry out what was planned: {error}") from error
+        return plan
 
     def _withheld(self, broker: str) -> list[str]:
         """Return sentences on what was left out on purpose."""

@@ -15,6 +15,7 @@ from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, file_name
 from storeio.plan import model
 from storeio.planning.draft import Draft, Why
+from storeio.planning.obstacles import make_way
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.decide import Decision, decide
@@ -47,17 +48,21 @@ def plan_salvage(
         scratch: Directory that can be made.
         look: Audits a store.
         donors: Audits of other copies of its log.
+
+    Raises:
+        RefusedError: An apply would not touch all segments; nothing was added.
     """
     listing = list_store(draft.store.root)
     found, _ = arranged(look(draft.store.root), donors, partial(LinkedStore, listing, scratch), look)
     decision = decide(survey(found))
     size = found.plan.config.commitlog_file_bytes
+    segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
+    make_way(draft, [*segments, *(file.path for file in listing.of_kind(COMMITLOG))], LENGTH)
     there = {file.path for file in found.plan.listing.files}
     for file in listing.of_kind(COMMITLOG):
         if file.path not in there:
             draft.move(file.path, EMPTIED)
-    for base in decision.segments:
-        path = f"{COMMITLOG}/{file_name(base)}"
+    for base, path in zip(decision.segments, segments, strict=True):
         if not draft.store.exists(path):
             draft.create(path, size, LENGTH)
         elif draft.store.length(path) != size:

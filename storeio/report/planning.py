@@ -10,6 +10,7 @@ from storeio.findings import INFO
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
 from storeio.plan import Action, model
 from storeio.plan.results import SALVAGE, Planned
+from storeio.plan.rules import is_of_log
 from storeio.report.next_step import (
     SIMULATE_SOUND,
     Step,
@@ -159,7 +160,7 @@ def _steps(found: Planned, path: str) -> list[Step]:
         return [*rest, Step(f"storeio check {store} --all", "every finding")]
     if not path:
         return [Step(f"storeio plan {store} --out plan.json", "keeps the plan, so that it can be applied"), *rest]
-    log = " --allow-log" if any(action.risk == model.LOG for action in found.plan.actions) else ""
+    log = " --allow-log" if any(map(is_of_log, found.plan.actions)) else ""
     apply = Step(f"storeio apply {shell_quoted(path)} {store}{log}", "does it; no broker may run on the store")
     return [*rest, apply]
 
