@@ -57,6 +57,8 @@ def changed(where: str, value: object) -> str:
         ("actions.0.more", 1, "unknown field"),
         ("bytes_length", "1", "not of type"),
         ("store", "store", "store is missing"),
+        ("store", "a\0b", "no path"),
+        ("store", "\ud800", "no path"),
     ],
 )
 def test_what_is_no_plan(where: str, value: object, says: str) -> None:

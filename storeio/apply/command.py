@@ -12,6 +12,7 @@ from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
 from storeio.command import Task, failure_of, json_option, quiet_option
 from storeio.console import Meter, coloured, complain, json_sink, put, terminal_width
+from storeio.errors import StoreError
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
 from storeio.report.applied import (
@@ -50,9 +51,16 @@ def run_apply(
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
     """Return the exit code of one apply, its report printed; ``keep`` takes the same object and adds its bits."""
+    try:
+        named = store_of(plan, store)
+    except StoreError as error:  # no plan, and so no store that JSON could lie in
+        with json_sink(json_to, []) as sink:
+            code, told = failure_of(error, plan)
+            put(sink, to_json(told))
+        return code
     return _run(
         lambda tell: apply_plan(plan, store, resume=resume, allow_log=allow_log, progress=tell),
-        store_of(plan, store),
+        named,
         json_to,
         quiet,
         applied_object,

@@ -108,7 +108,17 @@ def from_json(text: str) -> Plan:
         raise UsageError("plan: actions: a list is needed")
     made = tuple(_action(number, row) for number, row in enumerate(actions))
     check_fields(Plan, found, "plan", without=("actions",))
+    if not _is_path(found["store"]):
+        raise UsageError("plan: store: holds what no path does")
     return Plan(**{**found, "left": tuple(found.get("left", ()))}, actions=made)
+
+
+def _is_path(text: str) -> bool:
+    """Tell whether a text can be handed to the system as a path."""
+    try:
+        return b"\0" not in text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
 
 
 def _action(number: int, row: object) -> Action:
