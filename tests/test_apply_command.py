@@ -111,6 +111,25 @@ def test_a_plan_that_does_not_fit_is_16_and_one_line(plan: str, root: Path, caps
     assert json.loads(out)["exit_code"] == 16
 
 
+@pytest.mark.parametrize("text", ["{}", "no plan", None, '{"store": "\\u0000"}'])
+def test_what_is_no_plan_is_16_and_json_with_and_without_a_store(
+    plan: str, root: Path, text: str | None, capsys: Captured
+) -> None:
+    if text is None:
+        Path(plan).unlink()
+    elif "store" in text:
+        Path(plan).write_text(json.dumps(json.loads(Path(plan).read_text()) | json.loads(text)))
+    else:
+        Path(plan).write_text(text)
+    for words in ([plan], [plan, str(root)]):
+        assert cli.run(["apply", *words, "--allow-log", "--json", "-"]) == 16
+        out, err = capsys.readouterr()
+        assert err.count("\n") == 1
+        told = json.loads(out)
+        assert told["exit_code"] == 16
+        assert told["error"] in err
+
+
 def test_an_error_in_the_middle_is_8_and_tells_how_to_go_on(
     plan: str, root: Path, maker: Maker, capsys: Captured
 ) -> None:
@@ -147,6 +166,44 @@ def test_cancelled_is_32(plan: str, root: Path, maker: Maker, capsys: Captured) 
     assert f"storeio apply --resume {root}" in out
     assert cli.run(["undo", str(root)]) == 1
     assert tree_of(root) == maker.before
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 6, 12])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_before_the_first_action_nothing_is_left(
+    number: signal.Signals, at: int, plan: str, root: Path, capsys: Captured
+) -> None:
+    (root / "lock").unlink(missing_ok=True)  # so that one is made
+    store = tree_of(root)
+
+    def stop(name: str, path: str, half: object) -> None:
+        os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    with hooked(Counter(at, stop)):
+        assert cli.run(["apply", plan, "--allow-log", "--json", "-"]) == 32
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"] == "cancelled; nothing was changed"
+    assert tree_of(root) == store
+    assert not (root.parent / "store.storeio").exists()
+    assert signal.getsignal(number) == before
+
+
+def test_an_undo_that_is_stopped_before_it_began_changes_nothing(
+    plan: str, root: Path, maker: Maker, capsys: Captured
+) -> None:
+    def stop(name: str, path: str, half: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    (root / "lock").unlink(missing_ok=True)
+    assert cli.run(["apply", plan, "--allow-log", "--quiet"]) == 1
+    for at in range(3):  # the lock file and its mark are made
+        with hooked(Counter(at, stop)):
+            assert cli.run(["undo", str(root)]) == 32
+        assert "nothing was changed" in capsys.readouterr().err
+        assert tree_of(root) == {path: data for path, data in maker.tree.items() if path != "lock"}
+    assert cli.run(["undo", str(root), "--quiet"]) == 1
+    assert tree_of(root) == {path: data for path, data in maker.before.items() if path != "lock"}
 
 
 def test_signals_from_outside_end_it_between_two_actions(root: Path, tmp_path: Path) -> None:

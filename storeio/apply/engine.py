@@ -46,11 +46,12 @@ def apply_plan(
     Raises:
         UsageError: It is no plan, or does not fit the store; nothing was changed.
         NotAppliedError: A broker runs, there is no space, or the system refused something; says how to go on.
+        KeyboardInterrupt: It was stopped by a signal before the first action; nothing was changed.
     """
     started = time.monotonic()
     patience = Patience(progress)
     path = refuse_remote(os.fspath(plan_path), "a plan is read from a local disk")
-    with said():
+    with said(), patience.kept():
         if resume and os.path.isdir(path):
             return _resume(path, os.fspath(root or path), None, patience, started)
         if not os.path.isfile(path):
@@ -98,13 +99,13 @@ def _apply(path: str, root: str, loaded: LoadedPlan, patience: Patience, started
         name = homes.new_name(home, loaded.sha256)
         try:
             prepare(home, name, loaded, Overlay(store.look), store)
+            patience.begin()
         except BaseException as error:
             _discarded(home, name)
             if isinstance(error, OSError):
                 raise NotAppliedError(f"{error}; the store is unchanged") from error
             raise
-        with patience.kept():
-            done = _publish_and_carry(home, name, store, root, patience)
+        done = _publish_and_carry(home, name, store, root, patience)
     outcome = APPLIED if done == len(actions) else CANCELLED
     where = f"{homes.home_of(real)}/{name}"
     return Applied(root, path, name, where, outcome, done, actions, False, time.monotonic() - started)
@@ -213,8 +214,8 @@ def _carry_on(run: Run, store: Tree, home: Tree, root: str, patience: Patience) 
         first += 1
     check_actions(run.actions, first, overlay, store, beside)
     require_space(run.loaded, progress.done, store, home, resumed=True)
-    with patience.kept():
-        try:
-            return carry(run, store, patience)
-        except (OSError, StoreError) as error:
-            raise _stopped(error, run, root) from error
+    patience.begin()
+    try:
+        return carry(run, store, patience)
+    except (OSError, StoreError) as error:
+        raise _stopped(error, run, root) from error

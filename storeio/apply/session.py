@@ -19,12 +19,20 @@ from storeio.results import Progress, Tell
 
 
 class Patience:
-    """Remembers that somebody wants to stop, so that an action is ended before that; tells who waits how far it is."""
+    """Hears that somebody wants to stop; tells who waits how far it is.
+
+    Before the first action the work ends at once, and takes away what it made; from then on an action is ended first.
+    """
 
     def __init__(self, tell: Tell | None = None) -> None:
         """Begin without a wish to stop."""
         self.over = False
+        self._begun = False
         self._tell = tell
+
+    def begin(self) -> None:
+        """Have signals only remembered from now on: an action comes next."""
+        self._begun = True
 
     def done(self, actions: Sequence[Action], count: int, phase: str) -> None:
         """Tell how many of the actions are done."""
@@ -34,7 +42,11 @@ class Patience:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Take the signals to stop while the block runs; only a main thread gets any."""
+        """Take the signals to stop while the block runs; only a main thread gets any.
+
+        Raises:
+            KeyboardInterrupt: There was one before ``begin``.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -47,7 +59,9 @@ class Patience:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self.over = True
+        first, self.over = not self.over, True
+        if first and not self._begun:  # a second one must not disturb the cleaning up after the first
+            raise KeyboardInterrupt
 
 
 @contextmanager

@@ -31,18 +31,19 @@ def undo(root: str | os.PathLike[str], *, name: str | None = None, progress: Tel
     Raises:
         UsageError: There is nothing to take back, or the store was changed since; nothing was changed by us.
         NotAppliedError: A broker runs, or the system refused something.
+        KeyboardInterrupt: It was stopped by a signal before it began.
     """
     started = time.monotonic()
     shown = os.fspath(root)
-    with said():
+    patience = Patience(progress)
+    with said(), patience.kept():
         real = homes.resolved_root(root)
         with opened(real, make=False) as (store, home):
             run = open_run(home, _chosen(home, shown, name))
             try:
                 require_held(run, store)
-                patience = Patience(progress)
-                with patience.kept():
-                    left = _back(run, store, patience, shown)
+                patience.begin()
+                left = _back(run, store, patience, shown)
             finally:
                 run.close()
             if not left:
