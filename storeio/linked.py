@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UnreadableError
-from storeio.local_files import open_file
-from storeio.plan.digest import DIRECTORY, FILE, Entry
+from storeio.local_files import hole_bytes, open_file
+from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
 from storeio.scan import Listing
 
 PIECE_BYTES: Final = 1 << 20
@@ -54,16 +54,19 @@ class LinkedStore:
         return (self.root / path).is_dir()
 
     def pieces(self, path: str, start: int, stop: int) -> Iterator[bytes]:
-        """Yield bytes of a file in pieces of bounded size.
+        """Yield bytes of a file in pieces of bounded size; holes are not read.
 
         Raises:
             UnreadableError: It cannot be read, or is shorter.
         """
         try:
             with os.fdopen(open_file(self.root / path), "rb") as file:
-                file.seek(start)
                 while start < stop:
-                    data = file.read(min(PIECE_BYTES, stop - start))
+                    if hole := hole_bytes(file.fileno(), start, stop):
+                        yield from zeros(hole)
+                        start += hole
+                        continue
+                    data = os.pread(file.fileno(), min(PIECE_BYTES, stop - start), start)
                     if not data:
                         raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
                     start += len(data)

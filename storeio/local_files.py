@@ -250,3 +250,19 @@ def data_stop(path: str, size: int) -> int:
     finally:
         os.close(handle)
     return min(stop, size)
+
+
+def hole_bytes(handle: int, start: int, stop: int) -> int:
+    """Return how many bytes of an open file from ``start`` on are a hole, which is zeros and need not be read.
+
+    None behind the file's end, and none where the file system does not tell.
+    """
+    try:
+        data = os.lseek(handle, start, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            return 0
+        data = os.fstat(handle).st_size  # no data up to there
+    except AttributeError:
+        return 0  # a system that does not tell
+    return max(min(data, stop) - start, 0)

@@ -100,7 +100,7 @@ LAYERS: Final = {
     "replay": FILES | {"salvage", "inspect", "staging"},
     "plan_command": FILES | {"planning", "prediction", "command", "console", "report"},
     "rebuild_command": FILES | {"audit", "rebuild", "staging", "command", "console", "report"},
-    "apply": PURE | {"report", "console", "command"},  # its commands, too
+    "apply": PURE | {"local_files", "report", "console", "command"},  # its commands, too
     "inspect": FILES | {"console", "command"},
     "console": FILES | {"audit", "report", "inspect"},
     "command": PURE | {"console", "examples", "report"},

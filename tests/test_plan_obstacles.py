@@ -176,3 +176,23 @@ def test_a_pipe_for_a_segment_is_no_end_of_the_plan(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_not_taken_for_cured(tmp_path: Path) -> None:
     found = planned(lambda root: (root / "commitlog/x").symlink_to("nowhere"), tmp_path)
     assert not found.cures
+
+
+def test_holes_are_not_read_and_stay_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue file of zeros without end: the zeros that are cut off take no space when they come back."""
+    read = []
+    real = os.pread
+
+    def counted(handle: int, length: int, position: int) -> bytes:
+        read.append(length)
+        return real(handle, length, position)
+
+    length = 64 << 20
+    monkeypatch.setattr(os, "pread", counted)
+    found = planned(lambda root: os.truncate(root / cq(0), length), tmp_path)
+    assert found.cures, found.plan.left
+    assert ("resize", cq(0)) in {(action.kind, action.path) for action in found.plan.actions}
+    assert sum(read) < length
+    status = (tmp_path / "store" / cq(0)).stat()
+    assert status.st_size == length
+    assert status.st_blocks * 512 < length // 2

@@ -12,6 +12,7 @@ from storeio.apply.run import Run
 from storeio.apply.sources import digest_of, old_length
 from storeio.apply.tree import Tree
 from storeio.errors import MismatchError
+from storeio.plan.digest import zeros_sha256
 from storeio.plan.model import CREATE, MOVE, RENAME, RESIZE, WRITE
 from storeio.plan.overlay import GONE
 
@@ -45,7 +46,7 @@ def _resize(run: Run, number: int, store: Tree) -> None:
     with store.writing(action.path) as fd:
         if os.fstat(fd).st_size != action.old_length:
             store.set_length(fd, action.old_length, action.path)
-        if old_length(action):
+        if old_length(action) and not run.was_zeros(number):  # else the length brings them back, and takes no space
             store.pour(fd, run.old_bytes(number), action.length, action.path)
         store.sync(fd, action.path)
     _require_old(run, number, store, action.length)
@@ -56,7 +57,8 @@ def _require_old(run: Run, number: int, store: Tree, position: int) -> None:
     action, length = run.actions[number], old_length(run.actions[number])
     if store.look(action.path) != action.old_length:
         raise MismatchError(f"{action.path}: not {action.old_length} bytes long")
-    if length and store.digest(action.path, position, length) != digest_of(run.old_bytes(number)):
+    old = zeros_sha256(length) if run.was_zeros(number) else digest_of(run.old_bytes(number))
+    if length and store.digest(action.path, position, length) != old:
         raise MismatchError(f"{action.path}: does not hold what was written to it")
 
 

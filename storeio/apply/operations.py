@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from storeio.local_files import hole_bytes
+from storeio.plan.digest import zeros
+
 PIECE_BYTES: Final = 1 << 20
 FILE_MODE: Final = 0o644  # less the umask
 DIRECTORY_MODE: Final = 0o755
@@ -59,9 +62,14 @@ def write_all(fd: int, data: bytes | memoryview, position: int, path: str) -> No
 
 
 def read_piece(fd: int, length: int, position: int, path: str) -> bytes:
-    """Return up to ``length`` bytes, at most ``PIECE_BYTES`` of them; none at the file's end."""
+    """Return up to ``length`` bytes, at most ``PIECE_BYTES`` of them; none at the file's end.
+
+    Of a hole zeros are returned without reading it: a sparse file may claim far more than the disk holds.
+    """
     with told("read", path, position):
         _before("read", path)
+        if hole := hole_bytes(fd, position, position + min(length, PIECE_BYTES)):
+            return next(zeros(hole))
         return os.pread(fd, min(length, PIECE_BYTES), position)
 
 

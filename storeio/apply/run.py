@@ -99,6 +99,10 @@ class Run:
         with self.tree.reading(BACKUP) as fd:
             yield from self.tree.read(fd, place, length, BACKUP)
 
+    def was_zeros(self, number: int) -> bool:
+        """Tell whether an action replaced or cut off zeros, or nothing, which has no backup."""
+        return self.places[number] == NO_BACKUP
+
     def holds_backup(self, number: int) -> bool:
         """Tell whether the backup of an action is what it was."""
         action, place = self.actions[number], self.places[number]
