@@ -89,17 +89,18 @@ class LinkedStore:
     # ---- Changes
 
     def own(self, path: str) -> Path:
-        """Return a file that may be changed: the store's is copied, holes left out.
+        """Return a file that may be changed: the store's is copied, holes left out; of a link to nothing there is none.
 
         Raises:
             UnreadableError: The store's cannot be read.
         """
         place = self.root / path
         if place.is_symlink():
-            source = place.resolve()
+            source, is_there = Path(os.readlink(place)), place.exists()
             place.unlink()
             try:
-                copy_sparse(source, place)
+                if is_there:
+                    copy_sparse(source, place)
             except OSError as error:
                 raise UnreadableError(f"{path}: {error.strerror or error}") from error
         return place

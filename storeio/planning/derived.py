@@ -85,6 +85,8 @@ def make_way_for(draft: Draft, rebuilt: Path, target: Target) -> None:
     """
     wanted, have = _numbered(rebuilt / target.directory), _numbered(draft.store.root / target.directory)
     names = {*wanted.values(), *have.values()}
+    for name in _misnamed(draft.store.root / target.directory):
+        draft.require_movable(f"{target.directory}/{name}")
     make_way(draft, [f"{target.directory}/{name}" for name in sorted(names)], target.why)
 
 

@@ -116,9 +116,7 @@ def saved(
         look: Audits a store with settings: what is put into place on the way, and the result.
         broker: As of ``salvage``, like ``losses``, ``choice`` and ``jobs``.
     """
-    started_ms = first.plan.started_ms
-    root = first.plan.root
-    threads = jobs or os.cpu_count() or 1
+    root, threads = first.plan.root, jobs or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
         links = partial(LinkedStore, first.plan.listing, Path(scratch) / "store")
         looked, moved = arranged(first, others, links, lambda at: look(at, settings))
@@ -129,7 +127,7 @@ def saved(
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
         copy_others(known, staging)
-        result = report(known, decision, moved, started_ms, shown(os.fspath(place)))
+        result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker
         result.problems.extend(_unread(first, others, looked))
         result.topics = topics_of(first.plan, known.audit)
