@@ -67,6 +67,7 @@ STANDING_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _must("last_run_id", STRING, "that run"),
         _may("cleared_ms", LONG, "start of the first complete run after that, which did not; null while it is open"),
         _may("cleared_run_id", STRING, "that run"),
+        _may("length", LONG, "bytes from position on; null in rows of versions that did not keep it"),
     ),
 }
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
 from storeio.findings import INFO, Finding
-from storeio.incremental.history import PLACE, History, Moment, Seen, finding_id, folded
+from storeio.incremental.history import LENGTH, PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
 from udfs.checks import reason
 
@@ -98,7 +98,7 @@ def _seen(run: Mapping[str, Any], findings: Mapping[str, Row]) -> Seen:
     return Seen((run["started_ms"], run["run_id"]), is_complete, places)
 
 
-_PLACE: Final = (*PLACE, "severity", "detail")
+_PLACE: Final = (*PLACE, "severity", "detail", LENGTH)
 
 
 def _history(row: Row) -> History:
@@ -119,7 +119,8 @@ def _merge(spark: SparkSession, where: str, rows: Iterable[Row]) -> None:
     """Put rows into the table; of two runs at the same time the later one's sight counts, whoever commits first."""
     frame = tables.frame_of(spark, FINDING_HISTORY, rows)
     path = tables.path_of(where, FINDING_HISTORY)
-    if not tables.exists(spark, where, FINDING_HISTORY):
+    is_there = tables.exists(spark, where, FINDING_HISTORY)
+    if not is_there or LENGTH not in spark.read.format("delta").load(path).columns:  # an older version has made it
         tables.append(frame.limit(0), path)
     cleared = f"""least(
         if(t.cleared_ms > {LAST}.last_seen_ms, struct(t.cleared_ms, t.cleared_run_id), null),
@@ -132,6 +133,7 @@ def _merge(spark: SparkSession, where: str, rows: Iterable[Row]) -> None:
         "cleared_ms": f"{cleared}.cleared_ms",
         "cleared_run_id": f"{cleared}.cleared_run_id",
         "detail": f"if({NEWER}, s.detail, t.detail)",
+        LENGTH: f"if({NEWER}, s.length, t.length)",
     }
     table = DeltaTable.forPath(spark, path).alias("t")
     same = "t.store = s.store and t.finding_id = s.finding_id"

@@ -270,8 +270,11 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
     with tables_told(path_of(tables, name)):
         table = spark.read.format("delta").load(path_of(tables, name))
-        if name in STANDING:
-            return table.select(*schema_of(name).names)
+        if name in STANDING:  # which an older version may have made, with fewer columns
+            given = (
+                (F.col(f.name) if f.name in table.columns else F.lit(None).cast(f.dataType), f) for f in schema_of(name)
+            )
+            return table.select(*(column.alias(f.name) for column, f in given))
         ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
         return table.join(ended, "run_id", how="left_semi").select(*schema_of(name).names)
 

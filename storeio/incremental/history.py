@@ -3,6 +3,9 @@
 A finding is the same one as long as code, file, position, queue and physical offset are. One that comes back is the
 old row, open again. Folding the same runs once more, or in another order, changes nothing: what a run that was killed
 has left out the next one adds.
+
+A run that ran out of time may know only pieces of what is one finding of a complete run: neighbours are joined once
+all is known. So what lies inside an open finding of its kind is that finding, seen again, and no new one.
 """
 
 from __future__ import annotations
@@ -28,7 +31,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One finding over time; ``place`` are the columns that say what it is, as seen last."""
+    """One finding over time; ``place`` are the columns that say what it is, as seen last.
+
+    Its ``length`` is that of the whole: what an incomplete run saw of it makes it no shorter.
+    """
 
     place: Mapping[str, Any]
     first: Moment
@@ -36,6 +42,8 @@ class History:
     cleared: Moment | None = None
 
 
+LENGTH = "length"
+KIND = ("code", "path", "topic", "queue_id")
 PLACE = ("store", "code", "path", "position", "topic", "queue_id", "physical_offset")
 
 
@@ -49,16 +57,56 @@ def folded(before: Mapping[str, History], runs: Iterable[Seen]) -> dict[str, His
     """Return the history of one store after the runs, each of which may be in it already."""
     runs = sorted(runs, key=lambda run: run.moment)
     known = dict(before)
+    complete: Moment = (0, "")  # the last one so far: what it did not see is open no more
     for run in runs:
+        complete = run.moment if run.is_complete else complete
+        whole = {} if run.is_complete else _by_kind(known, run.moment, complete)
         for name, place in run.findings.items():
             old = known.get(name)
-            known[name] = _seen(old, place, run.moment) if old else History(place, run.moment, run.moment)
+            around = None if old else _around(place, whole.get(_kind(place), ()))
+            if around is not None:
+                known[around] = _seen(known[around], known[around].place, run.moment)
+            else:
+                known[name] = _found(old, place, run)
     return {name: _judged(name, row, runs) for name, row in known.items()}
+
+
+def _found(old: History | None, place: Mapping[str, Any], run: Seen) -> History:
+    if old is None:
+        return History(place, run.moment, run.moment)
+    if not run.is_complete and (old.place.get(LENGTH) or 0) > (place.get(LENGTH) or 0):
+        place = {**place, LENGTH: old.place[LENGTH]}  # it may be the first of the pieces
+    return _seen(old, place, run.moment)
 
 
 def _seen(old: History, place: Mapping[str, Any], moment: Moment) -> History:
     newest = place if moment >= old.last else old.place
     return replace(old, place=newest, first=min(old.first, moment), last=max(old.last, moment))
+
+
+def _kind(place: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(place.get(name) for name in KIND)
+
+
+def _by_kind(
+    known: Mapping[str, History], moment: Moment, complete: Moment
+) -> dict[tuple[Any, ...], list[tuple[int, int, str]]]:
+    """Return the ranges of the findings that are open when a run begins, and whose range is known."""
+    found: dict[tuple[Any, ...], list[tuple[int, int, str]]] = {}
+    for name, row in known.items():
+        is_open = row.first <= moment and row.last >= complete and (row.cleared is None or row.cleared > moment)
+        if is_open and row.place.get(LENGTH):
+            start = row.place["position"]
+            found.setdefault(_kind(row.place), []).append((start, start + row.place[LENGTH], name))
+    return found
+
+
+def _around(place: Mapping[str, Any], ranges: Iterable[tuple[int, int, str]]) -> str | None:
+    """Return the id of the finding that a piece lies in."""
+    if not place.get(LENGTH):
+        return None
+    low, high = place["position"], place["position"] + place[LENGTH]
+    return next((name for start, stop, name in ranges if start <= low and high <= stop), None)
 
 
 def _judged(name: str, row: History, runs: Sequence[Seen]) -> History:

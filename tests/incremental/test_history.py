@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,3 +60,52 @@ def test_ids_tell_findings_apart() -> None:
     others = [{**row, name: None if value == 1 else f"{value}x"} for name, value in row.items()]
     assert len({finding_id(each) for each in [row, *others]}) == len(row) + 1
     assert finding_id({**row, "detail": "of another day", "count": 3}) == finding_id(row)
+
+
+def place_of(position: int, length: int | None, **other: object) -> dict[str, object]:
+    """Return a finding of a queue's file."""
+    place = {"code": "CQ_UNIT_MISSING", "path": "consumequeue/t/0/0", "topic": "t", "queue_id": 0, "detail": "gone"}
+    return {**place, "position": position, "length": length, **other}
+
+
+WHOLE = Seen((1000, "whole"), True, {"w": place_of(0, 100)})
+PIECES = Seen((2000, "late"), False, {"w": place_of(0, 20), "p": place_of(40, 20), "q": place_of(90, 10)})
+AGAIN = Seen((3000, "again"), True, {"w": place_of(0, 100)})
+
+
+def test_pieces_that_a_run_without_time_saw_are_the_whole_seen_again() -> None:
+    before = folded({}, [WHOLE])
+    late = folded(before, [WHOLE, PIECES])
+    assert late == {"w": History(WHOLE.findings["w"], WHOLE.moment, PIECES.moment)}
+    assert folded(late, [PIECES]) == late  # also where the complete run was deleted meanwhile
+    assert folded(late, [PIECES, AGAIN]) == folded({}, [AGAIN, PIECES, WHOLE])
+    only = replace(PIECES, findings={"p": place_of(40, 20)})
+    assert folded(before, [only])["w"].last == PIECES.moment
+    healed = folded(late, [Seen((4000, "healed"), True)])
+    assert (list(healed), healed["w"].cleared) == (["w"], (4000, "healed"))
+    assert folded(healed, [PIECES]) == healed
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        place_of(95, 10),  # reaches out of it
+        place_of(100, 10),
+        place_of(40, 0),
+        place_of(40, 20, code="CQ_UNIT_WRONG"),
+        place_of(40, 20, path="consumequeue/t/0/1"),
+        place_of(40, 20, queue_id=1),
+    ],
+)
+def test_what_is_no_piece_is_a_finding_of_its_own(place: dict[str, object]) -> None:
+    late = replace(PIECES, findings={"p": place})
+    assert set(folded({}, [WHOLE, late])) == {"w", "p"}
+    assert set(folded({}, [WHOLE, Seen((2000, "complete"), True, {"p": place_of(40, 20)})])) == {"w", "p"}
+    cleared = folded({}, [WHOLE, Seen((1500, "healed"), True), replace(PIECES, findings={"p": place_of(40, 20)})])
+    assert set(cleared) == {"w", "p"}
+
+
+def test_rows_of_a_version_that_kept_no_length() -> None:
+    old = {"w": History(place_of(0, None), WHOLE.moment, WHOLE.moment)}
+    assert set(folded(old, [PIECES])) == {"w", "p", "q"}
+    assert set(folded(old, [AGAIN, replace(PIECES, moment=(4000, "late"))])) == {"w"}
