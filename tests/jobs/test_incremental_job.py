@@ -134,6 +134,28 @@ def test_findings_are_opened_cleared_and_opened_again(store: Path, tmp_path: Pat
     assert_page_is_the_nodes(store, tmp_path, runs=5, seen=seen)
 
 
+def test_pieces_of_a_finding_are_no_new_ones(store: Path, tmp_path: Path, spark: SparkSession) -> None:
+    """A queue is gone, and there was no time for one split of the log; also in a table without the whole's length."""
+    queue = max((store / "consumequeue").glob("*/*"), key=lambda q: sum(f.stat().st_blocks for f in q.iterdir()))
+    shutil.rmtree(queue)
+    age(store)
+    run(tmp_path, store, code=4)
+    (whole,) = rows(spark, tmp_path, FINDING_HISTORY)
+    assert whole["length"] > 0
+    path = tables.path_of(str(tmp_path / "tables"), FINDING_HISTORY)
+    older = spark.read.format("delta").load(path).drop("length").toArrow()
+    spark.createDataFrame(older).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    assert [row["length"] for row in rows(spark, tmp_path, FINDING_HISTORY)] == [None]
+    run(tmp_path, store, code=4, words=("--incremental", "--recheck", "0"))
+    assert [row["length"] for row in rows(spark, tmp_path, FINDING_HISTORY)] == [whole["length"]]
+    os.utime(segments(store)[4], (time.time() - 900,) * 2)
+    (line,) = run(tmp_path, store, code=12, words=("--incremental", "--recheck", "0", "--time-budget", "0.000001s"))
+    assert len(line["findings"]) > 1
+    (late,) = rows(spark, tmp_path, FINDING_HISTORY)
+    assert (late["finding_id"], late["length"], late["cleared_ms"]) == (whole["finding_id"], whole["length"], None)
+    assert late["last_seen_ms"] > whole["last_seen_ms"]
+
+
 def assert_page_is_the_nodes(store: Path, place: Path, *, runs: int, seen: list[int]) -> None:
     """Compare the job's page with that of the command, which reads the same tables without Spark."""
     words = [str(store), "--html", str(place / "node.html"), "--history", str(place / "tables"), "--quiet"]
