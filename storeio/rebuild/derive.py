@@ -138,7 +138,9 @@ def _add_plain(found: Derived, grouped: Grouped, numbers: Numbers) -> None:
     queues = [grouped.walked.queues[number] for number in numbers.tolist()]
     names = {topic: properties.java_decode(topic) for topic, _ in queues}
     starts, stops = grouped.starts[numbers], grouped.starts[numbers + 1]
-    units = grouped.units[places(starts, stops - starts)].tobytes()
+    together = int(stops[-1] - starts[0]) == int((stops - starts).sum())
+    rows = slice(int(starts[0]), int(stops[-1])) if together else places(starts, stops - starts)
+    units = grouped.units[rows].view(np.uint8).data
     runs = grouped.runs[:, grouped.run_starts[numbers]]
     found.stretches.add_plain(CONSUMEQUEUE, [(names[topic], queue_id) for topic, queue_id in queues], runs, units)
     _queued(found, *grouped.last_of(numbers))

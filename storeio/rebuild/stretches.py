@@ -73,7 +73,7 @@ class Stretches:
         self._units += stretch.units
         self._heads += stretch.heads
 
-    def add_plain(self, kind: str, queues: Sequence[tuple[str, int]], runs: Numbers, units: bytes) -> None:
+    def add_plain(self, kind: str, queues: Sequence[tuple[str, int]], runs: Numbers, units: memoryview) -> None:
         """Take plain queues of one kind, by topic and queue id, with a run each, shape ``(RUN_ROWS, n)``.
 
         ``units`` are those of all of them, one queue behind the other.
