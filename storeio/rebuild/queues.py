@@ -104,9 +104,11 @@ class QueueWriter:
             self.add(stretch)
 
     def _add_held(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
-        for stretch in joined(held) if held else ():
-            self.add(stretch)
+        if self._held:
+            stretches = joined(self._held)
+            self._held, self._held_bytes = [], 0
+            for stretch in stretches:
+                self.add(stretch)
 
     def add(self, stretch: Stretch) -> None:
         """Append the units of one queue from the next split."""

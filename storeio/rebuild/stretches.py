@@ -141,6 +141,7 @@ def joined(parts: Sequence[Stretches]) -> Iterator[Stretch]:
     starts = np.cumsum(rows[:, F_COUNT]) - rows[:, F_COUNT]
     rows = rows[found.order]
     data = units[places(starts[found.order], rows[:, F_COUNT])].view(np.uint8).data
+    del parts, units, starts  # as much as what is kept
     stops = np.cumsum(rows[:, F_COUNT]).tolist()
     at = 0
     for low, high in itertools.pairwise([*found.first.tolist(), len(rows)]):
