@@ -36,8 +36,8 @@ from pyspark.sql.types import StructType
 
 from storeio import audit
 from storeio.config import given_settings
-from storeio.errors import LayoutError, UnreadableError, UsageError
-from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, StoreFile
+from storeio.errors import LayoutError, UsageError
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
 from storeio.scan import data_stop
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from storeio.uris import place_of, shown
@@ -113,18 +113,9 @@ class Options:
         return parse(self.pushed, {field.name: field.type for field in to_arrow_schema(self.known())})
 
     def plan(self) -> audit.AuditPlan:
-        """Return listing, settings and splits of the store.
-
-        Raises:
-            UnreadableError: Something of what is to be read was listed and cannot be opened; else its rows were missed.
-        """
+        """Return listing, settings and splits of the store."""
         given = given_settings(sets=self.settings.splitlines())
-        plan = audit.prepare(self.path, given=given, split_bytes=self.split_bytes)
-        top = COMMITLOG if self.what == RECORDS else _FILE_KINDS[self.what]
-        for path, why in plan.listing.unreadable:
-            if path.split("/")[0] in (".", top):
-                raise UnreadableError(f"{shown(self.path)}: {path}: {why}")
-        return plan
+        return audit.prepare(self.path, given=given, split_bytes=self.split_bytes)
 
 
 def _flag(name: str, value: str) -> bool:
