@@ -39,6 +39,7 @@ T = TypeVar("T")
 ReadSplit = Callable[[Split, int, int], Bytes]
 
 RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+FEW_FILES: Final = 500  # that are removed at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,6 @@ def forget(place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
 
 
-FEW_FILES: Final = 500
 CASES: Final[dict[str, Callable[[Path, int], Pair]]] = {
     "walk": walk,
     "walk touched": walk_touched,

@@ -154,8 +154,8 @@ def zlib_address() -> int:
     return symbol_address(ctypes.util.find_library("z") or "libz", "crc32")  # starts other programs: last
 
 
-def symbol_address(library: str, name: str) -> int:
-    """Address of a C function; OSError if the library or the function is not there."""
+def symbol_address(library: str | None, name: str) -> int:
+    """Address of a C function, without a library of one that this process has; OSError if either is not there."""
     try:
         return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
     except AttributeError as error:

@@ -150,6 +150,11 @@ class Grouped:
             run_table=self.runs[:, runs].copy(),
         )
 
+    def names(self, numbers: Numbers) -> list[tuple[str, int]]:
+        """Return topic and queue id of some queues."""
+        named = map(self.walked.queues.__getitem__, numbers.tolist())
+        return [(properties.java_decode(topic), queue_id) for topic, queue_id in named]
+
     def last_of(self, numbers: Numbers) -> tuple[int, int]:
         """Return physical offset and store time of the last record of some queues, all of which have one."""
         row = int(self.table[self.starts[numbers + 1] - 1, g.G_RECORD].max())  # records are numbered in log order

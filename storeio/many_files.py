@@ -23,8 +23,9 @@ from numba import extending, types  # type: ignore[import-untyped, unused-ignore
 
 from storeio.clmul import address_of
 from storeio.compiled import compiled, config
+from storeio.crc import symbol_address
 from storeio.kernels.units import SUMMARY_PLACES, summarize
-from storeio.paths import CONSUMEQUEUE, file_name
+from storeio.paths import CONSUMEQUEUE, NAME_DIGITS, file_name
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -42,7 +43,6 @@ MOST_BYTES: Final = 256 << 10  # of a piece; longer ones cost little in the usua
 NEEDED: Final = ("open", "lseek", "pread", "close", "memcmp", "__errno_location")
 SEEK_END, SEEK_DATA, SEEK_HOLE, ENXIO = 2, 3, 4, 6  # of Linux
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
-NAME_DIGITS = 20
 MOST_DIGITS = 19  # of a number of 64 bits
 BESIDE_TOPIC = 3 + MOST_DIGITS + NAME_DIGITS  # bytes of a path behind the directory: two slashes, and a zero at the end
 PATH_BYTES: Final = 4096  # PATH_MAX
@@ -196,12 +196,10 @@ def addresses() -> Numbers | None:
     """Return where the functions are; None where compiled code cannot call them."""
     if config.DISABLE_JIT or ctypes.sizeof(ctypes.c_void_p) != 8 or not sys.platform.startswith("linux"):
         return None
-    library = ctypes.CDLL(None)
     try:
-        found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in NEEDED]
-    except AttributeError:
+        return np.array([symbol_address(None, name) for name in NEEDED], np.int64)
+    except OSError:
         return None
-    return np.array(found, np.int64) if all(found) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ LAYERS: Final = {
     "nearby": {"errors"},
     "config": FORMAT | {"results", "scan", "file_sizes"},
     "index_files": FORMAT | {"checks", "scan", "config"},
-    "many_files": {"paths", "compiled", "clmul", "kernels"},
+    "many_files": {"paths", "compiled", "clmul", "crc", "kernels"},
     "audit": FILES | {"turns", "many_files"},
     "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "many_files", "fingerprints", "report"},

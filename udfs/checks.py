@@ -35,7 +35,7 @@ Tell = Callable[[Progress], None]
 
 SLICES_PER_CORE: Final = 4  # at most: a slow task at the end costs a quarter of a core's time
 SLICE_BYTES: Final = 2 << 30  # at least, unless cores would be idle: 0.7 s, ten times what starting a task takes
-MOST_ITEMS: Final = 8192
+MOST_ITEMS: Final = 8192  # of one Spark task
 LOCAL_FILES: Final = 256  # so few, with so few bytes, the driver has looked at before a job has started
 LOCAL_BYTES: Final = 512 << 20
 CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
@@ -53,7 +53,7 @@ class WorkersError(StoreError, OSError):
 class Phase(Generic[T, R]):
     """One job: what is done to each item of a plan, how many bytes an item is, and what it is called.
 
-    ``most`` items are of one Spark task: the memory of a worker does not grow with the number of small files.
+    A Spark task has ``most`` of them: the memory of a worker does not grow with the number of small files.
     """
 
     name: str

@@ -19,7 +19,6 @@ from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import Grouped, all_units, grouped_units
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
-from storeio.format import properties
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
@@ -141,11 +140,9 @@ def _take_usual(
     if not len(numbers):
         return
     found = grouped.runs[:, grouped.run_starts[numbers]]
-    names = [grouped.walked.queues[number] for number in numbers.tolist()]
-    queues = [(properties.java_decode(topic), queue_id) for topic, queue_id in names]
-    once = np.ones(len(numbers), np.int64)
-    runs.add_queues(CONSUMEQUEUE, queues, once, found)
-    covered.add_queues(CONSUMEQUEUE, queues, once, found[[RUN_FIRST, RUN_STOP]])
+    queues = grouped.names(numbers)
+    runs.add_queues(CONSUMEQUEUE, queues, found)
+    covered.add_queues(CONSUMEQUEUE, queues, found[[RUN_FIRST, RUN_STOP]])
     report.counts["queue_units"] = report.counts.get("queue_units", 0) + int(found[RUN_RECORDS].sum())
     _queued(report, *grouped.last_of(numbers))
 

@@ -17,7 +17,6 @@ from storeio.audit.plan import AuditPlan
 from storeio.checks.queue_units import MAX_QUEUE_OFFSET
 from storeio.dispatch import Grouped
 from storeio.format import commitlog as log
-from storeio.format import properties
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.kernels.group import G_QUEUE_OFFSET
 
@@ -42,7 +41,7 @@ def _candidates(plan: AuditPlan, grouped: Grouped) -> Numbers:
     queues, facts = grouped.walked.queues, plan.facts
     is_odd = [topic.startswith(LIGHT) for topic, _ in queues]
     if facts.odd or facts.batch_topics:
-        names = [(properties.java_decode(topic), queue_id) for topic, queue_id in queues]
+        names = grouped.names(np.arange(len(queues)))
         has_say = [name in facts.odd or name[0] in facts.batch_topics for name in names]
         is_odd = [*map(operator.or_, is_odd, has_say)]
     return np.flatnonzero(one_run & ~np.array(is_odd, np.bool_))

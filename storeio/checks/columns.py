@@ -134,12 +134,12 @@ class ColumnsBuilder:
         self._add_key(key, len(ranges))
         self._values.extend(chain.from_iterable(ranges))
 
-    def add_queues(self, kind: str, queues: Iterable[tuple[str, int]], counts: Numbers, table: Numbers) -> None:
-        """Take the tables of queues of one kind, joined: of each topic and queue id so many columns."""
+    def add_queues(self, kind: str, queues: Iterable[tuple[str, int]], table: Numbers) -> None:
+        """Take queues of one kind, by topic and queue id, whose tables have one column each."""
         known = self._names
         kind_no = known.setdefault(kind, len(known))
-        for (topic, queue_id), count in zip(queues, counts.tolist(), strict=True):
-            self._keys.extend((kind_no, known.setdefault(topic, len(known)), queue_id, count))
+        for topic, queue_id in queues:
+            self._keys.extend((kind_no, known.setdefault(topic, len(known)), queue_id, 1))
         self._values.frombytes(table.T.tobytes())
 
     def _add_key(self, key: QueueKey, count: int) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from storeio.checks.columns import places
 from storeio.dispatch import Grouped, Implied, all_units, grouped_units
 from storeio.format import commitlog as log
-from storeio.format import properties, queueext
+from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
@@ -119,30 +119,25 @@ def _plain(grouped: Grouped, wanted: Wanted) -> Mask:
     """Tell which queues are wanted and have one run of units of which nothing else is to be known."""
     if wanted.ext or not grouped.single:
         return np.zeros(len(grouped.walked.queues), np.bool_)
-    is_plain: dict[bytes, bool] = {}
-    for topic, _ in grouped.walked.queues:
-        if topic not in is_plain:
-            name = properties.java_decode(topic)
-            is_light = name.startswith(log.LMQ_PREFIX)
-            is_plain[topic] = is_name(name) and not is_light and name not in wanted.batch_topics
-    plain = [is_plain[topic] and queue_id >= 0 for topic, queue_id in grouped.walked.queues]
-    if wanted.queues is not None:
-        names = [(properties.java_decode(topic), queue_id) for topic, queue_id in grouped.walked.queues]
-        plain = [one and wanted.takes(*name) for one, name in zip(plain, names, strict=True)]
+    names = grouped.names(np.arange(len(grouped.walked.queues)))
+    topics = {
+        topic
+        for topic in {topic for topic, _ in names} - wanted.batch_topics
+        if is_name(topic) and not topic.startswith(log.LMQ_PREFIX)
+    }
+    plain = [topic in topics and queue_id >= 0 and wanted.takes(topic, queue_id) for topic, queue_id in names]
     return grouped.present() & (np.diff(grouped.run_starts) == 1) & np.array(plain, np.bool_)
 
 
 def _add_plain(found: Derived, grouped: Grouped, numbers: Numbers) -> None:
     if not len(numbers):
         return
-    queues = [grouped.walked.queues[number] for number in numbers.tolist()]
-    names = {topic: properties.java_decode(topic) for topic, _ in queues}
     starts, stops = grouped.starts[numbers], grouped.starts[numbers + 1]
     together = int(stops[-1] - starts[0]) == int((stops - starts).sum())
     rows = slice(int(starts[0]), int(stops[-1])) if together else places(starts, stops - starts)
     units = grouped.units[rows].view(np.uint8).data
     runs = grouped.runs[:, grouped.run_starts[numbers]]
-    found.stretches.add_plain(CONSUMEQUEUE, [(names[topic], queue_id) for topic, queue_id in queues], runs, units)
+    found.stretches.add_plain(CONSUMEQUEUE, grouped.names(numbers), runs, units)
     _queued(found, *grouped.last_of(numbers))
 
 
