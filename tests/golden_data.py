@@ -55,6 +55,14 @@ def copy_of(name: str, target: Path) -> Path:
 
 
 @functools.cache
+def without(name: str, target: Path, *gone: str) -> Path:
+    """Return a copy of a store that lost some of its directories."""
+    root = copy_of(name, target)
+    for path in gone:
+        shutil.rmtree(root / path, ignore_errors=True)
+    return root
+
+
 def options(name: str) -> dict[str, Any]:
     """Return the sizes and settings the store was written with; ``clFile``, ``cqEntries`` and so on."""
     loaded: dict[str, Any] = json.loads((GOLDEN / f"{name}.options.json").read_text())

@@ -101,7 +101,17 @@ def conclude_stores(
         files = on_workers(context, plans, [_together(audit.file_tasks(plan)) for plan in plans], FILES, tell)
         plans = [audit.with_files(plan, chain.from_iterable(found)) for plan, found in zip(plans, files, strict=True)]
     found: list[list[SplitReport | str]] = on_workers(context, plans, [p.splits for p in plans], SPLITS, tell)
+    again = {n: plan for n, plan in enumerate(map(_learned, plans, found)) if plan is not plans[n]}
+    if again:
+        told = on_workers(context, list(again.values()), [p.splits for p in again.values()], SPLITS, tell)
+        for number, reports in zip(again, told, strict=True):
+            plans[number], found[number] = again[number], reports
     return [_concluded(plan, reports) for plan, reports in zip(plans, found, strict=True)]
+
+
+def _learned(plan: AuditPlan, found: Sequence[SplitReport | str]) -> AuditPlan:
+    """Return the plan by which the splits must be audited again, or the same plan."""
+    return audit.learned(plan, [report for report in found if isinstance(report, SplitReport)])
 
 
 def _together(tasks: Sequence[FileTask]) -> list[Sequence[FileTask]]:

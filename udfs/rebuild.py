@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark import RDD, Accumulator, Broadcast, SparkContext, StorageLevel
 
-from storeio.audit import AuditPlan, Progress
+from storeio.audit import AuditPlan, Progress, Told, all_told
 from storeio.errors import UnreadableError, WriteError
 from storeio.paths import CHECKPOINT
 from storeio.rebuild.cuts import Place
@@ -31,7 +31,7 @@ from storeio.rebuild.shares import (
     stitched,
 )
 from storeio.rebuild.stretches import QueueKey
-from storeio.rebuild.tally import Tally
+from storeio.rebuild.tally import Tally, told_more
 from storeio.rebuilt import Rebuilt
 from storeio.scan import changed_since, kept_open
 from storeio.splits import Split
@@ -60,6 +60,16 @@ class Building:
     laid: list[FileLaid] = field(default_factory=list)
     error: Exception | None = None
 
+    def learn(self) -> bool:
+        """Take what records tell of queues of which nothing is left; tell whether that is new."""
+        told = all_told(facts.found.told for facts in self.parts.facts) if self.parts else Told()
+        before, self.wanted = self.wanted, told_more(self.plan, self.wanted, told)
+        return self.wanted is not before
+
+    def begin(self) -> None:
+        """Forget what splits said."""
+        self.tally, self.parts = Tally(self.plan, self.wanted, self.tally.parts), None
+
     def fail(self, error: Exception) -> None:
         """Give this store up; the others go on."""
         self.error = self.error or error
@@ -72,6 +82,12 @@ def rebuild_stores(context: SparkContext, builds: Sequence[Building], tell: Tell
     Raises:
         WorkersError: Spark could not finish.
     """
+    while not _rebuilt(context, builds, tell):
+        pass
+
+
+def _rebuilt(context: SparkContext, builds: Sequence[Building], tell: Tell | None) -> bool:
+    """Write the files; False, having written none, if records told of queues of which nothing is left."""
     given = sent(context, [(build.plan.root, build.wanted) for build in builds])
     held: RDD[Item] = _derived(context, builds, given, done := context.accumulator(0)).persist(StorageLevel.DISK_ONLY)
     total = sum(split.stop - split.start for build in builds for split in build.plan.splits)
@@ -83,8 +99,11 @@ def rebuild_stores(context: SparkContext, builds: Sequence[Building], tell: Tell
                 builds[store].facts.append(facts)
             else:
                 builds[store].fail(UnreadableError(facts))
+        if _stitch(builds):
+            return False
         _decide(held, builds, given)
         _lay(context, held, builds, tell)
+        return True
     finally:
         held.unpersist()
         dropped(given)
@@ -119,13 +138,23 @@ def _told(item: Item) -> tuple[int, Facts | str]:
     return store, found if isinstance(found, str) else facts_of(number, found)
 
 
-def _decide(held: RDD[Item], builds: Sequence[Building], given: Broadcast[Given] | Carried[Given]) -> None:
-    """Stitch the splits of each store, place its queues and cut its index."""
+def _stitch(builds: Sequence[Building]) -> bool:
+    """Stitch the splits of each store; tell whether to begin again, because records told more of what is wanted."""
+    is_again = False
     for build in builds:
         if build.error is None:
             with _attempt(build):
                 build.parts = stitched(build.plan, build.wanted, build.facts, build.tally)
+                is_again |= build.learn()
         build.facts.clear()
+    if is_again:
+        for build in builds:
+            build.begin()
+    return is_again
+
+
+def _decide(held: RDD[Item], builds: Sequence[Building], given: Broadcast[Given] | Carried[Given]) -> None:
+    """Place the queues of each store and cut its index."""
     wanted = [keys_to_look_up(build.plan, build.parts) if build.parts else set[Place]() for build in builds]
     begins = [build.parts.begins if build.parts else {} for build in builds]
 

@@ -5,7 +5,9 @@ of the log with all that it implies, ``conclude`` joins what they say. ``check``
 """
 
 from storeio.audit.conclusion import Concluded, conclude, concluded
+from storeio.audit.facts import Silent, Told, all_told, silent_of, told_by, with_told
 from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_files
+from storeio.audit.learned import learned
 from storeio.audit.node import FILES_PHASE, FILES_TOGETHER, LOG_PHASE, check, look_at_files, look_at_store
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split
@@ -20,17 +22,24 @@ __all__ = [
     "FileReport",
     "FileTask",
     "Progress",
+    "Silent",
     "SplitReport",
+    "Told",
+    "all_told",
     "audit_split",
     "check",
     "conclude",
     "concluded",
     "few_bytes",
     "file_tasks",
+    "learned",
     "look_at_files",
     "look_at_store",
     "prepare",
     "run_file_task",
     "run_file_tasks",
+    "silent_of",
+    "told_by",
     "with_files",
+    "with_told",
 ]

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio import many_files
-from storeio.audit.plan import AuditPlan, FileReport, FileTask, QueueFacts, file_bytes_of
+from storeio.audit.facts import file_facts
+from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_bytes_of
 from storeio.checks import ext_units, index_structure
-from storeio.checks.queue_files import UNIT_BYTES, Queue, QueueFile, gather, summarize_file, summary_of
+from storeio.checks.queue_files import UNIT_BYTES, QueueFile, gather, summarize_file, summary_of
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
-from storeio.format import commitlog as log
 from storeio.format import index as index_format
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile
 from storeio.scan import data_stop
 from storeio.uris import is_remote
 
@@ -87,26 +87,5 @@ def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
         for queue in gather(kind, file_bytes_of(plan.config, kind), summarized)
     }
     index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
-    unknown = [r.file for r in reports if r.failed]
-    return replace(plan, queues=queues, index=index, file_reports=reports, facts=_facts(queues.values(), unknown))
-
-
-def _facts(queues: Iterable[Queue], unknown: Iterable[StoreFile]) -> QueueFacts:
-    batch_topics: set[str] = set()
-    odd = {(file.topic, file.queue_id) for file in unknown if file.topic is not None and file.queue_id is not None}
-    light = False
-    for queue in queues:
-        if queue.kind == BATCHQUEUE:
-            batch_topics.add(queue.topic)
-        elif queue.kind == QUEUE_EXT or not _has_usual_files(queue):
-            odd.add((queue.topic, queue.queue_id))
-        light |= queue.kind == CONSUMEQUEUE and queue.topic.startswith(log.LMQ_PREFIX)
-    return QueueFacts(frozenset(batch_topics), light, frozenset(odd))
-
-
-def _has_usual_files(queue: Queue) -> bool:
-    """Tell whether each file has the name of its number, and none begins where another should go on."""
-    directory = queue.directory
-    return all(
-        file.base % queue.file_bytes == 0 and file.path == f"{directory}/{file_name(file.base)}" for file in queue.files
-    )
+    facts = file_facts(plan, queues.values(), [r.file for r in reports if r.failed])
+    return replace(plan, queues=queues, index=index, file_reports=reports, facts=facts)

@@ -12,6 +12,7 @@ from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
 from storeio.audit.files import run_file_tasks, with_files
+from storeio.audit.learned import learned
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split
 from storeio.audit.unfinished import unfinished
@@ -34,6 +35,11 @@ class _Meter:
         self._tell = tell
         self._done = 0
         self._lock = threading.Lock()
+
+    def expect(self, count: int) -> None:
+        """Expect so many bytes more."""
+        with self._lock:
+            self._total += count
 
     def add(self, count: int, phase: str) -> None:
         """Count bytes as done."""
@@ -84,11 +90,12 @@ def look_at_store(
         with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
             run.plan = look_at_files(plan, pool, run.keep_file)
             list(pool.map(run.look_at_split, plan.splits))
+            if run.learn():
+                list(pool.map(run.look_at_split, plan.splits))
     except KeyboardInterrupt:
         raise AuditCancelled(run.known()) from None
     plan = run.plan
-    reports = [run.splits[split] for split in plan.splits if split in run.splits]
-    return concluded(plan, reports, lambda split, begin: audit_split(plan, split, begin), failed=run.failed)
+    return concluded(plan, run.reports(), lambda split, begin: audit_split(plan, split, begin), failed=run.failed)
 
 
 def look_at_files(plan: AuditPlan, pool: Executor, keep: Callable[[FileReport], None]) -> AuditPlan:
@@ -130,6 +137,21 @@ class _Run:
             self.failed.append(f"{split.path}: {error}")
         finally:
             self.meter.add(split.stop - split.start, LOG_PHASE)
+
+    def reports(self) -> list[SplitReport]:
+        """Return the reports of the splits that could be read, in order."""
+        return [self.splits[split] for split in self.plan.splits if split in self.splits]
+
+    def learn(self) -> bool:
+        """Tell whether the splits have told what they must all be audited again for."""
+        plan = learned(self.plan, self.reports())
+        if plan is self.plan:
+            return False
+        self.plan = plan
+        self.splits.clear()
+        self.failed.clear()
+        self.meter.expect(sum(split.stop - split.start for split in plan.splits))
+        return True
 
     def known(self) -> Unfinished:
         """Return what can be said without the rest."""

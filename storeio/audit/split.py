@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from storeio.audit.facts import Told, told_by
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.usual import usual_queues
 from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
@@ -57,6 +58,7 @@ class SplitReport:
     counts: dict[str, int] = field(default_factory=dict)
     stretches: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
     whole: list[QueueKey] = field(default_factory=list)
+    told: Told = field(default_factory=Told)
 
 
 def empty_report(split: Split, end: WalkState) -> SplitReport:
@@ -106,6 +108,7 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
     runs, covered = ColumnsBuilder(RUN_ROWS), ColumnsBuilder(2)
     whole: dict[QueueKey, None] = {}  # a set that keeps its order
     grouped = grouped_units(walked)
+    report.told = told_by(grouped)
     usual = usual_queues(plan, grouped)
     _take_usual(grouped, np.flatnonzero(usual), runs, covered, report)
     others = grouped.present() & ~usual

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Generic, TypeVar
 
 from storeio.audit.conclusion import conclude
+from storeio.audit.facts import Told, all_told, with_told
 from storeio.audit.files import run_file_task, with_files
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks
 from storeio.audit.split import SplitReport, audit_split
@@ -99,6 +100,7 @@ class StoreRun:
     failed: list[str] = field(default_factory=list)
     read_bytes: int = 0
     state: Now | None = None
+    told: set[Told] = field(default_factory=set)  # what records say of their queues
     is_stale: bool = False  # a file turned out to have changed after splits had been judged by what was kept of it
 
     def __post_init__(self) -> None:
@@ -150,11 +152,27 @@ class StoreRun:
         """Return the splits to look at, having taken over what still holds; none while files are missing for that."""
         tasks = file_tasks(self.plan)
         self.is_stale = False
-        self.splits.clear()
         if any(task not in self.files for task in tasks):
+            self.splits.clear()
             return []
         self.plan = with_files(self.plan, [self.files[task] for task in tasks])
+        self._learn()
+        work = self._judged()
+        return self._judged() if self._learn() else work
+
+    def _learn(self) -> bool:
+        """Let the plan know what records say; tell whether that is new."""
+        before, self.plan = self.plan, with_told(self.plan, all_told(self.told))
+        return self.plan is not before
+
+    def is_untold(self) -> bool:
+        """Tell whether splits said what the others did not know; ``split_work`` then has what to look at again."""
+        return with_told(self.plan, all_told(self.told)) is not self.plan
+
+    def _judged(self) -> list[Work[Split]]:
+        """Return the splits to look at, having taken over what still holds by the plan as it is."""
         counted = watched(self.plan)
+        self.splits.clear()
         self.state = Now(counted, self.now)
         work = []
         for split in self.plan.splits:
@@ -176,7 +194,10 @@ class StoreRun:
         if verdict is None or not self._is_current(verdict):
             return None
         known = unpacked_split(self.plan, verdict, split)
-        return known.report if known is not None and holds(now, known.evidence) else None
+        if known is None:
+            return None
+        self.told.add(known.report.told)
+        return known.report if holds(now, known.evidence) else None
 
     def take_split(self, split: Split, look: SplitLook) -> Verdict | None:
         """Take what was found of a split; return the verdict to keep, if it is worth it."""
@@ -187,6 +208,7 @@ class StoreRun:
             self.failed.append(look.failed)
             return None
         self.splits[split] = look.report
+        self.told.add(look.report.told)
         index_paths = [file.path for file in self.plan.index]
         value = SplitVerdict(look.report, look.evidence.dated(self.state), index_paths)
         return self._verdict(key, split.path, look.read_bytes, packed(value))
@@ -256,7 +278,7 @@ def in_steps(runs: Sequence[StoreRun], do_files: DoFiles, do_splits: DoSplits) -
     splits = [run.split_work() for run in runs]
     do_splits(runs, [_of(work, due=False) for work in splits])
     do_files(runs, [_of(work, due=True) for work in files])
-    stale = [number for number, run in enumerate(runs) if run.is_stale]
+    stale = [number for number, run in enumerate(runs) if run.is_stale or run.is_untold()]
     for number in stale:
         splits[number] = runs[number].split_work()
     do_splits([runs[number] for number in stale], [_of(splits[number], due=False) for number in stale])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from storeio.audit.facts import Told, told_by
 from storeio.checks.columns import places
 from storeio.dispatch import Grouped, Implied, all_units, grouped_units
 from storeio.format import commitlog as log
@@ -83,6 +84,7 @@ class Derived:
     last: tuple[int, int] | None = None
     last_queued: tuple[int, int] | None = None
     left_out: dict[str, int] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
 
 
 def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | None = None) -> Derived:
@@ -101,6 +103,7 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
     if not walked.count:
         return found
     grouped = grouped_units(walked)
+    found.told = told_by(grouped)
     plain = _plain(grouped, wanted)
     _add_plain(found, grouped, np.flatnonzero(plain))
     others = grouped.present() & ~plain

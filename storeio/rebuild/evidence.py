@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storeio.audit import AuditPlan
+from storeio.audit.facts import declared_batches
 from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, index, properties
 from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
-from storeio.simulate.disk import Disk
-from storeio.simulate.rules import rules_of
-from storeio.simulate.topics import Topics
 
 NEIGHBOURS = 64  # index units around one that are looked through for the same record's
 TRIES = 16  # records without tags that are passed before nothing is told
@@ -34,20 +32,14 @@ def evidence_of(plan: AuditPlan) -> Evidence:
     files = plan.listing.files
     given = {setting.name: setting.value == "true" for setting in plan.config.settings}
     light = any((f.topic or "").startswith(log.LMQ_PREFIX) for f in files if f.kind == CONSUMEQUEUE)
+    listed = {f.topic for f in files if f.kind == BATCHQUEUE and f.topic}
     ext = given.get("enableConsumeQueueExt")
     return Evidence(
-        _batch_topics(plan),
-        light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
+        frozenset(listed).union(declared_batches(plan) or (), plan.facts.batch_topics),
+        light or plan.facts.light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
         any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
         tags_from(plan),
     )
-
-
-def _batch_topics(plan: AuditPlan) -> frozenset[str]:
-    """Return the topics that topics.json or the directories say have batch queues."""
-    known = Topics(Disk(plan.listing.files, plan.read), rules_of("5.5.1"), None)
-    listed = {f.topic for f in plan.listing.files if f.kind == BATCHQUEUE and f.topic}
-    return frozenset(listed | known.batch)
 
 
 def tags_from(plan: AuditPlan) -> int | None:

@@ -6,9 +6,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
-from storeio.audit import AuditPlan, Progress, prepare
+from storeio.audit import AuditPlan, Progress, all_told, prepare
 from storeio.errors import UnreadableError
 from storeio.paths import CHECKPOINT
 from storeio.publishing import begun, target_of
@@ -16,7 +18,7 @@ from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
 from storeio.rebuild.index import IndexWriter
 from storeio.rebuild.old import old_units
 from storeio.rebuild.queues import QueueWriter
-from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, shape_of, sizes_of, wanted_of
+from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, shape_of, sizes_of, told_more, wanted_of
 from storeio.rebuilt import Rebuilt
 from storeio.scan import changed_since, kept_open
 from storeio.splits import Split, WalkState
@@ -61,10 +63,28 @@ def rebuild(
     parts = tuple(parts)
     wanted = wanted_of(plan, queues, parts)
     threads = jobs or os.cpu_count() or 1
+    try:
+        return _built(plan, wanted, frozenset(parts), place, threads, progress)
+    except _UntoldError:
+        asked = replace(wanted, queues=frozenset(), index=False)
+        told = all_told(derived.told for derived in in_order(plan, asked, threads))
+        return _built(plan, told_more(plan, wanted, told), frozenset(parts), place, threads, progress)
+
+
+class _UntoldError(Exception):
+    """A record tells of queues of which nothing is left, and which were not known of."""
+
+
+def _built(
+    plan: AuditPlan, wanted: Wanted, parts: frozenset[str], place: Path | str, threads: int,
+    progress: Callable[[Progress], None] | None,
+) -> Rebuilt:  # fmt: skip
     with begun(place) as staging:
-        build = Build(plan, wanted, frozenset(parts), staging)
+        build = Build(plan, wanted, parts, staging)
         done, total = 0, sum(split.stop - split.start for split in plan.splits)
-        for derived in in_order(plan, build.wanted, threads):
+        for derived in in_order(plan, wanted, threads):
+            if told_more(plan, wanted, derived.told) is not wanted:
+                raise _UntoldError
             build.add(derived)
             done += derived.split.stop - derived.split.start
             if progress is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
+from storeio.audit.facts import Told, silent_of
 from storeio.checks.segments import Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.config import default
@@ -28,6 +30,7 @@ from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
 from storeio.rebuilt import QueueBuilt, Rebuilt
+from storeio.safe import printable
 from storeio.splits import merge_spans
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown
@@ -37,6 +40,7 @@ INDEXES: Final = "index"
 CHECKPOINTS: Final = "checkpoint"
 PARTS: Final = (QUEUES, INDEXES, CHECKPOINTS)
 MOST_NAMES: Final = 1000  # of queues left out that are told by name; damaged bytes may name millions
+MOST_TOLD: Final = 10  # of topics in a sentence
 OTHER_NAMES: Final = "(other names)"
 Numbers = npt.NDArray[np.int64]
 Names = frozenset[tuple[str, int | None]]
@@ -65,6 +69,16 @@ def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str]) -> Wa
         known.tags_from,
         queues if QUEUES in parts else frozenset(),
     )
+
+
+def told_more(plan: AuditPlan, wanted: Wanted, told: Told) -> Wanted:
+    """Return what is wanted with what records tell of queues of which nothing is left; the same if that is not new."""
+    if wanted.batch_topics.issuperset(told.batch_topics) and (wanted.light or not told.light):
+        return wanted
+    answer = silent_of(plan).answer(told)
+    topics, light = wanted.batch_topics.union(answer.batch_topics), wanted.light or answer.light
+    is_new = (topics, light) != (wanted.batch_topics, wanted.light)
+    return replace(wanted, batch_topics=topics, light=light) if is_new else wanted
 
 
 def shape_of(plan: AuditPlan) -> Shape:
@@ -148,6 +162,11 @@ class Tally:
         """Return sentences on what the store's own files decided."""
         wanted = self.wanted
         notes = []
+        told = silent_of(self.plan).answer(Told(tuple(sorted(wanted.batch_topics))))
+        if told.batch_topics:
+            names = ", ".join(printable(topic) for topic in told.batch_topics[:MOST_TOLD])
+            more = f" and {len(told.batch_topics) - MOST_TOLD} more" if len(told.batch_topics) > MOST_TOLD else ""
+            notes.append(f"{names}{more}: batch queues, since their records hold batches")
         if wanted.light:
             notes.append("light queues are built from the records' multi-dispatch lists")
         if wanted.ext:

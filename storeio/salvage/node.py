@@ -14,12 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
-from storeio.audit.walks import walks
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES
-from storeio.kernels import tables as w
 from storeio.linked import LinkedStore
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, LOCK, QUEUE_KINDS, file_name
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
 from storeio.prediction import NEWEST, simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
@@ -121,8 +119,6 @@ def saved(
         links = partial(LinkedStore, first.plan.listing, Path(scratch) / "store")
         looked, moved = arranged(first, others, links, lambda at: look(at, settings))
         wanted = wanted_of(looked.plan, None, PARTS)
-        if not wanted.light and looked.plan.config.multi_dispatch is None:
-            wanted = replace(wanted, light=_has_light_records(looked.plan))
         known = survey(looked)
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
@@ -153,13 +149,6 @@ def saved(
         built = build.finish(threads, looked_at)
     result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
     return result
-
-
-def _has_light_records(plan: AuditPlan) -> bool:
-    """Tell whether a store that lost all its queues had light ones: brokers that have them mark their records."""
-    if any(f.kind == CONSUMEQUEUE and not f.is_dir for f in plan.listing.files):
-        return False  # then theirs would be among them
-    return any(bool((walked.records[w.R_MARKS] & w.MARK_MULTI).any()) for walked in walks(plan))
 
 
 def leave_out(choice: Choice, result: Salvaged, decision: Decision, plan: AuditPlan, staging: Staging) -> None:

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("spark")
 SPLIT_BYTES = 4096
+LOST = ("rich-4.9.8", "rich-5.3.3")
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return every store of a broker, and one with every trouble."""
+    """Return every store of a broker, two that lost their queues, and one with every trouble."""
     place = tmp_path_factory.mktemp("stores")
     builder = irregular_log(place / "irregular")
     with_hole(builder, place / "irregular")
-    return [*map(golden.store, golden.STORES), place / "irregular"]
+    gone = [golden.without(name, place / f"lost-{name}", "consumequeue", "batchconsumequeue") for name in LOST]
+    return [*map(golden.store, golden.STORES), *gone, place / "irregular"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,133 @@
+"""What is to be known of all queues at once: told by their files, and by records where no file is left to tell.
+
+Source: ``QueueTypeUtils``, ``ConsumeQueueStore.getOrCreateConsumeQueue``, ``MultiDispatchUtils``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from storeio.audit.plan import AuditPlan, QueueFacts
+from storeio.checks.queue_files import Queue
+from storeio.dispatch import Grouped
+from storeio.errors import UnreadableError
+from storeio.format import commitlog as log
+from storeio.kernels import tables as w
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
+from storeio.simulate.disk import Disk
+from storeio.simulate.topics import TOPICS, declared_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What records say of their queues: which topics, sorted, have inner batches, and whether any lists light queues.
+
+    Brokers take inner batches for batch queues only, and give numbers of light queues only where these are on.
+    """
+
+    batch_topics: tuple[str, ...] = ()
+    light: bool = False
+
+
+def told_by(grouped: Grouped) -> Told:
+    """Return what a split's records say of their queues."""
+    records = grouped.walked.records
+    marks = records[w.R_MARKS]
+    all_marks = int(np.bitwise_or.reduce(marks)) if len(marks) else 0
+    light = bool(all_marks & w.MARK_MULTI)
+    if not all_marks & w.MARK_INNER_BATCH:
+        return Told((), light)
+    is_batch = (marks & w.MARK_INNER_BATCH != 0) & (records[w.R_SYS_FLAG] & log.SYS_INNER_BATCH != 0)
+    names = grouped.names(np.unique(records[w.R_QUEUE, is_batch]))
+    return Told(tuple(sorted({topic for topic, _ in names})), light)
+
+
+def all_told(parts: Iterable[Told]) -> Told:
+    """Return what all splits' records say."""
+    parts = list(parts)
+    topics = {topic for part in parts for topic in part.batch_topics}
+    return Told(tuple(sorted(topics)), any(part.light for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Of what neither files nor settings of a store say anything, so that its records are asked.
+
+    ``typed`` are the topics whose type is known, None where that of all is.
+    """
+
+    typed: frozenset[str] | None
+    light: bool
+
+    def answer(self, told: Told) -> Told:
+        """Return what records say of what nothing else tells."""
+        typed = self.typed
+        topics = () if typed is None else tuple(topic for topic in told.batch_topics if topic not in typed)
+        return Told(topics, told.light and self.light)
+
+
+def silent_of(plan: AuditPlan) -> Silent:
+    """Return of what the files and settings of a store, as they were listed, say nothing."""
+    queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE)]
+    typed = frozenset(file.topic for file in queues if file.topic)
+    has_units = any(file.kind == CONSUMEQUEUE and not file.is_dir for file in queues)
+    return Silent(
+        typed if declared_batches(plan) is None else None, plan.config.multi_dispatch is None and not has_units
+    )
+
+
+def declared_batches(plan: AuditPlan) -> frozenset[str] | None:
+    """Return the topics that ``topics.json`` gives batch queues; None if it cannot be read."""
+    files = [file for path in TOPICS if (file := plan.listing.get(path)) is not None]
+    try:
+        table = declared_topics(Disk(files, plan.read)) if files else None
+    except UnreadableError:
+        return None
+    if table is None:
+        return None
+    return frozenset(topic for topic, is_batch in table.items() if is_batch)
+
+
+def file_facts(plan: AuditPlan, queues: Iterable[Queue], unknown: Iterable[StoreFile]) -> QueueFacts:
+    """Return what the files tell; ``unknown`` ones could not be read."""
+    batch_topics = _declared_alone(plan)
+    odd = {(file.topic, file.queue_id) for file in unknown if file.topic is not None and file.queue_id is not None}
+    light = False
+    for queue in queues:
+        if queue.kind == BATCHQUEUE:
+            batch_topics.add(queue.topic)
+        elif queue.kind == QUEUE_EXT or not _has_usual_files(queue):
+            odd.add((queue.topic, queue.queue_id))
+        light |= queue.kind == CONSUMEQUEUE and queue.topic.startswith(log.LMQ_PREFIX)
+    return QueueFacts(frozenset(batch_topics), light, frozenset(odd))
+
+
+def _declared_alone(plan: AuditPlan) -> set[str]:
+    """Return the topics that are to have batch queues and have no others."""
+    declared = declared_batches(plan)
+    others = {file.topic for file in plan.listing.files if file.kind == CONSUMEQUEUE} if declared else set()
+    return set(declared or ()) - others
+
+
+def _has_usual_files(queue: Queue) -> bool:
+    """Tell whether each file has the name of its number, and none begins where another should go on."""
+    directory = queue.directory
+    return all(
+        file.base % queue.file_bytes == 0 and file.path == f"{directory}/{file_name(file.base)}" for file in queue.files
+    )
+
+
+def with_told(plan: AuditPlan, told: Told) -> AuditPlan:
+    """Return the plan with what records tell of queues of which nothing is left; the same plan if that is not new."""
+    if plan.facts.batch_topics.issuperset(told.batch_topics) and (plan.facts.light or not told.light):
+        return plan
+    answer = silent_of(plan).answer(told)
+    facts = replace(
+        plan.facts,
+        batch_topics=plan.facts.batch_topics.union(answer.batch_topics),
+        light=plan.facts.light or answer.light,
+    )
+    return plan if facts == plan.facts else replace(plan, facts=facts)

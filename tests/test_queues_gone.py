@@ -1,0 +1,123 @@
+"""Queues of which nothing is left: records tell which of them were batch queues and light queues."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+from incrementals import Kept, age, full, timeless
+from rebuilds import QUEUES, no_waiting_for_disks, sizes_of, tree
+
+from storeio import audit
+from storeio.apply import apply_plan
+from storeio.planning.node import plan_store
+from storeio.rebuild.node import rebuild
+from storeio.results import Audit
+
+__all__ = ["no_waiting_for_disks"]
+RICH = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
+BATCHES = ("rich-5.3.3", "rich-5.5.1")
+TOPICS = ("bcq_a", "bcq_b")
+
+
+def declare(root: Path, types: dict[str, str | None]) -> None:
+    """Write a table of topics, some with a type of queue."""
+    table = {
+        topic: {"attributes": {"queue.type": kind} if kind else {}, "topicName": topic} for topic, kind in types.items()
+    }
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
+def errors_of(found: Audit) -> Counter[tuple[str, str]]:
+    """Return how many errors there are by code and topic."""
+    return Counter((f.code, f.topic or "") for f in found.findings if f.severity == "error")
+
+
+@pytest.mark.parametrize("name", RICH)
+@pytest.mark.parametrize("split_bytes", [None, 4096])
+def test_a_rebuild_gives_every_queue_that_the_broker_had(name: str, split_bytes: int | None, tmp_path: Path) -> None:
+    root = golden.without(name, tmp_path / "store", "consumequeue", "batchconsumequeue", "index", "config")
+    result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options(name)), split_bytes=split_bytes)
+    assert tree(tmp_path / "new", *QUEUES) == tree(golden.store(name), *QUEUES)
+    assert any("%LMQ%" in path for path in result.files)
+    told = [note for note in result.notes if "records hold batches" in note]
+    assert told == ([f"{', '.join(TOPICS)}: batch queues, since their records hold batches"] if name in BATCHES else [])
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batch_queues_are_missed_and_planned_as_they_were(name: str, tmp_path: Path) -> None:
+    root = golden.without(name, tmp_path / "store", "batchconsumequeue")
+    found = audit.check(root)
+    assert {(code, topic) for code, topic in errors_of(found)} == {("BCQ_MISSING", topic) for topic in TOPICS}
+    planned = plan_store(root, tmp_path / "plan.json")
+    assert errors_of(planned.after) == Counter()
+    apply_plan(tmp_path / "plan.json", root)
+    assert tree(root, *QUEUES) == tree(golden.store(name), *QUEUES)
+
+
+@pytest.mark.parametrize("split_bytes", [None, 4096, 20_000])
+@pytest.mark.parametrize("name", RICH)
+def test_an_audit_misses_light_queues_that_are_gone_with_all_others(
+    name: str, split_bytes: int | None, tmp_path: Path
+) -> None:
+    root = golden.without(name, tmp_path / "store", "consumequeue", "batchconsumequeue")
+    given = sizes_of(golden.options(name))
+    found = audit.check(root, given=given, split_bytes=split_bytes)
+    had = {path.split("/")[1] for path in tree(golden.store(name), *QUEUES)}
+    missing = {topic for code, topic in errors_of(found) if code in ("CQ_MISSING", "BCQ_MISSING")}
+    assert missing == had and any(topic.startswith("%LMQ%") for topic in missing)
+    planned = plan_store(root, tmp_path / "plan.json", given=given)
+    assert errors_of(planned.after) == Counter()
+
+
+def test_what_configuration_or_files_say_is_believed(tmp_path: Path) -> None:
+    name = "rich-5.3.3"
+    root = golden.without(name, tmp_path / "store", "batchconsumequeue")
+    declare(root, {"bcq_a": "BatchCQ", "bcq_b": None})
+    missing = {key for key in errors_of(audit.check(root)) if key[0].endswith("_MISSING")}
+    assert ("BCQ_MISSING", "bcq_a") in missing and ("CQ_MISSING", "bcq_b") in missing
+    (root / "config" / "topics.json").unlink()
+    (root / "consumequeue" / "bcq_a" / "0").mkdir(parents=True)
+    (root / "consumequeue" / "bcq_a" / "0" / f"{0:020d}").write_bytes(bytes(4000))
+    codes = errors_of(audit.check(root))
+    assert {code for code, topic in codes if topic == "bcq_b"} == {"BCQ_MISSING"}
+    assert "BCQ_MISSING" not in {code for code, topic in codes if topic == "bcq_a"}
+    off = golden.without(name, tmp_path / "off", "consumequeue")
+    said = {topic for _, topic in errors_of(audit.check(off, given={"enableMultiDispatch": "false"}))}
+    assert said and not any(topic.startswith("%LMQ%") for topic in said)
+
+
+def test_a_declared_topic_without_batches_gets_batch_queues(tmp_path: Path) -> None:
+    root = golden.without("base-5.3.3", tmp_path / "store", "consumequeue")
+    topics = sorted({queue.topic for queue in audit.check(golden.store("base-5.3.3")).queues})
+    declare(root, {topics[0]: "BatchCQ", **dict.fromkeys(topics[1:])})
+    missing = {key for key in errors_of(audit.check(root)) if key[0].endswith("_MISSING")}
+    assert ("BCQ_MISSING", topics[0]) in missing and ("CQ_MISSING", topics[1]) in missing
+
+
+@pytest.mark.parametrize("name", RICH)
+def test_incremental_audits_learn_it_as_full_ones_do(name: str, tmp_path: Path) -> None:
+    kept, root = Kept(), golden.copy_of(name, tmp_path / "store")
+    steps: Sequence[Sequence[str]] = ([], ["batchconsumequeue"], ["consumequeue"], [], ["index"])
+    for gone in steps:
+        for path in gone:
+            if (root / path).exists():
+                shutil.rmtree(root / path)
+        age(root)
+        found = kept.audit(root)
+        assert isinstance(found, Audit) and timeless(found) == full(root)
+    age(root)
+    again = kept.audit(root)
+    assert isinstance(again, Audit) and timeless(again) == full(root)
+    assert again.reading is not None and again.reading.parts_known == again.reading.parts
+    shutil.rmtree(root)
+    golden.copy_of(name, root)
+    age(root)
+    healed = kept.audit(root)
+    assert isinstance(healed, Audit) and timeless(healed) == full(root) and healed.exit_code == 0
