@@ -51,8 +51,11 @@ def test_a_rebuild_gives_every_queue_that_the_broker_had(name: str, split_bytes:
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_batch_queues_are_missed_and_planned_as_they_were(name: str, tmp_path: Path) -> None:
-    root = golden.without(name, tmp_path / "store", "batchconsumequeue")
+@pytest.mark.parametrize("emptied", [False, True])
+def test_batch_queues_are_missed_and_planned_as_they_were(name: str, emptied: bool, tmp_path: Path) -> None:
+    root = golden.without(name, tmp_path / "store", *([] if emptied else ["batchconsumequeue"]))
+    for path in (root / "batchconsumequeue").rglob(f"{0:020d}"):
+        path.unlink()
     found = audit.check(root)
     assert {(code, topic) for code, topic in errors_of(found)} == {("BCQ_MISSING", topic) for topic in TOPICS}
     planned = plan_store(root, tmp_path / "plan.json")

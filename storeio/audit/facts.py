@@ -91,25 +91,30 @@ def declared_batches(plan: AuditPlan) -> frozenset[str] | None:
     return frozenset(topic for topic, is_batch in table.items() if is_batch)
 
 
+def listed_batches(plan: AuditPlan) -> frozenset[str]:
+    """Return the topics that have batch queues, as far as directories and ``topics.json`` tell.
+
+    That table's word, and that of an empty directory, counts where no consume queue file says otherwise.
+    """
+    queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.topic]
+    placed = {file.topic or "" for file in queues if file.kind == BATCHQUEUE and not file.is_dir}
+    likely = {file.topic or "" for file in queues if file.kind == BATCHQUEUE}.union(declared_batches(plan) or ())
+    others = {file.topic for file in queues if file.kind == CONSUMEQUEUE and not file.is_dir} if likely else set()
+    return frozenset(placed | (likely - others))
+
+
+def has_light_queues(plan: AuditPlan) -> bool:
+    """Tell whether a light queue lies in the store, or its directory."""
+    return any((f.topic or "").startswith(log.LMQ_PREFIX) for f in plan.listing.files if f.kind == CONSUMEQUEUE)
+
+
 def file_facts(plan: AuditPlan, queues: Iterable[Queue], unknown: Iterable[StoreFile]) -> QueueFacts:
     """Return what the files tell; ``unknown`` ones could not be read."""
-    batch_topics = _declared_alone(plan)
     odd = {(file.topic, file.queue_id) for file in unknown if file.topic is not None and file.queue_id is not None}
-    light = False
     for queue in queues:
-        if queue.kind == BATCHQUEUE:
-            batch_topics.add(queue.topic)
-        elif queue.kind == QUEUE_EXT or not _has_usual_files(queue):
+        if queue.kind == QUEUE_EXT or (queue.kind != BATCHQUEUE and not _has_usual_files(queue)):
             odd.add((queue.topic, queue.queue_id))
-        light |= queue.kind == CONSUMEQUEUE and queue.topic.startswith(log.LMQ_PREFIX)
-    return QueueFacts(frozenset(batch_topics), light, frozenset(odd))
-
-
-def _declared_alone(plan: AuditPlan) -> set[str]:
-    """Return the topics that are to have batch queues and have no others."""
-    declared = declared_batches(plan)
-    others = {file.topic for file in plan.listing.files if file.kind == CONSUMEQUEUE} if declared else set()
-    return set(declared or ()) - others
+    return QueueFacts(listed_batches(plan), has_light_queues(plan), frozenset(odd))
 
 
 def _has_usual_files(queue: Queue) -> bool:

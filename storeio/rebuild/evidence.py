@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storeio.audit import AuditPlan
-from storeio.audit.facts import declared_batches
+from storeio.audit.facts import has_light_queues, listed_batches
 from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, index, properties
-from storeio.format import commitlog as log
-from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
+from storeio.paths import CHECKPOINT, INDEX, QUEUE_EXT
 
 NEIGHBOURS = 64  # index units around one that are looked through for the same record's
 TRIES = 16  # records without tags that are passed before nothing is told
@@ -31,12 +30,11 @@ def evidence_of(plan: AuditPlan) -> Evidence:
     """Return what is given, or else what the store's own files tell."""
     files = plan.listing.files
     given = {setting.name: setting.value == "true" for setting in plan.config.settings}
-    light = any((f.topic or "").startswith(log.LMQ_PREFIX) for f in files if f.kind == CONSUMEQUEUE)
-    listed = {f.topic for f in files if f.kind == BATCHQUEUE and f.topic}
+    light = plan.facts.light or has_light_queues(plan)
     ext = given.get("enableConsumeQueueExt")
     return Evidence(
-        frozenset(listed).union(declared_batches(plan) or (), plan.facts.batch_topics),
-        light or plan.facts.light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
+        plan.facts.batch_topics | listed_batches(plan),
+        light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
         any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
         tags_from(plan),
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from storeio.audit import AuditPlan, Progress, all_told, prepare
+from storeio.audit import AuditPlan, Progress, Told, all_told, prepare
 from storeio.errors import UnreadableError
 from storeio.paths import CHECKPOINT
 from storeio.publishing import begun, target_of
@@ -82,9 +82,11 @@ def _built(
     with begun(place) as staging:
         build = Build(plan, wanted, parts, staging)
         done, total = 0, sum(split.stop - split.start for split in plan.splits)
+        told = {Told()}
         for derived in in_order(plan, wanted, threads):
-            if told_more(plan, wanted, derived.told) is not wanted:
+            if derived.told not in told and told_more(plan, wanted, derived.told) is not wanted:
                 raise _UntoldError
+            told.add(derived.told)
             build.add(derived)
             done += derived.split.stop - derived.split.start
             if progress is not None:
