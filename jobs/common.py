@@ -30,6 +30,7 @@ from jobs.executors import ClusterError, wait_for_executors
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
 from storeio.errors import NotAStoreError, StoreError, UsageError
+from storeio.process import stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -224,6 +225,7 @@ def job_parser(name: str, description: str) -> JobParser:
 
 def run_job(main: Callable[[], int]) -> NoReturn:
     """Exit with what ``main`` returns; errors raised on purpose become one line and an exit code."""
+    stop_when_asked()
     try:
         code = main()
     except (UsageError, NotAStoreError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from typing import Final
 
 COLLECTED_AFTER: Final = (20_000, 20, 10)  # objects, then collections
@@ -15,3 +16,10 @@ def own_process() -> None:
     for a tenth of a short run.
     """
     gc.set_threshold(*COLLECTED_AFTER)
+    stop_when_asked()
+
+
+def stop_when_asked() -> None:
+    """Have SIGTERM, which service managers and ``timeout`` send, stop the work as Ctrl-C does: cleaned up, and said."""
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -425,11 +425,15 @@ def encode(record: Record, properties: bytes, *, size: int, physical_offset: int
     return log.encode_record(Record(**values))
 
 
-def forged(physical_offset: int, *, topic: str = "forged", body: bytes = b"not a message", store_ms: int = 1) -> bytes:
-    """Return an intact record for a place, fit to lie inside a message body."""
+def forged(
+    physical_offset: int, *, topic: str = "forged", body: bytes = b"not a message", store_ms: int = 1, inner: int = 0
+) -> bytes:
+    """Return an intact record for a place, fit to lie inside a message body; with ``inner`` messages it is a batch."""
+    flags = log.SYS_INNER_BATCH if inner else 0
+    said = b"INNER_NUM\1%d\2INNER_BASE\0010\2" % inner if inner else b""
     record = Record(
-        0, log.MAGIC_V1, log.body_crc(body), 0, 0, 0, 0, 0, store_ms, LOCAL, store_ms, LOCAL, 0, 0, body,
-        topic.encode(), b"",
+        0, log.MAGIC_V1, log.body_crc(body), 0, 0, 0, 0, flags, store_ms, LOCAL, store_ms, LOCAL, 0, 0, body,
+        topic.encode(), said,
     )  # fmt: skip
-    size = log.record_size(0, log.MAGIC_V1, len(body), len(topic), 0)
-    return encode(record, b"", size=size, physical_offset=physical_offset)
+    size = log.record_size(flags, log.MAGIC_V1, len(body), len(topic), len(said))
+    return encode(record, said, size=size, physical_offset=physical_offset)

@@ -307,7 +307,8 @@ def test_closed_pipe_keeps_the_exit_code() -> None:
         assert (process.stderr.read(), process.wait(60)) == (b"", 4)
 
 
-def test_interrupt_ends_with_32() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_ends_with_32(number: signal.Signals) -> None:
     script = (
         "import sys, time, storeio.cli as c, storeio.check_command as k\n"
         "k.run_audit = lambda root, **_: (print('begun', flush=True), time.sleep(60))\n"
@@ -317,9 +318,41 @@ def test_interrupt_ends_with_32() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"begun\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(60) == 32
         assert process.stderr.read() == b"storeio: x: cancelled before anything was read\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "hook"),
+    [
+        (["rebuild", "--into"], "storeio.rebuild.node:Build.add"),
+        (["salvage", "--into"], "storeio.salvage.node:write_log"),
+        (["plan", "--out"], "storeio.planning.node:_Planner.run"),
+        (["simulate", "--into"], "storeio.staging:Staging.write"),
+    ],
+)
+def test_who_is_stopped_leaves_nothing(words: list[str], hook: str, number: signal.Signals, tmp_path: Path) -> None:
+    module, _, names = hook.partition(":")
+    script = (
+        f"import sys, time, storeio.cli as c, {module} as m\n"
+        f"*owners, last = {names!r}.split('.')\n"
+        "for owner in owners: m = getattr(m, owner)\n"
+        "assert hasattr(m, last)\n"
+        "setattr(m, last, lambda *a, **k: (print('begun', flush=True), time.sleep(60)))\n"
+        "c.main(sys.argv[1:])"
+    )
+    (tmp_path / "out").mkdir()
+    store = str(golden_data.store("base-5.3.3"))
+    call = [sys.executable, "-c", script, words[0], store, words[1], str(tmp_path / "out" / "made"), "--quiet"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        assert list((tmp_path / "out").iterdir())
+        process.send_signal(number)
+        assert process.wait(60) == 32
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_topic_that_the_terminal_cannot_show() -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import golden_data as golden
 import pytest
@@ -15,6 +16,8 @@ from rebuilds import QUEUES, no_waiting_for_disks, sizes_of, tree
 
 from storeio import audit
 from storeio.apply import apply_plan
+from storeio.audit import plan as plan_module
+from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
@@ -102,6 +105,37 @@ def test_a_declared_topic_without_batches_gets_batch_queues(tmp_path: Path) -> N
     declare(root, {topics[0]: "BatchCQ", **dict.fromkeys(topics[1:])})
     missing = {key for key in errors_of(audit.check(root)) if key[0].endswith("_MISSING")}
     assert ("BCQ_MISSING", topics[0]) in missing and ("CQ_MISSING", topics[1]) in missing
+
+
+def test_a_stray_file_does_not_hide_that_light_queues_are_gone(tmp_path: Path) -> None:
+    root = golden.without("rich-5.3.3", tmp_path / "store", "consumequeue")
+    missing = errors_of(audit.check(root))
+    for path in ("consumequeue/core", "consumequeue/topic_1/core"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"x")
+    assert errors_of(audit.check(root)) == missing
+    assert any("%LMQ%" in path for path in rebuild(root, tmp_path / "new").files)
+
+
+def test_an_unreadable_table_of_topics_ends_a_rebuild_and_is_told_by_an_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = golden.copy_of("rich-5.3.3", tmp_path / "store")
+    declare(root, {"bcq_a": "BatchCQ"})
+    read = plan_module.read_range
+
+    def failing(root: str, path: str, *more: Any, **named: Any) -> Any:
+        if path.endswith("topics.json"):
+            raise UnreadableError(f"{path}: Input/output error")
+        return read(root, path, *more, **named)
+
+    monkeypatch.setattr(plan_module, "read_range", failing)
+    with pytest.raises(UnreadableError, match=r"config/topics\.json: Input/output error"):
+        rebuild(root, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    found = audit.check(root)
+    told = [(f.path, f.detail) for f in found.findings if f.severity == "error"]
+    assert (found.exit_code & 8, told) == (8, [("config/topics.json", "Input/output error")])
 
 
 @pytest.mark.parametrize("name", RICH)

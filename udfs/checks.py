@@ -67,7 +67,7 @@ def split_report(plan: AuditPlan, split: Split) -> SplitReport | str:
     try:
         return audit.audit_split(plan, split)
     except UnreadableError as error:
-        return f"{split.path}: {error}"
+        return audit.why_unread(split, error)
 
 
 FILES: Final[Phase[Sequence[FileTask], list[FileReport]]] = Phase(

@@ -10,7 +10,7 @@ from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_f
 from storeio.audit.learned import learned
 from storeio.audit.node import FILES_PHASE, FILES_TOGETHER, LOG_PHASE, check, look_at_files, look_at_store
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
-from storeio.audit.split import SplitReport, audit_split
+from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.results import Progress
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "run_file_tasks",
     "silent_of",
     "told_by",
+    "why_unread",
     "with_files",
     "with_told",
 ]

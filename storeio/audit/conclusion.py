@@ -12,7 +12,7 @@ from storeio.audit.bytes import byte_results
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
-from storeio.audit.split import SplitReport, empty_report, index_reader
+from storeio.audit.split import SplitReport, empty_report, index_reader, why_unread
 from storeio.audit.unread import add_unread, unread_splits
 from storeio.checks.bands import bands_of
 from storeio.checks.checkpoint import Facts, check_checkpoint
@@ -77,7 +77,7 @@ def stitch(reports: Sequence[SplitReport], again: Again, failed: list[str] | Non
             except UnreadableError as error:
                 if failed is None:
                     raise
-                failed.append(f"{report.split.path}: {error}")
+                failed.append(why_unread(report.split, error))
         elif fate == NOTHING:
             stitched.append(empty_report(report.split, before.end))
         else:

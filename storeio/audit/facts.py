@@ -73,32 +73,34 @@ def silent_of(plan: AuditPlan) -> Silent:
     """Return of what the files and settings of a store, as they were listed, say nothing."""
     queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE)]
     typed = frozenset(file.topic for file in queues if file.topic)
-    has_units = any(file.kind == CONSUMEQUEUE and not file.is_dir for file in queues)
-    return Silent(
-        typed if declared_batches(plan) is None else None, plan.config.multi_dispatch is None and not has_units
-    )
+    usual = [file for file in queues if file.kind == CONSUMEQUEUE and file.queue_id is not None and not file.is_dir]
+    has_units = any(file.base_offset is not None for file in usual)
+    try:
+        is_declared = declared_batches(plan) is not None
+    except UnreadableError:
+        is_declared = True  # by a table that says we do not know what
+    return Silent(None if is_declared else typed, plan.config.multi_dispatch is None and not has_units)
 
 
 def declared_batches(plan: AuditPlan) -> frozenset[str] | None:
-    """Return the topics that ``topics.json`` gives batch queues; None if it cannot be read."""
+    """Return the topics that ``topics.json`` gives batch queues; None without such a table.
+
+    Raises:
+        UnreadableError: It is there and cannot be read.
+    """
     files = [file for path in TOPICS if (file := plan.listing.get(path)) is not None]
-    try:
-        table = declared_topics(Disk(files, plan.read)) if files else None
-    except UnreadableError:
-        return None
-    if table is None:
-        return None
-    return frozenset(topic for topic, is_batch in table.items() if is_batch)
+    table = declared_topics(Disk(files, plan.read)) if files else None
+    return None if table is None else frozenset(topic for topic, is_batch in table.items() if is_batch)
 
 
-def listed_batches(plan: AuditPlan) -> frozenset[str]:
-    """Return the topics that have batch queues, as far as directories and ``topics.json`` tell.
+def listed_batches(plan: AuditPlan, declared: frozenset[str] | None) -> frozenset[str]:
+    """Return the topics that have batch queues, as directories tell and ``topics.json``, which gives ``declared``.
 
     That table's word, and that of an empty directory, counts where no consume queue file says otherwise.
     """
     queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.topic]
     placed = {file.topic or "" for file in queues if file.kind == BATCHQUEUE and not file.is_dir}
-    likely = {file.topic or "" for file in queues if file.kind == BATCHQUEUE}.union(declared_batches(plan) or ())
+    likely = {file.topic or "" for file in queues if file.kind == BATCHQUEUE}.union(declared or ())
     others = {file.topic for file in queues if file.kind == CONSUMEQUEUE and not file.is_dir} if likely else set()
     return frozenset(placed | (likely - others))
 
@@ -108,13 +110,15 @@ def has_light_queues(plan: AuditPlan) -> bool:
     return any((f.topic or "").startswith(log.LMQ_PREFIX) for f in plan.listing.files if f.kind == CONSUMEQUEUE)
 
 
-def file_facts(plan: AuditPlan, queues: Iterable[Queue], unknown: Iterable[StoreFile]) -> QueueFacts:
-    """Return what the files tell; ``unknown`` ones could not be read."""
+def file_facts(
+    plan: AuditPlan, queues: Iterable[Queue], unknown: Iterable[StoreFile], declared: frozenset[str] | None
+) -> QueueFacts:
+    """Return what the files tell; ``unknown`` ones could not be read, ``declared`` as for ``listed_batches``."""
     odd = {(file.topic, file.queue_id) for file in unknown if file.topic is not None and file.queue_id is not None}
     for queue in queues:
         if queue.kind == QUEUE_EXT or (queue.kind != BATCHQUEUE and not _has_usual_files(queue)):
             odd.add((queue.topic, queue.queue_id))
-    return QueueFacts(listed_batches(plan), has_light_queues(plan), frozenset(odd))
+    return QueueFacts(listed_batches(plan, declared), has_light_queues(plan), frozenset(odd))
 
 
 def _has_usual_files(queue: Queue) -> bool:

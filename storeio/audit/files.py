@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio import many_files
-from storeio.audit.facts import file_facts
+from storeio.audit.facts import declared_batches, file_facts
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_bytes_of
 from storeio.checks import ext_units, index_structure
 from storeio.checks.queue_files import UNIT_BYTES, QueueFile, gather, summarize_file, summary_of
@@ -17,7 +17,7 @@ from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import index as index_format
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile
-from storeio.scan import data_stop
+from storeio.scan import Listing, data_stop
 from storeio.uris import is_remote
 
 Bytes = npt.NDArray[np.uint8]
@@ -87,5 +87,16 @@ def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
         for queue in gather(kind, file_bytes_of(plan.config, kind), summarized)
     }
     index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
-    facts = file_facts(plan, queues.values(), [r.file for r in reports if r.failed])
-    return replace(plan, queues=queues, index=index, file_reports=reports, facts=facts)
+    declared, listing = _declared(plan)
+    facts = file_facts(plan, queues.values(), [r.file for r in reports if r.failed], declared)
+    return replace(plan, queues=queues, index=index, file_reports=reports, facts=facts, listing=listing)
+
+
+def _declared(plan: AuditPlan) -> tuple[frozenset[str] | None, Listing]:
+    """Return the topics that ``topics.json`` gives batch queues, and the listing; if it is unreadable that says so."""
+    try:
+        return declared_batches(plan), plan.listing
+    except UnreadableError as error:
+        path, _, why = str(error).partition(": ")
+        told = (path, why) in plan.listing.unreadable
+        return None, plan.listing if told else replace(plan.listing, unreadable=(*plan.listing.unreadable, (path, why)))

@@ -14,8 +14,8 @@ from storeio.audit.conclusion import Concluded, concluded
 from storeio.audit.files import run_file_tasks, with_files
 from storeio.audit.learned import learned
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
-from storeio.audit.split import SplitReport, audit_split
-from storeio.audit.unfinished import unfinished
+from storeio.audit.split import SplitReport, audit_split, why_unread
+from storeio.audit.unfinished import unfinished, without_untold
 from storeio.errors import UnreadableError
 from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
@@ -134,7 +134,7 @@ class _Run:
         try:
             self.splits[split] = audit_split(self.plan, split)
         except UnreadableError as error:
-            self.failed.append(f"{split.path}: {error}")
+            self.failed.append(why_unread(split, error))
         finally:
             self.meter.add(split.stop - split.start, LOG_PHASE)
 
@@ -161,4 +161,5 @@ class _Run:
         count = len(tasks) + len(self.plan.splits)
         read = self.plan.total_bytes - sum(stop - start for _, start, stop in left)
         reading = Reading(read, count, 0, 0, left=tuple(left))
-        return unfinished(self.plan, self.files, self.splits, reading, self.failed, cancelled=True)
+        splits = without_untold(self.plan, self.splits)
+        return unfinished(self.plan, self.files, splits, reading, self.failed, cancelled=True)

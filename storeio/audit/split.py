@@ -18,6 +18,7 @@ from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
 from storeio.checks.ranges import merged
 from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import Grouped, all_units, grouped_units
+from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
 from storeio.kernels import tables as w
@@ -161,6 +162,11 @@ def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
     if checked.stretches:
         report.stretches.setdefault(key, []).extend(checked.stretches)
     report.counts["queue_units"] = report.counts.get("queue_units", 0) + checked.compared
+
+
+def why_unread(split: Split, error: UnreadableError) -> str:
+    """Return why a split could not be audited, after its segment's path; the file at fault may be another."""
+    return str(error) if str(error).startswith(f"{split.path}: ") else f"{split.path}: {error}"
 
 
 def index_reader(plan: AuditPlan) -> ReadUnits:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from storeio import __version__, crc
 from storeio.audit.conclusion import layout_findings, stitch
+from storeio.audit.facts import all_told, with_told
 from storeio.audit.plan import AuditPlan, FileReport
 from storeio.audit.split import SplitReport
 from storeio.checks.segments import Segment, findings_so_far
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense
-from storeio.paths import StoreFile
+from storeio.paths import CONSUMEQUEUE, StoreFile
 from storeio.results import Reading, Unfinished
 from storeio.splits import Split, WalkState, merge_spans
 from storeio.uris import shown
@@ -53,6 +55,23 @@ def unfinished(
         failed=[*failed, *(report.failed for report in files if report.failed)],
         cancelled=cancelled,
     )
+
+
+def without_untold(plan: AuditPlan, splits: Mapping[Split, SplitReport]) -> dict[Split, SplitReport]:
+    """Return reports without what they say of ordinary queues of topics that have others.
+
+    That is so of topics of which no queue is left, and of which some records of the splits tell that they have batch
+    queues: by then others were looked at.
+    """
+    taught = with_told(plan, all_told(report.told for report in splits.values()))
+    topics = taught.facts.batch_topics - plan.facts.batch_topics
+    if not topics:
+        return dict(splits)
+
+    def is_meant(finding: Finding) -> bool:
+        return finding.topic not in topics or not finding.path.startswith(f"{CONSUMEQUEUE}/")
+
+    return {s: replace(report, findings=[*filter(is_meant, report.findings)]) for s, report in splits.items()}
 
 
 def _proven(plan: AuditPlan, segment: StoreFile, splits: Mapping[Split, SplitReport]) -> list[SplitReport]:

@@ -13,15 +13,15 @@ from fractions import Fraction
 from typing import Generic, TypeVar
 
 from storeio.audit.conclusion import conclude
-from storeio.audit.facts import Told, all_told, with_told
 from storeio.audit.files import run_file_task, with_files
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks
-from storeio.audit.split import SplitReport, audit_split
+from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.audit.unfinished import unfinished
 from storeio.errors import UnreadableError
 from storeio.fingerprints import UNKNOWN, fingerprints, is_same
 from storeio.incremental.choice import CHANGED, DUE, NEW, due
 from storeio.incremental.evidence import Evidence, Now, audit_with_evidence, holds
+from storeio.incremental.telling import Telling
 from storeio.incremental.verdicts import (
     FORMS,
     PartKey,
@@ -79,7 +79,7 @@ def look_at_split(plan: AuditPlan, split: Split) -> SplitLook:
     try:
         return SplitLook(*audit_with_evidence(plan, split))
     except UnreadableError as error:
-        return SplitLook(None, None, 0, f"{split.path}: {error}")
+        return SplitLook(None, None, 0, why_unread(split, error))
 
 
 @dataclass(slots=True)
@@ -97,10 +97,11 @@ class StoreRun:
     splits: dict[Split, SplitReport] = field(default_factory=dict)
     taken_over: set[PartKey] = field(default_factory=set)  # known from earlier runs, and not looked at in this one
     looked: set[PartKey] = field(default_factory=set)
-    failed: list[str] = field(default_factory=list)
+    unreadable: dict[Split, str] = field(default_factory=dict)  # with the reason
     read_bytes: int = 0
     state: Now | None = None
-    told: set[Told] = field(default_factory=set)  # what records say of their queues
+    telling: Telling = field(default_factory=Telling)
+    by_files: AuditPlan | None = None  # the plan with what only files say
     is_stale: bool = False  # a file turned out to have changed after splits had been judged by what was kept of it
 
     def __post_init__(self) -> None:
@@ -155,19 +156,18 @@ class StoreRun:
         if any(task not in self.files for task in tasks):
             self.splits.clear()
             return []
-        self.plan = with_files(self.plan, [self.files[task] for task in tasks])
-        self._learn()
+        self.by_files = with_files(self.plan, [self.files[task] for task in tasks])
+        self.plan = self.telling.taught(self.by_files, self.unreadable)
         work = self._judged()
-        return self._judged() if self._learn() else work
-
-    def _learn(self) -> bool:
-        """Let the plan know what records say; tell whether that is new."""
-        before, self.plan = self.plan, with_told(self.plan, all_told(self.told))
-        return self.plan is not before
+        if not self.is_untold():
+            return work
+        self.plan = self.telling.taught(self.by_files, self.unreadable)
+        return self._judged()
 
     def is_untold(self) -> bool:
         """Tell whether splits said what the others did not know; ``split_work`` then has what to look at again."""
-        return with_told(self.plan, all_told(self.told)) is not self.plan
+        plan = self.by_files
+        return plan is not None and self.telling.taught(plan, self.unreadable).facts != self.plan.facts
 
     def _judged(self) -> list[Work[Split]]:
         """Return the splits to look at, having taken over what still holds by the plan as it is."""
@@ -196,7 +196,7 @@ class StoreRun:
         known = unpacked_split(self.plan, verdict, split)
         if known is None:
             return None
-        self.told.add(known.report.told)
+        self.telling.take(known.report)
         return known.report if holds(now, known.evidence) else None
 
     def take_split(self, split: Split, look: SplitLook) -> Verdict | None:
@@ -205,10 +205,12 @@ class StoreRun:
         self._looked_at(key, look.read_bytes)
         if look.report is None or look.evidence is None or self.state is None:
             self.splits.pop(split, None)
-            self.failed.append(look.failed)
+            self.unreadable[split] = look.failed
+            self.telling.drop(split)
             return None
         self.splits[split] = look.report
-        self.told.add(look.report.told)
+        self.unreadable.pop(split, None)
+        self.telling.take(look.report)
         index_paths = [file.path for file in self.plan.index]
         value = SplitVerdict(look.report, look.evidence.dated(self.state), index_paths)
         return self._verdict(key, split.path, look.read_bytes, packed(value))
@@ -237,16 +239,15 @@ class StoreRun:
         """
         tasks = file_tasks(self.plan)
         left = [(t.file.path, 0, t.file.size) for t in tasks if t not in self.files]
-        done = {key for key in self.looked if key[0] == "split"}
-        left += [
-            (s.path, s.start, s.stop) for s in self.plan.splits if s not in self.splits and split_key(s) not in done
-        ]
+        known = {*self.splits, *self.unreadable}
+        left += [(split.path, split.start, split.stop) for split in self.plan.splits if split not in known]
+        failed = [self.unreadable[split] for split in self.plan.splits if split in self.unreadable]
         if left:
-            known = [self.files[task] for task in tasks if task in self.files]
-            return unfinished(self.plan, known, self.splits, self._reading(0, left), self.failed)
+            files = [self.files[task] for task in tasks if task in self.files]
+            return unfinished(self.plan, files, self.splits, self._reading(0, left), failed)
         counted = watched(self.plan)
         reports = [self.splits[split] for split in self.plan.splits if split in self.splits]
-        audit = conclude(counted, reports, lambda split, begin: audit_split(counted, split, begin), failed=self.failed)
+        audit = conclude(counted, reports, lambda split, begin: audit_split(counted, split, begin), failed=failed)
         audit.reading = self._reading(counted.read_bytes, [])
         return audit
 
@@ -275,14 +276,17 @@ def in_steps(runs: Sequence[StoreRun], do_files: DoFiles, do_splits: DoSplits) -
     """
     files = [run.file_work() for run in runs]
     do_files(runs, [_of(work, due=False) for work in files])
-    splits = [run.split_work() for run in runs]
-    do_splits(runs, [_of(work, due=False) for work in splits])
+    splits = dict(enumerate(run.split_work() for run in runs))
+    do_splits(runs, [_of(work, due=False) for work in splits.values()])
     do_files(runs, [_of(work, due=True) for work in files])
-    stale = [number for number, run in enumerate(runs) if run.is_stale or run.is_untold()]
-    for number in stale:
-        splits[number] = runs[number].split_work()
-    do_splits([runs[number] for number in stale], [_of(splits[number], due=False) for number in stale])
-    do_splits(runs, [_of(work, due=True) for work in splits])
+
+    def judge_again(stale: Sequence[int]) -> None:
+        splits.update({number: runs[number].split_work() for number in stale})
+        do_splits([runs[number] for number in stale], [_of(splits[number], due=False) for number in stale])
+
+    judge_again([number for number, run in enumerate(runs) if run.is_stale or run.is_untold()])
+    do_splits(runs, [_of(work, due=True) for work in splits.values()])
+    judge_again([number for number, run in enumerate(runs) if run.is_untold()])
 
 
 def _of(work: Sequence[Work[T]], *, due: bool) -> list[Work[T]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storeio.audit import AuditPlan
-from storeio.audit.facts import has_light_queues, listed_batches
+from storeio.audit.facts import declared_batches, has_light_queues, listed_batches
 from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, index, properties
@@ -27,13 +27,17 @@ class Evidence:
 
 
 def evidence_of(plan: AuditPlan) -> Evidence:
-    """Return what is given, or else what the store's own files tell."""
+    """Return what is given, or else what the store's own files tell.
+
+    Raises:
+        UnreadableError: ``topics.json`` cannot be read.
+    """
     files = plan.listing.files
     given = {setting.name: setting.value == "true" for setting in plan.config.settings}
     light = plan.facts.light or has_light_queues(plan)
     ext = given.get("enableConsumeQueueExt")
     return Evidence(
-        plan.facts.batch_topics | listed_batches(plan),
+        plan.facts.batch_topics | listed_batches(plan, declared_batches(plan)),
         light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
         any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
         tags_from(plan),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -136,6 +137,17 @@ def test_exit_codes(main: Callable[[], int], code: int) -> None:
     with pytest.raises(SystemExit) as caught:
         run_job(main)
     assert caught.value.code == code
+
+
+def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
+    script = (
+        "import time; from jobs.common import run_job; run_job(lambda: (print('begun', flush=True), time.sleep(60))[0])"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 32
 
 
 def test_delta_table_of_two_commits(spark: SparkSession, tmp_path: Path) -> None:
