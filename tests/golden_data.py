@@ -63,6 +63,15 @@ def without(name: str, target: Path, *gone: str) -> Path:
     return root
 
 
+def declare(root: Path, types: dict[str, str | None]) -> None:
+    """Write a table of topics, some with a type of queue."""
+    table = {
+        topic: {"attributes": {"queue.type": kind} if kind else {}, "topicName": topic} for topic, kind in types.items()
+    }
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
 def options(name: str) -> dict[str, Any]:
     """Return the sizes and settings the store was written with; ``clFile``, ``cqEntries`` and so on."""
     loaded: dict[str, Any] = json.loads((GOLDEN / f"{name}.options.json").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from storeio.apply import apply_plan
 from storeio.audit import plan as plan_module
 from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
+from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 
@@ -26,15 +26,6 @@ __all__ = ["no_waiting_for_disks"]
 RICH = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
 BATCHES = ("rich-5.3.3", "rich-5.5.1")
 TOPICS = ("bcq_a", "bcq_b")
-
-
-def declare(root: Path, types: dict[str, str | None]) -> None:
-    """Write a table of topics, some with a type of queue."""
-    table = {
-        topic: {"attributes": {"queue.type": kind} if kind else {}, "topicName": topic} for topic, kind in types.items()
-    }
-    (root / "config").mkdir(exist_ok=True)
-    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
 
 
 def errors_of(found: Audit) -> Counter[tuple[str, str]]:
@@ -85,7 +76,7 @@ def test_an_audit_misses_light_queues_that_are_gone_with_all_others(
 def test_what_configuration_or_files_say_is_believed(tmp_path: Path) -> None:
     name = "rich-5.3.3"
     root = golden.without(name, tmp_path / "store", "batchconsumequeue")
-    declare(root, {"bcq_a": "BatchCQ", "bcq_b": None})
+    golden.declare(root, {"bcq_a": "BatchCQ", "bcq_b": None})
     missing = {key for key in errors_of(audit.check(root)) if key[0].endswith("_MISSING")}
     assert ("BCQ_MISSING", "bcq_a") in missing and ("CQ_MISSING", "bcq_b") in missing
     (root / "config" / "topics.json").unlink()
@@ -102,7 +93,7 @@ def test_what_configuration_or_files_say_is_believed(tmp_path: Path) -> None:
 def test_a_declared_topic_without_batches_gets_batch_queues(tmp_path: Path) -> None:
     root = golden.without("base-5.3.3", tmp_path / "store", "consumequeue")
     topics = sorted({queue.topic for queue in audit.check(golden.store("base-5.3.3")).queues})
-    declare(root, {topics[0]: "BatchCQ", **dict.fromkeys(topics[1:])})
+    golden.declare(root, {topics[0]: "BatchCQ", **dict.fromkeys(topics[1:])})
     missing = {key for key in errors_of(audit.check(root)) if key[0].endswith("_MISSING")}
     assert ("BCQ_MISSING", topics[0]) in missing and ("CQ_MISSING", topics[1]) in missing
 
@@ -121,7 +112,7 @@ def test_an_unreadable_table_of_topics_ends_a_rebuild_and_is_told_by_an_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = golden.copy_of("rich-5.3.3", tmp_path / "store")
-    declare(root, {"bcq_a": "BatchCQ"})
+    golden.declare(root, {"bcq_a": "BatchCQ"})
     read = plan_module.read_range
 
     def failing(root: str, path: str, *more: Any, **named: Any) -> Any:
@@ -136,6 +127,28 @@ def test_an_unreadable_table_of_topics_ends_a_rebuild_and_is_told_by_an_audit(
     found = audit.check(root)
     told = [(f.path, f.detail) for f in found.findings if f.severity == "error"]
     assert (found.exit_code & 8, told) == (8, [("config/topics.json", "Input/output error")])
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "wrong"),
+    [
+        ("rich-5.5.1", {"bcq_a": "BatchCQ", "bcq_b": "BatchCQ"}, []),
+        ("rich-5.5.1", {"bcq_a": "BatchCQ", "bcq_b": None}, ["batchconsumequeue/bcq_b"]),
+        ("rich-5.5.1", {"bcq_a": "BatchCQ"}, ["batchconsumequeue/bcq_b"]),
+        ("rich-5.3.3", {"bcq_a": "BatchCQ", "bcq_b": "BatchCQ", "topic_1": "BatchCQ"}, ["consumequeue/topic_1"]),
+        ("base-4.9.8", {}, []),
+    ],
+)
+def test_queues_of_another_type_than_declared_are_told_where_brokers_refuse_them(
+    name: str, types: dict[str, str | None], wrong: list[str], tmp_path: Path
+) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    golden.declare(root, types)
+    found = audit.check(root)
+    assert [f.path for f in found.findings if f.severity == "error"] == wrong
+    assert {f.code for f in found.findings if f.severity == "error"} <= {"QUEUE_TYPE"}
+    start = simulate(root, broker="5.5.1").outcome
+    assert (start.outcome == "refuses") == bool(wrong)
 
 
 @pytest.mark.parametrize("name", RICH)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from storeio import __version__, crc
 from storeio.audit.bytes import byte_results
+from storeio.audit.facts import type_findings
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
@@ -166,7 +167,7 @@ def layout_findings(plan: AuditPlan) -> list[Finding]:
         BATCHQUEUE: plan.config.batch_file_bytes,
         QUEUE_EXT: plan.config.ext_file_bytes,
     }
-    return check_layout(plan.listing.files, lengths)
+    return check_layout(plan.listing.files, lengths) + type_findings(plan)
 
 
 def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:

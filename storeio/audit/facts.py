@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -14,11 +15,14 @@ from storeio.audit.plan import AuditPlan, QueueFacts
 from storeio.checks.queue_files import Queue
 from storeio.dispatch import Grouped
 from storeio.errors import UnreadableError
+from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
 from storeio.simulate.disk import Disk
 from storeio.simulate.topics import TOPICS, declared_topics
+
+SAYS: Final = {True: "BatchCQ", False: "SimpleCQ, as of any topic without another type"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +92,30 @@ def declared_batches(plan: AuditPlan) -> frozenset[str] | None:
     Raises:
         UnreadableError: It is there and cannot be read.
     """
-    files = [file for path in TOPICS if (file := plan.listing.get(path)) is not None]
-    table = declared_topics(Disk(files, plan.read)) if files else None
+    table = _declared(plan)
     return None if table is None else frozenset(topic for topic, is_batch in table.items() if is_batch)
+
+
+def _declared(plan: AuditPlan) -> dict[str, bool] | None:
+    files = [file for path in TOPICS if (file := plan.listing.get(path)) is not None]
+    return declared_topics(Disk(files, plan.read)) if files else None
+
+
+def type_findings(plan: AuditPlan) -> list[Finding]:
+    """Return a finding for each topic directory that is not for the type that ``topics.json`` gives the topic."""
+    try:
+        table = _declared(plan)
+    except UnreadableError:
+        return []  # which is told as such
+    if table is None:
+        return []  # the store was copied without its configuration, or a broker makes a new one
+    entries = [file for file in plan.listing.files if file.topic and file.queue_id is not None]
+    types = {(file.kind, file.topic or "") for file in entries if file.kind in (CONSUMEQUEUE, BATCHQUEUE)}
+    return [
+        Finding("QUEUE_TYPE", f"{kind}/{topic}", topic=topic, detail=f"the table says {SAYS[table.get(topic, False)]}")
+        for kind, topic in sorted(types)
+        if table.get(topic, False) != (kind == BATCHQUEUE)
+    ]
 
 
 def listed_batches(plan: AuditPlan, declared: frozenset[str] | None) -> frozenset[str]:

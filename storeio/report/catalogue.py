@@ -8,7 +8,7 @@ from typing import Final
 from storeio.findings import CODES, ERROR, INFO, WARNING, Code
 
 _PARTS: Final = (
-    ("Layout", ("STRAY_", "MISALIGNED_", "UNREADABLE", "UNSUPPORTED_")),
+    ("Layout", ("STRAY_", "MISALIGNED_", "UNREADABLE", "UNSUPPORTED_", "QUEUE_")),
     ("Commitlog", ("LOG_",)),
     ("Consume queues", ("CQ_",)),
     ("Batch queues and queue ext files", ("BCQ_", "EXT_")),
