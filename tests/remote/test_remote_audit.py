@@ -112,7 +112,7 @@ def test_one_segment_that_cannot_be_read(
     found = storeio.check(objects.uri("rich", proxy.endpoint, retries="1"))
     said = [f for f in found.findings if f.code == "UNREADABLE"]
     assert {f.path for f in said} == {lost}
-    assert all("500" in f.detail and f"{lost}: bytes 0 to" in f.detail for f in said)
+    assert all("500" in f.detail and f.detail.startswith("bytes 0 to") for f in said)
     assert found.exit_code == 4 | 8
     assert found.verdict == "damaged"
 
