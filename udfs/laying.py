@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from storeio.rebuild.packed import packed
 from storeio.rebuild.shares import Orders, Piece, shared_out, truly
 from storeio.rebuild.tally import shape_of
 from storeio.scan import kept_open
-from udfs.checks import Tell, dropped, grouped, sent, told, workers_named
+from udfs.checks import MOST_ITEMS, Tell, dropped, sent, told, workers_named
 from udfs.memory import freed_at_end
 
 LEAST_BYTES: Final = 64 << 20  # that a task which writes is to have, unless cores would be idle
@@ -32,6 +33,9 @@ Item = tuple[int, int, "Derived | str"]
 """Number of the store, number of the split, and what it holds or why it could not be read."""
 Key = tuple[int, int, int]
 """Number of the task, of a file among its files, and a place in the file: what pieces are sorted by."""
+
+OutFileOf = tuple[int, int, int]
+"""Number of the store, number of a file among its files, and the file's weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def laid_by_workers(
         return []
     total = sum(weight for *_, weight in files)
     enough = min(max(total // (4 * context.defaultParallelism), LEAST_BYTES), -(-total // context.defaultParallelism))
-    groups = list(grouped(files, lambda row: row[2], max(enough, 1)))
+    groups = evenly(files, -(-total // max(enough, 1)))
     given = sent(context, jobs_of(outputs, [np.array(group, np.int64)[:, :2] for group in groups]))
     done = context.accumulator(0)
     try:
@@ -93,6 +97,22 @@ def laid_by_workers(
             ).collect()
     finally:
         dropped(given)
+
+
+def evenly(files: Sequence[OutFileOf], tasks: int, most: int = MOST_ITEMS) -> list[list[OutFileOf]]:
+    """Return the files of each task, in order: about the same weight, and at most so many files, for each.
+
+    One index file may weigh as much as all queues: in the order of their names, one task would have both.
+    """
+    count = max(tasks, -(-len(files) // most), 1)
+    groups: list[list[OutFileOf]] = [[] for _ in range(count)]
+    lightest = [(0, number) for number in range(count)]
+    for file in sorted(files, key=lambda file: -file[2]):
+        weight, number = heapq.heappop(lightest)
+        groups[number].append(file)
+        if len(groups[number]) < most:
+            heapq.heappush(lightest, (weight + file[2], number))
+    return [sorted(group) for group in groups if group]
 
 
 def jobs_of(outputs: Sequence[Output | None], files: list[Numbers]) -> Jobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from storeio.rebuild.shares import orders_of
 from storeio.rebuild.tally import Names, Tally
 from storeio.report.rebuilding import rebuilt_object
 from udfs.checks import WorkersError
+from udfs.laying import evenly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,3 +190,23 @@ def test_names_of_several_stores() -> None:
     assert where == {"/data/a/store": Path("/new/a-store"), "/data/b/store": Path("/new/b-store")}
     assert rebuild_queues.targets_of(["/data/a", "b"], Path("/new"))["b"] == Path("/new/b")
     assert rebuild_queues.targets_of(["/data/a/store"], Path("/new")) == {"/data/a/store": Path("/new")}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_files_are_shared_out_evenly(seed: int) -> None:
+    chance = random.Random(seed)
+    top = chance.choice((1, 1000, 10**9))
+    files = [(n % 3, n // 3, chance.randrange(top)) for n in range(chance.randrange(1, 200))]
+    tasks, most = chance.randrange(1, 9), chance.choice((7, 50, 1000))
+    groups = evenly(files, tasks, most)
+    assert sorted(file for group in groups for file in group) == sorted(files)
+    assert all(group == sorted(group) and 0 < len(group) <= most for group in groups)
+    if most == 1000:
+        weights = [sum(weight for *_, weight in group) for group in groups]
+        heaviest = max(weight for *_, weight in files)
+        assert len(groups) <= tasks and max(weights) <= sum(weights) / tasks + heaviest
+
+
+def test_an_index_file_has_a_task_of_its_own() -> None:
+    queues = [(0, n, 10) for n in range(16)]
+    assert evenly([*queues, (0, 16, 200)], 2) == [[(0, 16, 200)], queues]
