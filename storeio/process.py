@@ -10,7 +10,7 @@ COLLECTED_AFTER: Final = (20_000, 20, 10)  # objects, then collections
 
 
 def own_process() -> None:
-    """Have Python look for cycles of garbage less often; a library leaves that to its caller.
+    """Have Python look for garbage less often, and SIGTERM stop the work; a library leaves both to its caller.
 
     Importing numba makes half a million objects that stay; by default they are looked at in vain again and again,
     for a tenth of a short run.
