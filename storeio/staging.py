@@ -135,7 +135,7 @@ class Staging:
         self._parents.clear()
         left = self.partial / f"{path}.removed"
         with contextlib.suppress(OSError):
-            (self.partial / path).rename(left)
+            os.rename(self.partial / path, left)
         shutil.rmtree(left, ignore_errors=True)
 
     def move(self, path: str, target: str) -> None:
@@ -144,7 +144,7 @@ class Staging:
         self._parents.clear()
         with explained(target):
             shutil.rmtree(self.partial / target, ignore_errors=True)
-            (self.partial / path).rename(self.partial / target)
+            os.rename(self.partial / path, self.partial / target)
         left = (written for written in self._written if not written.startswith(f"{target}/"))
         self._written = {target + at[len(path) :] if at.startswith(f"{path}/") else at for at in left}
 
@@ -168,7 +168,7 @@ class Staging:
                 places = [f"{self.partial}/{path}" for path in paths]
                 count = max(min(len(places) // FLUSHERS, AT_ONCE), 1)
                 list(pool.map(_flush_all, (places[at : at + count] for at in range(0, len(places), count))))
-            self.partial.rename(self.place)  # an empty directory may be there
+            os.rename(self.partial, self.place)  # an empty directory may be there
             flush(self.place.parent)
         return sorted(files)
 
