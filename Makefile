@@ -21,10 +21,11 @@ java:
 	@$(PYTHON) -c 'import sys; sys.exit("python 3.10 or newer is needed: set PYTHON=... (found: " + sys.version.split()[0] + ")" if sys.version_info < (3, 10) else 0)'
 	@$(PYTHON) jobs/java.py
 
-# Done again only when the dependencies change.
+# Done again only when the dependencies change. Without PEP 517 the pip that comes with Python 3.10 has crcmod's own setup
+# install it, which leaves no list of its files.
 $(STAMP): pyproject.toml | java
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --use-pep517 --editable '.[$(EXTRAS)]'
 	@touch $@
 
 jars: $(STAMP)
