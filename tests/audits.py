@@ -1,14 +1,31 @@
-"""Hand-made audits: results that no file had to be read for."""
+"""Hand-made audits, results that no file had to be read for; and a file that cannot be read."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from storeio.audit import plan as plan_module
+from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.results import Audit, FileResult, IndexResult, LogResult, LostRange, QueueResult, Setting
 
 SEGMENT = "commitlog/00000000000000065536"
 QUEUE = "consumequeue/topic_1/3/00000000000000000000"
+
+
+def unreadable(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    """Have one file of every local store give errors, as a failing disk does."""
+    read = plan_module.read_range
+
+    def read_or_fail(root: str, path: str, *more: Any, **named: Any) -> Any:
+        if path == failing:
+            raise UnreadableError(f"{path}: Input/output error")
+        return read(root, path, *more, **named)
+
+    monkeypatch.setattr(plan_module, "read_range", read_or_fail)
+    monkeypatch.setattr(plan_module, "filler", lambda root, path: None)
 
 
 def sound(**changes: Any) -> Audit:

@@ -6,16 +6,15 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import golden_data as golden
 import pytest
+from audits import unreadable
 from incrementals import Kept, age, full, timeless
 from rebuilds import QUEUES, no_waiting_for_disks, sizes_of, tree
 
 from storeio import audit
 from storeio.apply import apply_plan
-from storeio.audit import plan as plan_module
 from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
 from storeio.prediction import simulate
@@ -113,14 +112,7 @@ def test_an_unreadable_table_of_topics_ends_a_rebuild_and_is_told_by_an_audit(
 ) -> None:
     root = golden.copy_of("rich-5.3.3", tmp_path / "store")
     golden.declare(root, {"bcq_a": "BatchCQ"})
-    read = plan_module.read_range
-
-    def failing(root: str, path: str, *more: Any, **named: Any) -> Any:
-        if path.endswith("topics.json"):
-            raise UnreadableError(f"{path}: Input/output error")
-        return read(root, path, *more, **named)
-
-    monkeypatch.setattr(plan_module, "read_range", failing)
+    unreadable(monkeypatch, "config/topics.json")
     with pytest.raises(UnreadableError, match=r"config/topics\.json: Input/output error"):
         rebuild(root, tmp_path / "new")
     assert not (tmp_path / "new").exists()

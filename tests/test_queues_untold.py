@@ -8,13 +8,12 @@ from typing import Any
 
 import golden_data as golden
 import pytest
+from audits import unreadable
 from incrementals import SPLIT_BYTES, Kept, age, full, timeless
 from storebuilder import StoreBuilder, forged
 
 from storeio import audit
 from storeio.audit import node
-from storeio.audit import plan as plan_module
-from storeio.errors import UnreadableError
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit, AuditCancelled, Unfinished
 
@@ -81,19 +80,6 @@ def test_imitated_batches_are_not_believed(tmp_path: Path) -> None:
         assert timeless(kept.audit(root, split_bytes=4096)) == full(root, split_bytes=4096) == expected
     built = rebuild(root, tmp_path / "new", split_bytes=4096)
     assert [queue.kind for queue in built.queues] == ["consumequeue"]
-
-
-def unreadable(monkeypatch: pytest.MonkeyPatch, segment: str) -> None:
-    """Have a segment give errors, as a failing disk does."""
-    read = plan_module.read_range
-
-    def failing(root: str, path: str, *more: Any, **named: Any) -> Any:
-        if path == segment:
-            raise UnreadableError(f"{path}: Input/output error")
-        return read(root, path, *more, **named)
-
-    monkeypatch.setattr(plan_module, "read_range", failing)
-    monkeypatch.setattr(plan_module, "filler", lambda root, path: None)
 
 
 @pytest.mark.parametrize("gone", GONE)

@@ -5,7 +5,7 @@ of the log with all that it implies, ``conclude`` joins what they say. ``check``
 """
 
 from storeio.audit.conclusion import Concluded, conclude, concluded
-from storeio.audit.facts import Silent, Told, all_told, silent_of, told_by, with_told
+from storeio.audit.facts import Told, all_told
 from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_files
 from storeio.audit.learned import learned
 from storeio.audit.node import FILES_PHASE, FILES_TOGETHER, LOG_PHASE, check, look_at_files, look_at_store
@@ -22,7 +22,6 @@ __all__ = [
     "FileReport",
     "FileTask",
     "Progress",
-    "Silent",
     "SplitReport",
     "Told",
     "all_told",
@@ -38,9 +37,6 @@ __all__ = [
     "prepare",
     "run_file_task",
     "run_file_tasks",
-    "silent_of",
-    "told_by",
     "why_unread",
     "with_files",
-    "with_told",
 ]

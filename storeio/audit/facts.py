@@ -154,14 +154,16 @@ def _has_usual_files(queue: Queue) -> bool:
     )
 
 
+def known_with(plan: AuditPlan, batch_topics: frozenset[str], light: bool, told: Told) -> tuple[frozenset[str], bool]:
+    """Return the topics with batch queues, and whether there are light ones, with what only records tell."""
+    if batch_topics.issuperset(told.batch_topics) and (light or not told.light):
+        return batch_topics, light
+    answer = silent_of(plan).answer(told)
+    return batch_topics.union(answer.batch_topics), light or answer.light
+
+
 def with_told(plan: AuditPlan, told: Told) -> AuditPlan:
     """Return the plan with what records tell of queues of which nothing is left; the same plan if that is not new."""
-    if plan.facts.batch_topics.issuperset(told.batch_topics) and (plan.facts.light or not told.light):
-        return plan
-    answer = silent_of(plan).answer(told)
-    facts = replace(
-        plan.facts,
-        batch_topics=plan.facts.batch_topics.union(answer.batch_topics),
-        light=plan.facts.light or answer.light,
-    )
+    batch_topics, light = known_with(plan, plan.facts.batch_topics, plan.facts.light, told)
+    facts = replace(plan.facts, batch_topics=batch_topics, light=light)
     return plan if facts == plan.facts else replace(plan, facts=facts)

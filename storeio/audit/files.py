@@ -87,12 +87,12 @@ def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
         for queue in gather(kind, file_bytes_of(plan.config, kind), summarized)
     }
     index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
-    declared, listing = _declared(plan)
+    declared, listing = _declared_or_told(plan)
     facts = file_facts(plan, queues.values(), [r.file for r in reports if r.failed], declared)
     return replace(plan, queues=queues, index=index, file_reports=reports, facts=facts, listing=listing)
 
 
-def _declared(plan: AuditPlan) -> tuple[frozenset[str] | None, Listing]:
+def _declared_or_told(plan: AuditPlan) -> tuple[frozenset[str] | None, Listing]:
     """Return the topics that ``topics.json`` gives batch queues, and the listing; if it is unreadable that says so."""
     try:
         return declared_batches(plan), plan.listing

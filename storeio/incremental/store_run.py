@@ -159,10 +159,8 @@ class StoreRun:
         self.by_files = with_files(self.plan, [self.files[task] for task in tasks])
         self.plan = self.telling.taught(self.by_files, self.unreadable)
         work = self._judged()
-        if not self.is_untold():
-            return work
-        self.plan = self.telling.taught(self.by_files, self.unreadable)
-        return self._judged()
+        before, self.plan = self.plan, self.telling.taught(self.by_files, self.unreadable)
+        return work if before.facts == self.plan.facts else self._judged()
 
     def is_untold(self) -> bool:
         """Tell whether splits said what the others did not know; ``split_work`` then has what to look at again."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
-from storeio.audit.facts import Told, silent_of
+from storeio.audit.facts import Told, known_with, silent_of
 from storeio.checks.segments import Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.config import default
@@ -73,12 +73,9 @@ def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str]) -> Wa
 
 def told_more(plan: AuditPlan, wanted: Wanted, told: Told) -> Wanted:
     """Return what is wanted with what records tell of queues of which nothing is left; the same if that is not new."""
-    if wanted.batch_topics.issuperset(told.batch_topics) and (wanted.light or not told.light):
-        return wanted
-    answer = silent_of(plan).answer(told)
-    topics, light = wanted.batch_topics.union(answer.batch_topics), wanted.light or answer.light
-    is_new = (topics, light) != (wanted.batch_topics, wanted.light)
-    return replace(wanted, batch_topics=topics, light=light) if is_new else wanted
+    batch_topics, light = known_with(plan, wanted.batch_topics, wanted.light, told)
+    more = replace(wanted, batch_topics=batch_topics, light=light)
+    return wanted if more == wanted else more
 
 
 def shape_of(plan: AuditPlan) -> Shape:

@@ -21,7 +21,7 @@ _INTRODUCTION: Final = """\
 
 What `storeio check` can find, why it happens, and what helps. Codes never change their meaning; new ones may come.
 
-This file is generated from `storeio/findings.py`: `python -m storeio.report.catalogue > docs/findings.md`.
+This file is generated from `storeio/codes.py`: `python -m storeio.report.catalogue > docs/findings.md`.
 
 | Severity | Codes | What it says | Exit code |
 |---|---|---|---|
