@@ -96,7 +96,7 @@ def conclude_stores(
     context = spark.sparkContext
     if audit.few_bytes([(p, audit.file_tasks(p)) for p in plans], files=LOCAL_FILES, data_bytes=LOCAL_BYTES):
         with ThreadPoolExecutor() as pool:
-            plans = [audit.look_at_files(plan, pool, lambda _: None) for plan in plans]
+            plans = [audit.look_at_files(plan, pool) for plan in plans]
     else:
         files = on_workers(context, plans, [_together(audit.file_tasks(plan)) for plan in plans], FILES, tell)
         plans = [audit.with_files(plan, chain.from_iterable(found)) for plan, found in zip(plans, files, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -75,6 +76,31 @@ def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
         return FileReport(file, findings=(finding,), classes={"garbage": file.size})
     structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, zero_from=zero_from)
     return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
+
+
+def presumed_reports(plan: AuditPlan, tasks: Sequence[FileTask]) -> list[FileReport] | None:
+    """Return what index files say of themselves if nothing is wrong in them, None if something is at first sight.
+
+    Looking at one whole takes as long as some splits, which would wait for it; what units it has is all they need.
+    """
+    if plan.index_shape is None:
+        return None
+    reports = []
+    for file in (task.file for task in tasks):
+        read = functools.partial(plan.read, file.path)
+        try:
+            index = index_structure.presumed_structure(file.path, read, file.size, *plan.index_shape)
+        except UnreadableError:
+            return None
+        if index is None:
+            return None
+        reports.append(FileReport(file, index=index))
+    return reports
+
+
+def have_same_index(one: AuditPlan, other: AuditPlan) -> bool:
+    """Tell whether splits are compared with the same units of the same index files under both plans."""
+    return len(one.index) == len(other.index) and all(map(index_structure.have_same_units, one.index, other.index))
 
 
 def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
-from storeio.audit.files import run_file_tasks, with_files
+from storeio.audit.files import have_same_index, presumed_reports, run_file_tasks, with_files
 from storeio.audit.learned import learned
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.audit.unfinished import unfinished, without_untold
 from storeio.errors import UnreadableError
+from storeio.paths import INDEX
 from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
 from storeio.splits import Split
@@ -33,20 +35,22 @@ class _Meter:
     def __init__(self, total_bytes: int, tell: Callable[[Progress], None] | None) -> None:
         self._total = total_bytes
         self._tell = tell
-        self._done = 0
+        self._done = {FILES_PHASE: 0, LOG_PHASE: 0}
+        self._again = 0
         self._lock = threading.Lock()
 
-    def expect(self, count: int) -> None:
-        """Expect so many bytes more."""
+    def again(self, phase: str) -> None:
+        """Expect once more what was done in a phase."""
         with self._lock:
-            self._total += count
+            self._total += self._done[phase] - self._again
+            self._again = self._done[phase]
 
     def add(self, count: int, phase: str) -> None:
         """Count bytes as done."""
         with self._lock:
-            self._done += count
+            self._done[phase] += count
             if self._tell is not None:
-                self._tell(Progress(self._done, self._total, phase))
+                self._tell(Progress(sum(self._done.values()), self._total, phase))
 
 
 def check(
@@ -87,31 +91,51 @@ def look_at_store(
     plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
     run = _Run(plan, _Meter(plan.total_bytes, progress))
     try:
-        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-            run.plan = look_at_files(plan, pool, run.keep_file)
-            list(pool.map(run.look_at_split, plan.splits))
+        with _threads(jobs or os.cpu_count() or 1) as pool:
+            run.look_at_all(pool)
             if run.learn():
-                list(pool.map(run.look_at_split, plan.splits))
+                _finish(run.hand_out_splits(pool))
     except KeyboardInterrupt:
         raise AuditCancelled(run.known()) from None
     plan = run.plan
     return concluded(plan, run.reports(), lambda split, begin: audit_split(plan, split, begin), failed=run.failed)
 
 
-def look_at_files(plan: AuditPlan, pool: Executor, keep: Callable[[FileReport], None]) -> AuditPlan:
-    """Return the plan with what its files say of themselves; ``keep`` is given each report, from any thread."""
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[Executor]:
+    """Give threads; if the block fails, what they have not begun is left undone."""
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
-    def look(tasks: Sequence[FileTask]) -> list[FileReport]:
-        reports = run_file_tasks(plan, tasks)
-        for report in reports:
-            keep(report)
-        return reports
 
-    # The largest first, since the splits wait for the last; many small ones are more work to hand out than to look at.
+def _finish(looks: Iterable[Future[None]]) -> None:
+    """Wait for all, and raise what one of them raises."""
+    for look in looks:
+        look.result()
+
+
+def _are_indexes(tasks: Iterable[FileTask]) -> bool:
+    return all(task.file.kind == INDEX for task in tasks)
+
+
+def look_at_files(plan: AuditPlan, pool: Executor) -> AuditPlan:
+    """Return the plan with what its files say of themselves."""
+    looks = [pool.submit(run_file_tasks, plan, tasks) for tasks in _handed_out(plan)]
+    return with_files(plan, chain.from_iterable(look.result() for look in looks))
+
+
+def _handed_out(plan: AuditPlan) -> list[list[FileTask]]:
+    """Return the files that are looked at whole, those together that one thread takes at a time.
+
+    The largest first, since the splits wait for the last; many small ones are more work to hand out than to look at.
+    """
     tasks = sorted(file_tasks(plan), key=lambda task: -task.file.size)
     parts = [[task] for task in tasks[:FILES_APART]]
-    parts += [tasks[at : at + FILES_TOGETHER] for at in range(FILES_APART, len(tasks), FILES_TOGETHER)]
-    return with_files(plan, chain.from_iterable(pool.map(look, parts)))
+    return parts + [tasks[at : at + FILES_TOGETHER] for at in range(FILES_APART, len(tasks), FILES_TOGETHER)]
 
 
 @dataclass(slots=True)
@@ -123,16 +147,48 @@ class _Run:
     files: list[FileReport] = field(default_factory=list)
     splits: dict[Split, SplitReport] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    presumed: bool = False  # the splits are compared with what index files are only presumed to be
 
-    def keep_file(self, report: FileReport) -> None:
-        """Keep what a file said of itself."""
-        self.files.append(report)
-        self.meter.add(report.file.size, FILES_PHASE)
+    def look_at_all(self, pool: Executor) -> None:
+        """Look at files and splits; if all but index files have been looked at, splits do not wait for these.
 
-    def look_at_split(self, split: Split) -> None:
+        Where one of them then turns out not to be what it was presumed to be, the splits are looked at again.
+        """
+        plan, splits = self.plan, list[Future[None]]()
+        looks = [(tasks, pool.submit(self._look_at_files, plan, tasks)) for tasks in _handed_out(plan)]
+        wait(look for tasks, look in looks if not _are_indexes(tasks))
+        if not all(look.done() for _, look in looks):
+            known = [look.result() if look.done() else presumed_reports(plan, tasks) for tasks, look in looks]
+            presumed = [reports for reports in known if reports is not None]
+            if len(presumed) == len(known):
+                self.presumed, self.plan = True, with_files(plan, chain.from_iterable(presumed))
+                splits = self.hand_out_splits(pool)
+        told = with_files(plan, chain.from_iterable(look.result() for _, look in looks))
+        if splits and not have_same_index(self.plan, told):
+            for split in splits:
+                split.cancel()
+            wait(splits)
+            self._forget_splits()
+            splits = []
+        self.presumed, self.plan = False, told
+        _finish(splits or self.hand_out_splits(pool))
+
+    def _look_at_files(self, plan: AuditPlan, tasks: Sequence[FileTask]) -> list[FileReport]:
+        """Return what files say of themselves, and keep it."""
+        reports = run_file_tasks(plan, tasks)
+        for report in reports:
+            self.files.append(report)
+            self.meter.add(report.file.size, FILES_PHASE)
+        return reports
+
+    def hand_out_splits(self, pool: Executor) -> list[Future[None]]:
+        """Have all splits audited."""
+        return [pool.submit(self._look_at_split, self.plan, split) for split in self.plan.splits]
+
+    def _look_at_split(self, plan: AuditPlan, split: Split) -> None:
         """Audit what starts in a split."""
         try:
-            self.splits[split] = audit_split(self.plan, split)
+            self.splits[split] = audit_split(plan, split)
         except UnreadableError as error:
             self.failed.append(why_unread(split, error))
         finally:
@@ -148,18 +204,23 @@ class _Run:
         if plan is self.plan:
             return False
         self.plan = plan
+        self._forget_splits()
+        return True
+
+    def _forget_splits(self) -> None:
+        """Forget what splits have told, before they are looked at again."""
         self.splits.clear()
         self.failed.clear()
-        self.meter.expect(sum(split.stop - split.start for split in plan.splits))
-        return True
+        self.meter.again(LOG_PHASE)
 
     def known(self) -> Unfinished:
         """Return what can be said without the rest."""
         tasks, looked = file_tasks(self.plan), {report.file.path for report in self.files}
         left = [(task.file.path, 0, task.file.size) for task in tasks if task.file.path not in looked]
-        left += [(split.path, split.start, split.stop) for split in self.plan.splits if split not in self.splits]
+        told = {} if self.presumed else self.splits
+        left += [(split.path, split.start, split.stop) for split in self.plan.splits if split not in told]
         count = len(tasks) + len(self.plan.splits)
         read = self.plan.total_bytes - sum(stop - start for _, start, stop in left)
         reading = Reading(read, count, 0, 0, left=tuple(left))
-        splits = without_untold(self.plan, self.splits)
+        splits = without_untold(self.plan, told)
         return unfinished(self.plan, self.files, splits, reading, self.failed, cancelled=True)

@@ -9,7 +9,7 @@ Source: ``IndexFile`` and ``IndexHeader``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -85,16 +85,34 @@ def check_structure(
     if 1 < last == content.claimed and (not outliers or outliers[-1][1] < last) and _is_too_far(file, last):
         outliers = (*outliers, (last, last + 1))
         first, last = _in_order(content.entries, outliers)
+    bounds, classes, findings = _bounds(file, first, last), _classes(file, content), tuple(file.findings)
+    return IndexStructure(path, size, slots, units, content.entries, *bounds, ordered, outliers, classes, findings)
+
+
+def presumed_structure(path: str, read: Read, size: int, slots: int, units: int) -> IndexStructure | None:
+    """Return what ``check_structure`` tells of a file in which nothing is wrong, less its classes; reads three pieces.
+
+    None where that cannot be: the header counts more units than the file has, or it has another length.
+    """
+    file = IndexBytes(path, read, size, slots, units, size)
+    entries = max(file.header["unit_count"] - 1, 0)
+    if entries > file.present or file.size != file.length:
+        return None
+    return IndexStructure(path, size, slots, units, entries, *_bounds(file, 1, entries), True, (), {}, ())
+
+
+def have_same_units(one: IndexStructure, other: IndexStructure) -> bool:
+    """Tell whether two opinions of a file agree on what units it has, and on their order."""
+    return replace(one, classes={}, findings=()) == replace(other, classes={}, findings=())
+
+
+def _bounds(file: IndexBytes, first: int, last: int) -> tuple[int, int, int, int]:
+    """Return times and physical offsets at which a file begins and ends; units ``first`` to ``last`` are in order."""
     header = file.header
-    offsets = header["begin_physical_offset"], header["end_physical_offset"]
-    if first <= last:
-        offsets = file.unit(first, "physical_offset"), file.unit(last, "physical_offset")
     times = header["begin_timestamp_ms"], header["end_timestamp_ms"]
-    classes = _classes(file, content)
-    findings = tuple(file.findings)
-    return IndexStructure(
-        path, size, slots, units, content.entries, *times, *offsets, ordered, outliers, classes, findings
-    )
+    if first > last:
+        return (*times, header["begin_physical_offset"], header["end_physical_offset"])
+    return (*times, file.unit(first, "physical_offset"), file.unit(last, "physical_offset"))
 
 
 def _sound_content(file: IndexBytes) -> Content | None:
