@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import time
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ from bench.brokers import (
     told,
     write_json,
 )  # fmt: skip
-from bench.cases import RSS_UNIT
+from bench.cases import peak_bytes
 from bench.cores import on_cores
 from storeio.paths import COMMITLOG, CONSUMEQUEUE, INDEX
 from storeio.process import own_process
@@ -55,7 +54,7 @@ def rebuilt(root: Path, into: Path, cores: int, segment_bytes: int) -> Figures:
         "index_units": result.index_units,
         "queue_units": sum(queue.units for queue in result.queues),
         "exit_code": result.exit_code,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT,
+        "peak_bytes": peak_bytes(),
     }
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import time
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ from bench.brokers import (
     told,
     write_json,
 )  # fmt: skip
-from bench.cases import RSS_UNIT, sound
+from bench.cases import peak_bytes, sound
 from bench.cores import children_on, on_cores
 from storeio import check
 from storeio.process import own_process
@@ -53,7 +52,7 @@ def audited(root: Path, cores: int, segment_bytes: int) -> Figures:
         "seconds": time.perf_counter() - started,
         "records": result.log.records,
         "log_end": result.log.max_physical_offset,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT,
+        "peak_bytes": peak_bytes(),
     }
 
 

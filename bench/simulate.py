@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from bench.brokers import (
     store_for,
     write_json,
 )  # fmt: skip
-from bench.cases import RSS_UNIT
+from bench.cases import peak_bytes
 from storeio.format import index
 from storeio.paths import COMMITLOG
 from storeio.process import own_process
@@ -60,7 +59,7 @@ def simulation(root: Path, version: str, segment_bytes: int) -> Figures:
         "log_end": broker.log.max_offset,
         "bytes_read": sum(stop - start for parts in ranges.values() for start, stop in parts),
         "segments_walked": segments,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT,
+        "peak_bytes": peak_bytes(),
     }
 
 

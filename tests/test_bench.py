@@ -308,3 +308,11 @@ def test_measure_of_spark(tmp_path: Path) -> None:
         ("rebuild on Spark", "rebuild"),
     ]
     assert "local[2]" in text
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the system's own figure is taken")
+def test_a_peak_is_not_that_of_the_process_before() -> None:
+    held = np.ones(256 << 20, np.uint8)
+    words = [sys.executable, "-c", "from bench.cases import peak_bytes; print(peak_bytes())"]
+    told = subprocess.run(words, check=True, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    assert 0 < int(told.stdout) < len(held)

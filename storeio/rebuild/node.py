@@ -26,6 +26,7 @@ from storeio.staging import Staging
 from storeio.turns import turn
 
 PHASE: Final = "commitlog"
+AHEAD: Final = 2  # splits that wait to be laid, so that no thread waits while one is
 
 
 @kept_open()
@@ -109,7 +110,7 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
     with ThreadPoolExecutor(threads) as pool:
         try:
             while True:
-                while len(waiting) <= threads and (split := next(left, None)) is not None:
+                while len(waiting) <= threads + AHEAD and (split := next(left, None)) is not None:
                     waiting.append(pool.submit(derive, split))
                 if not waiting:
                     return
