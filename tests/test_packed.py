@@ -20,7 +20,7 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 def looked_at(root: Path) -> AuditPlan:
     """Return a plan with what the store's files say of themselves."""
     with ThreadPoolExecutor(1) as pool:
-        return audit.look_at_files(audit.prepare(str(root)), pool)
+        return audit.FileLooks(audit.prepare(str(root)), pool).told()
 
 
 @pytest.mark.parametrize("name", golden.STORES)

@@ -14,7 +14,7 @@ from typing import Any
 import golden_data as golden
 import pytest
 
-from storeio.audit import node
+from storeio.audit import looks, node
 from storeio.audit.plan import AuditPlan, FileReport, FileTask
 from storeio.audit.split import SplitReport
 from storeio.format import index as layout
@@ -38,7 +38,7 @@ class Late:
     def __init__(self, patch: pytest.MonkeyPatch, splits: int) -> None:
         self.looks, self.left, self.go = 0, splits, threading.Event()
         lock = threading.Lock()
-        files, presumed, split_of = node.run_file_tasks, node.presumed_reports, node.audit_split
+        files, presumed, split_of = node.run_file_tasks, looks.presumed_reports, node.audit_split
 
         def look_at_files(plan: AuditPlan, tasks: Sequence[FileTask]) -> list[FileReport]:
             if tasks[0].file.kind == INDEX:
@@ -62,7 +62,7 @@ class Late:
                         self.go.set()
 
         patch.setattr(node, "run_file_tasks", look_at_files)
-        patch.setattr(node, "presumed_reports", presume)
+        patch.setattr(looks, "presumed_reports", presume)
         patch.setattr(node, "audit_split", look_at_split)
 
 

@@ -6,9 +6,10 @@ of the log with all that it implies, ``conclude`` joins what they say. ``check``
 
 from storeio.audit.conclusion import Concluded, conclude, concluded
 from storeio.audit.facts import Told, all_told
-from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_files
+from storeio.audit.files import few_bytes, have_same_index, run_file_task, run_file_tasks, with_files
 from storeio.audit.learned import learned
-from storeio.audit.node import FILES_PHASE, FILES_TOGETHER, LOG_PHASE, check, look_at_files, look_at_store
+from storeio.audit.looks import FILES_TOGETHER, FileLooks
+from storeio.audit.node import FILES_PHASE, LOG_PHASE, check, look_at_store
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.results import Progress
@@ -19,6 +20,7 @@ __all__ = [
     "LOG_PHASE",
     "AuditPlan",
     "Concluded",
+    "FileLooks",
     "FileReport",
     "FileTask",
     "Progress",
@@ -31,8 +33,8 @@ __all__ = [
     "concluded",
     "few_bytes",
     "file_tasks",
+    "have_same_index",
     "learned",
-    "look_at_files",
     "look_at_store",
     "prepare",
     "run_file_task",

@@ -112,10 +112,15 @@ def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
         for kind in (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
         for queue in gather(kind, file_bytes_of(plan.config, kind), summarized)
     }
-    index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
     declared, listing = _declared_or_told(plan)
     facts = file_facts(plan, queues.values(), [r.file for r in reports if r.failed], declared)
-    return replace(plan, queues=queues, index=index, file_reports=reports, facts=facts, listing=listing)
+    return with_index(replace(plan, queues=queues, facts=facts, listing=listing), reports)
+
+
+def with_index(plan: AuditPlan, reports: list[FileReport]) -> AuditPlan:
+    """Return a plan that has what queue files say of themselves with all reports, among them those of index files."""
+    index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
+    return replace(plan, index=index, file_reports=reports)
 
 
 def _declared_or_told(plan: AuditPlan) -> tuple[frozenset[str] | None, Listing]:

@@ -8,25 +8,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
-from storeio.audit.files import have_same_index, presumed_reports, run_file_tasks, with_files
+from storeio.audit.files import have_same_index, run_file_tasks
 from storeio.audit.learned import learned
+from storeio.audit.looks import FileLooks
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.audit.unfinished import unfinished, without_untold
 from storeio.errors import UnreadableError
-from storeio.paths import INDEX
 from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
 from storeio.splits import Split
 
 FILES_PHASE: Final = "queues and index"
 LOG_PHASE: Final = "commitlog"
-FILES_APART: Final = 256  # of the largest files each is a task
-FILES_TOGETHER: Final = 64  # of the others
 
 
 class _Meter:
@@ -118,26 +115,6 @@ def _finish(looks: Iterable[Future[None]]) -> None:
         look.result()
 
 
-def _are_indexes(tasks: Iterable[FileTask]) -> bool:
-    return all(task.file.kind == INDEX for task in tasks)
-
-
-def look_at_files(plan: AuditPlan, pool: Executor) -> AuditPlan:
-    """Return the plan with what its files say of themselves."""
-    looks = [pool.submit(run_file_tasks, plan, tasks) for tasks in _handed_out(plan)]
-    return with_files(plan, chain.from_iterable(look.result() for look in looks))
-
-
-def _handed_out(plan: AuditPlan) -> list[list[FileTask]]:
-    """Return the files that are looked at whole, those together that one thread takes at a time.
-
-    The largest first, since the splits wait for the last; many small ones are more work to hand out than to look at.
-    """
-    tasks = sorted(file_tasks(plan), key=lambda task: -task.file.size)
-    parts = [[task] for task in tasks[:FILES_APART]]
-    return parts + [tasks[at : at + FILES_TOGETHER] for at in range(FILES_APART, len(tasks), FILES_TOGETHER)]
-
-
 @dataclass(slots=True)
 class _Run:
     """What is known so far, from several threads."""
@@ -150,27 +127,17 @@ class _Run:
     presumed: bool = False  # the splits are compared with what index files are only presumed to be
 
     def look_at_all(self, pool: Executor) -> None:
-        """Look at files and splits; if all but index files have been looked at, splits do not wait for these.
-
-        Where one of them then turns out not to be what it was presumed to be, the splits are looked at again.
-        """
-        plan, splits = self.plan, list[Future[None]]()
-        looks = [(tasks, pool.submit(self._look_at_files, plan, tasks)) for tasks in _handed_out(plan)]
-        wait(look for tasks, look in looks if not _are_indexes(tasks))
-        if not all(look.done() for _, look in looks):
-            known = [look.result() if look.done() else presumed_reports(plan, tasks) for tasks, look in looks]
-            presumed = [reports for reports in known if reports is not None]
-            if len(presumed) == len(known):
-                self.presumed, self.plan = True, with_files(plan, chain.from_iterable(presumed))
-                splits = self.hand_out_splits(pool)
-        told = with_files(plan, chain.from_iterable(look.result() for _, look in looks))
-        if splits and not have_same_index(self.plan, told):
+        """Look at files and splits; again at the splits if an index file is not what they were made to presume."""
+        looks = FileLooks(self.plan, pool, self._look_at_files)
+        self.plan, self.presumed = looks.presumed(), True
+        splits, told = self.hand_out_splits(pool), looks.told()
+        if not have_same_index(self.plan, told):
             for split in splits:
                 split.cancel()
             wait(splits)
             self._forget_splits()
             splits = []
-        self.presumed, self.plan = False, told
+        self.plan, self.presumed = told, False
         _finish(splits or self.hand_out_splits(pool))
 
     def _look_at_files(self, plan: AuditPlan, tasks: Sequence[FileTask]) -> list[FileReport]:
