@@ -11,7 +11,7 @@ import pytest
 
 import storeio
 from storeio import audit, turns
-from storeio.audit import node
+from storeio.audit import looks
 from storeio.audit.plan import split_size
 from storeio.paths import describe
 from storeio.results import Audit, QueueResult
@@ -74,8 +74,8 @@ def test_splits_and_turns_change_nothing_of_a_damaged_store(
         with monkeypatch.context() as patch:
             if number % 2:
                 patch.setattr(turns, "MANY", 1)
-                patch.setattr(node, "FILES_APART", 1)
-                patch.setattr(node, "FILES_TOGETHER", 2)
+                patch.setattr(looks, "FILES_APART", 1)
+                patch.setattr(looks, "FILES_TOGETHER", 2)
             cut = audit.check(root, jobs=2, split_bytes=3000)
         assert facts(cut) == facts(whole), case["id"]
 

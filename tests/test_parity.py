@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
 from test_datasource import expected_rows, forged_store
-from test_presumed import STORE, disordered
 
 from storeio import audit
-from storeio.paths import INDEX
 from storeio.report import table_rows
 from storeio.results import Audit
 from udfs import checks
@@ -79,32 +73,7 @@ def test_driver_and_workers_look_at_files_alike(
         monkeypatch.setattr(checks, "CARRIED_BYTES", carried)  # 0: sent once, ahead of the tasks
         jobs.clear()
         assert [rows_of(result) for result in audit_stores(spark, plans)] == expected
-        assert list(dict.fromkeys(jobs)) == run  # splits twice where an index file is not what they presumed
-
-
-def test_splits_do_not_wait_for_index_files(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Index files are looked at when the splits have been: those of the store that has a wrong one are again."""
-    plans = [audit.prepare(str(root)) for root in (golden.store(STORE), disordered(tmp_path / "store"))]
-    done, jobs, on_workers = threading.Event(), list[list[int]](), checks.on_workers
-
-    def look_late(plan: audit.AuditPlan, tasks: Sequence[audit.FileTask]) -> list[audit.FileReport]:
-        assert tasks[0].file.kind != INDEX or done.wait(60)
-        return audit.run_file_tasks(plan, tasks)
-
-    def run(context: Any, plans: Any, items: Any, *rest: Any) -> Any:
-        found = on_workers(context, plans, items, *rest)
-        jobs.append([len(part) for part in items])
-        done.set()
-        return found
-
-    expected = [rows_of(audit.check(plan.root)) for plan in plans]
-    monkeypatch.setattr(checks, "on_workers", run)
-    monkeypatch.setattr(checks.audit, "FileLooks", functools.partial(audit.FileLooks, look=look_late))
-    monkeypatch.setattr(checks, "ThreadPoolExecutor", functools.partial(ThreadPoolExecutor, 8))
-    assert [rows_of(result) for result in audit_stores(spark, plans)] == expected
-    assert jobs == [[len(plan.splits) for plan in plans], [len(plans[1].splits)]]
+        assert jobs == run
 
 
 def test_records_are_equal(spark: SparkSession, damaged: dict[str, Path]) -> None:

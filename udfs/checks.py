@@ -32,7 +32,6 @@ from storeio.splits import Split
 T = TypeVar("T")
 R = TypeVar("R")
 Tell = Callable[[Progress], None]
-SplitReports = list[SplitReport | str]  # or why a split could not be read
 
 SLICES_PER_CORE: Final = 4  # at most: a slow task at the end costs a quarter of a core's time
 SLICE_BYTES: Final = 2 << 30  # at least, unless cores would be idle: 0.7 s, ten times what starting a task takes
@@ -97,38 +96,20 @@ def conclude_stores(
     context = spark.sparkContext
     if audit.few_bytes([(p, audit.file_tasks(p)) for p in plans], files=LOCAL_FILES, data_bytes=LOCAL_BYTES):
         with ThreadPoolExecutor() as pool:
-            looks = [audit.FileLooks(plan, pool) for plan in plans]
-            plans = [look.presumed() for look in looks]
-            found = _split_reports(context, plans, tell)
-            told = [look.told() for look in looks]
-        wrong = [n for n, plan in enumerate(told) if not audit.have_same_index(plans[n], plan)]
-        plans = told
-        _look_again(context, plans, found, wrong, tell)
+            plans = [audit.FileLooks(plan, pool).told() for plan in plans]
     else:
         files = on_workers(context, plans, [_together(audit.file_tasks(plan)) for plan in plans], FILES, tell)
         plans = [audit.with_files(plan, chain.from_iterable(found)) for plan, found in zip(plans, files, strict=True)]
-        found = _split_reports(context, plans, tell)
-    learned = [_learned(plan, reports) for plan, reports in zip(plans, found, strict=True)]
-    _look_again(context, learned, found, [n for n, plan in enumerate(learned) if plan is not plans[n]], tell)
-    return [_concluded(plan, reports) for plan, reports in zip(learned, found, strict=True)]
+    found: list[list[SplitReport | str]] = on_workers(context, plans, [p.splits for p in plans], SPLITS, tell)
+    again = {n: plan for n, plan in enumerate(map(_learned, plans, found)) if plan is not plans[n]}
+    if again:
+        told = on_workers(context, list(again.values()), [p.splits for p in again.values()], SPLITS, tell)
+        for number, reports in zip(again, told, strict=True):
+            plans[number], found[number] = again[number], reports
+    return [_concluded(plan, reports) for plan, reports in zip(plans, found, strict=True)]
 
 
-def _split_reports(context: SparkContext, plans: Sequence[AuditPlan], tell: Tell | None) -> list[SplitReports]:
-    return on_workers(context, plans, [plan.splits for plan in plans], SPLITS, tell)
-
-
-def _look_again(
-    context: SparkContext, plans: Sequence[AuditPlan], found: list[SplitReports], wrong: Sequence[int],
-    tell: Tell | None,
-) -> None:  # fmt: skip
-    """Have the splits of some plans audited again, and put what they say in place of what they said."""
-    if wrong:
-        again = _split_reports(context, [plans[number] for number in wrong], tell)
-        for number, reports in zip(wrong, again, strict=True):
-            found[number] = reports
-
-
-def _learned(plan: AuditPlan, found: SplitReports) -> AuditPlan:
+def _learned(plan: AuditPlan, found: Sequence[SplitReport | str]) -> AuditPlan:
     """Return the plan by which the splits must be audited again, or the same plan."""
     return audit.learned(plan, [report for report in found if isinstance(report, SplitReport)])
 
@@ -140,7 +121,7 @@ def _together(tasks: Sequence[FileTask]) -> list[Sequence[FileTask]]:
     return [*groups, *([task] for task in tasks if task.file.kind not in QUEUE_KINDS)]
 
 
-def _concluded(plan: AuditPlan, found: SplitReports) -> Concluded | Exception:
+def _concluded(plan: AuditPlan, found: Sequence[SplitReport | str]) -> Concluded | Exception:
     reports = [report for report in found if isinstance(report, SplitReport)]
     failed = [report for report in found if isinstance(report, str)]
     try:

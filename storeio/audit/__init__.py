@@ -6,7 +6,7 @@ of the log with all that it implies, ``conclude`` joins what they say. ``check``
 
 from storeio.audit.conclusion import Concluded, conclude, concluded
 from storeio.audit.facts import Told, all_told
-from storeio.audit.files import few_bytes, have_same_index, run_file_task, run_file_tasks, with_files
+from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_files
 from storeio.audit.learned import learned
 from storeio.audit.looks import FILES_TOGETHER, FileLooks
 from storeio.audit.node import FILES_PHASE, LOG_PHASE, check, look_at_store
@@ -33,7 +33,6 @@ __all__ = [
     "concluded",
     "few_bytes",
     "file_tasks",
-    "have_same_index",
     "learned",
     "look_at_store",
     "prepare",

@@ -29,27 +29,25 @@ class FileLooks:
         self._looks = [(tasks, pool.submit(look, plan, tasks)) for tasks in _handed_out(plan)]
         self._plan = plan
         self._presumed: AuditPlan | None = None
-        self._is_told = False
 
     def presumed(self) -> AuditPlan:
         """Return the plan with what the files say of themselves, index files that are not done as they seem to be.
 
         Waits for all but these, and for these as well where one of them cannot be what it seems.
         """
-        if self._presumed is None:
-            wait(look for tasks, look in self._looks if not _are_indexes(tasks))
-            known = [
-                look.result() if look.done() else presumed_reports(self._plan, tasks) for tasks, look in self._looks
-            ]
-            sure = [reports for reports in known if reports is not None]
-            self._is_told = len(sure) < len(known) or all(look.done() for _, look in self._looks)
-            self._presumed = with_files(self._plan, self._reports() if self._is_told else chain.from_iterable(sure))
+        wait(look for tasks, look in self._looks if not _are_indexes(tasks))
+        known = [look.result() if look.done() else presumed_reports(self._plan, tasks) for tasks, look in self._looks]
+        sure = [reports for reports in known if reports is not None]
+        self._presumed = with_files(
+            self._plan, self._reports() if len(sure) < len(known) else chain.from_iterable(sure)
+        )
         return self._presumed
 
     def told(self) -> AuditPlan:
         """Return the plan with what all files say of themselves, when they have been looked at."""
-        presumed = self.presumed()
-        return presumed if self._is_told else with_index(presumed, self._reports())
+        if self._presumed is None:
+            return with_files(self._plan, self._reports())
+        return with_index(self._presumed, self._reports())
 
     def _reports(self) -> list[FileReport]:
         return [report for _, look in self._looks for report in look.result()]
