@@ -3,45 +3,62 @@
 Each case has one process a number of cores, kept to those cores. They run in turns, one at a time, so that what the
 machine's neighbours take is taken from both; a ratio is the median over pairs of runs that follow each other. Two
 controls tell what the cores give at all: the sum of the same bytes, which shares nothing but memory, and the CRC of a
-block that stays in each core's own cache, which shares nothing.
+block that stays in each core's own cache, which shares nothing. The latter also runs between all rounds: what a virtual
+machine calls two cores may be two threads of one at times, and rounds then say nothing of the program.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from bench import pagecache
 from bench.brokers import GIB, Figures, options, store_for, write_json
 from bench.cases import CASES, Log, Pair, against_sum, mapped_afresh, on_threads, sum_of
 from bench.cores import on_cores
 from storeio import crc
+from storeio.compiled import compiled
 from storeio.splits import Split
 
-BLOCK_BYTES: Final = 128 << 10  # so long that threads do not wait for the interpreter's lock
+BLOCK_BYTES: Final = 128 << 10  # near to each core
+Bytes = npt.NDArray[np.uint8]
+
 READY: Final = "ready"
 GOAL: Final = 1.8
-HEADINGS: Final = ("case", "seconds, by cores", "times as fast", "goal")
+ENOUGH: Final = 1.8  # of the control: less, and a neighbour has one of the cores, or both are halves of one
+HEADINGS: Final = ("case", "seconds, by cores", "times as fast", "where cores were free", "rounds", "goal")
+
+
+@compiled("int64(int64, int64, readonly(uint8[::1]), int64)")
+def crc_again(address: int, kind: int, block: Bytes, times: int) -> int:
+    """Return nothing of use, after the CRC of the second half of a block so many times."""
+    found = np.int64(0)
+    half = len(block) // 2  # the engine reads some bytes before the first
+    for number in range(times):
+        found ^= np.int64(crc.body_crc(address, kind, block, half + (number & 63), len(block)))
+    return found
 
 
 def crc_of_block(log: Log, jobs: int) -> int:
-    """Return nothing of use, after eight times the log's bytes went through the CRC, all of them one small block."""
+    """Return nothing of use, after eight times the log's bytes went through the CRC, all of them one small block.
+
+    A compiled loop a split: calls of microseconds from several threads would wait for the interpreter's lock.
+    """
     block = (np.arange(2 * BLOCK_BYTES) % 251).astype(np.uint8)
 
     def task(split: Split) -> int:
-        found = 0
-        for _ in range(8 * (split.stop - split.start) // BLOCK_BYTES):
-            # From the middle: the engine reads some bytes before the first.
-            found ^= int(crc.body_crc(crc.ADDRESS, crc.KIND, block, BLOCK_BYTES, 2 * BLOCK_BYTES))
-        return found & 0xFF
+        times = 8 * (split.stop - split.start) // BLOCK_BYTES
+        return int(crc_again(crc.ADDRESS, crc.KIND, block, times)) & 0xFF
 
     return on_threads(jobs, task, log.splits)
 
@@ -56,7 +73,8 @@ def control(run: Callable[[Log, int], int]) -> Callable[[Path, int], Pair]:
     return of
 
 
-CONTROLS: Final = {"CRC of one block": control(crc_of_block), "sum": control(sum_of)}
+CACHED: Final = "CRC of one block"
+CONTROLS: Final = {CACHED: control(crc_of_block), "sum": control(sum_of)}
 OURS: Final = ("audit", "rebuild", "audit on Spark", "rebuild on Spark")
 ALL: Final = (*CONTROLS, *OURS)
 
@@ -80,31 +98,70 @@ def serve(case: str, root: Path, cores: int) -> None:
 def scaled(case: str, root: Path, cores: Sequence[int], rounds: int) -> Figures:
     """Return how long a case took on each number of cores, and how many times as fast each is as the first.
 
+    ``free`` is the same ratio over the rounds in which the machine gave two cores: the control that shares nothing ran
+    ``ENOUGH`` times as fast on the last number of cores before the round and behind it. None where there was no such.
+
     Raises:
         RuntimeError: A process ended.
     """
-    command = [sys.executable, "-m", "bench.scaling", "--case", case, "--one", str(root), "--cores"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    runners: dict[int, subprocess.Popen[str]] = {}
-    try:
-        for count in cores:
-            runners[count] = subprocess.Popen([*command, str(count)], text=True, bufsize=1, **pipes)  # type: ignore[call-overload]
-            answer(runners[count])
+    with contextlib.ExitStack() as stack:
+        runners = {count: stack.enter_context(_Runner(case, root, count)) for count in cores}
+        control = {count: stack.enter_context(_Runner(CACHED, root, count)) for count in (cores[0], cores[-1])}
         times: dict[int, list[float]] = {count: [] for count in cores}
+        given = [_given(control)]
         for _ in range(rounds):
-            for count in cores:
-                pagecache.touch(root)
-                stdin = runners[count].stdin
-                assert stdin is not None
-                stdin.write("\n")
-                stdin.flush()
-                times[count].append(float(answer(runners[count])))
-    finally:
-        for runner in runners.values():
-            runner.communicate()
+            for count, runner in runners.items():
+                times[count].append(runner.seconds())
+            given.append(_given(control))
     first = times[cores[0]]
-    ratios = {n: statistics.median(a / b for a, b in zip(first, times[n], strict=True)) for n in cores[1:]}
-    return {"case": case, "seconds": {n: statistics.median(times[n]) for n in cores}, "times": times, "ratio": ratios}
+    pairs = {n: [a / b for a, b in zip(first, times[n], strict=True)] for n in cores[1:]}
+    free = [number for number in range(rounds) if min(given[number : number + 2]) >= ENOUGH]
+    return {
+        "case": case,
+        "seconds": {n: statistics.median(times[n]) for n in cores},
+        "times": times,
+        "ratio": {n: statistics.median(found) for n, found in pairs.items()},
+        "given": given,
+        "free_rounds": len(free),
+        "free": {n: statistics.median(found[i] for i in free) if free else None for n, found in pairs.items()},
+    }
+
+
+def _given(control: Mapping[int, _Runner]) -> float:
+    """Return how many times as fast the control is on more cores, right now."""
+    one, more = (runner.seconds() for runner in control.values())
+    return one / more
+
+
+class _Runner:
+    """A process that runs one case on so many cores, each time it is asked to; ends with its context."""
+
+    def __init__(self, case: str, root: Path, cores: int) -> None:
+        """Start it.
+
+        Raises:
+            RuntimeError: It ended.
+        """
+        command = [sys.executable, "-m", "bench.scaling", "--case", case, "--one", str(root), "--cores", str(cores)]
+        self.root = root
+        self.process = subprocess.Popen(command, text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        answer(self.process)
+
+    def seconds(self) -> float:
+        """Return how long the case takes now."""
+        pagecache.touch(self.root)
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(answer(self.process))
+
+    def __enter__(self) -> _Runner:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.process.communicate()
 
 
 def answer(runner: subprocess.Popen[str]) -> str:
@@ -124,7 +181,9 @@ def cells(found: Figures) -> tuple[str, ...]:
     """Return the cells of ``HEADINGS`` for one case."""
     seconds = ", ".join(f"{value:.3f}" for value in found["seconds"].values())
     ratios = ", ".join(f"{value:.2f}" for value in found["ratio"].values())
-    return found["case"], seconds, ratios, "control" if found["case"] in CONTROLS else str(GOAL)
+    free = ", ".join("-" if value is None else f"{value:.2f}" for value in found["free"].values())
+    rounds = f"{found['free_rounds']} of {len(found['given']) - 1}"
+    return found["case"], seconds, ratios, free, rounds, "control" if found["case"] in CONTROLS else str(GOAL)
 
 
 def asked(arguments: Sequence[str] | None) -> argparse.Namespace:

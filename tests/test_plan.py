@@ -150,6 +150,28 @@ def test_selection(select: Selection, expected: set[str], tmp_path: Path) -> Non
     assert found.cures is (select == Selection())
 
 
+@pytest.mark.parametrize(
+    ("select", "with_checkpoint"),
+    [
+        (Selection(), True),
+        (Selection(risks=(model.DERIVED,)), False),
+        (Selection(paths=("index/*",)), False),
+        (Selection(paths=("index/*", "checkpoint")), True),
+        (Selection(codes=("INDEX_HEADER",)), True),
+    ],
+)
+def test_a_new_index_brings_its_checkpoint_along_where_that_is_wanted(
+    select: Selection, with_checkpoint: bool, tmp_path: Path
+) -> None:
+    """The checkpoint names the end of an index file; it is a file of its own, and of another risk."""
+    file = min(path.name for path in (golden_data.store(BASE) / "index").iterdir())
+    found = planned([["zero", f"index/{file}", 0, 40]], tmp_path, select=select)
+    paths = {action.path.partition("/")[0] for action in found.plan.actions}
+    assert "index" in paths
+    assert ("checkpoint" in paths) is with_checkpoint
+    assert {finding.code for finding in found.after.findings} <= {finding.code for finding in found.before.findings}
+
+
 def test_the_store_is_not_touched_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
     before = contents(root)

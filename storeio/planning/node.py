@@ -208,8 +208,9 @@ class _Planner:
         queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
         index = codes_of(f for f in wanted if f.code.startswith("INDEX_")) if select.takes_risk(model.DERIVED) else ()
         point = codes_of(f for f in wanted if f.code.startswith("CHECKPOINT_"))
-        point = point if select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld else ()
         index = index if INDEX not in self.withheld else ()
+        may_point = select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld
+        point = point if may_point else ()
         if not (queues or index or point):
             return
         place = self.work / f"rebuilt-{self._rebuilds}"
@@ -226,7 +227,7 @@ class _Planner:
         if index:
             with self._left_out("the index"):
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
-        if point or (index and CHECKPOINT not in self.withheld):
+        if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
             why = Why(model.METADATA, "what is true of the log and the index", point)
             with self._left_out("the checkpoint"):
                 plan_checkpoint(self.draft, place, self.settings, why)

@@ -25,11 +25,15 @@ class Selection:
         """Tell whether what a finding asks for is wanted."""
         if self.codes and finding.code not in self.codes:
             return False
-        if self.paths and not any(fnmatchcase(finding.path, pattern) for pattern in self.paths):
+        if not self.takes_path(finding.path):
             return False
         if not self.queues:
             return True
         return (finding.topic, None) in self.queues or (finding.topic, finding.queue_id) in self.queues
+
+    def takes_path(self, path: str) -> bool:
+        """Tell whether actions on a file are wanted."""
+        return not self.paths or any(fnmatchcase(path, pattern) for pattern in self.paths)
 
     def takes_risk(self, risk: str) -> bool:
         """Tell whether actions of a risk are wanted."""
