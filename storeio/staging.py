@@ -20,6 +20,7 @@ PARTIAL: Final = ".partial"
 REMOVALS: Final = 20  # tries
 FLUSHERS: Final = 8  # they wait for the disk, which takes many flushes together
 AT_ONCE: Final = 32  # files that one of them is given: handing out each would take longer than flushing it
+PIECE_BYTES: Final = 1 << 20  # so that the disk has begun with the first while the next ones are written
 BEGIN_BYTES: Final = 64 << 10  # written at once; less than that waits for the end
 
 
@@ -102,10 +103,12 @@ class Staging:
         """
         with explained(path):
             handle = self._handle(path, size)
-            count = write_all(handle, position, data)
-            self.written_bytes += count
-            if count >= BEGIN_BYTES:
-                _begin_flushing(handle, position, count)
+            view = memoryview(data).cast("B")
+            for at in range(0, len(view), PIECE_BYTES):
+                count = write_all(handle, position + at, view[at : at + PIECE_BYTES])
+                self.written_bytes += count
+                if count >= BEGIN_BYTES:
+                    _begin_flushing(handle, position + at, count)
 
     def read(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes of a file that was written; zeros where nothing was."""
