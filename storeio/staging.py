@@ -106,9 +106,8 @@ class Staging:
             view = memoryview(data).cast("B")
             for at in range(0, len(view), PIECE_BYTES):
                 count = write_all(handle, position + at, view[at : at + PIECE_BYTES])
-                self.written_bytes += count
-                if count >= BEGIN_BYTES:
-                    _begin_flushing(handle, position + at, count)
+                _begin_flushing(handle, position + at, count)
+            self.written_bytes += len(view)
 
     def read(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes of a file that was written; zeros where nothing was."""
@@ -251,7 +250,7 @@ def _flush_all(paths: Iterable[str]) -> None:
 
 def _begin_flushing(handle: int, position: int, count: int) -> None:
     """Have the disk begin with what was written, while more is derived; ``flush`` waits for it and learns of errors."""
-    if hasattr(os, "posix_fadvise"):
+    if count >= BEGIN_BYTES and hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # not every file system takes advice
             # Linux starts to write what is dirty of a range that is not needed, and keeps it until that is done.
             os.posix_fadvise(handle, position, count, os.POSIX_FADV_DONTNEED)
