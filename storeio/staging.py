@@ -102,8 +102,7 @@ class Staging:
             WriteError: It could not be written.
         """
         with explained(path):
-            handle = self._handle(path, size)
-            view = memoryview(data).cast("B")
+            handle, view = self._handle(path, size), memoryview(data).cast("B")
             for at in range(0, len(view), PIECE_BYTES):
                 count = write_all(handle, position + at, view[at : at + PIECE_BYTES])
                 _begin_flushing(handle, position + at, count)
