@@ -128,9 +128,9 @@ def scaled(case: str, root: Path, cores: Sequence[int], rounds: int) -> Figures:
 
 
 def _given(control: Mapping[int, _Runner]) -> float:
-    """Return how many times as fast the control is on more cores, right now."""
-    one, more = (runner.seconds() for runner in control.values())
-    return one / more
+    """Return how many times as fast the control is on more cores, right now; 1 where no more are asked for."""
+    times = [runner.seconds() for runner in control.values()]
+    return times[0] / times[-1]
 
 
 class _Runner:

@@ -33,14 +33,14 @@ class _Meter:
         self._total = total_bytes
         self._tell = tell
         self._done = {FILES_PHASE: 0, LOG_PHASE: 0}
-        self._again = 0
+        self._again = 0  # bytes of splits that were forgotten
         self._lock = threading.Lock()
 
-    def again(self, phase: str) -> None:
-        """Expect once more what was done in a phase."""
+    def forget_splits(self) -> None:
+        """Expect those bytes of the log once more that are done, whatever was expected again before."""
         with self._lock:
-            self._total += self._done[phase] - self._again
-            self._again = self._done[phase]
+            self._total += self._done[LOG_PHASE] - self._again
+            self._again = self._done[LOG_PHASE]
 
     def add(self, count: int, phase: str) -> None:
         """Count bytes as done."""
@@ -178,7 +178,7 @@ class _Run:
         """Forget what splits have told, before they are looked at again."""
         self.splits.clear()
         self.failed.clear()
-        self.meter.again(LOG_PHASE)
+        self.meter.forget_splits()
 
     def known(self) -> Unfinished:
         """Return what can be said without the rest."""
