@@ -16,8 +16,8 @@ from jobs.common import JobParser, build_session, run_job
 from jobs.declared import ACTIONS
 from jobs.stores import new_run_id, separate_errors
 from storeio.apply import store_of
-from storeio.apply.command import run_apply
-from storeio.console import explain, is_inside
+from storeio.commands.apply import run_apply
+from storeio.commands.console import explain, is_inside
 from storeio.errors import StoreError, UsageError
 from storeio.results import EXIT_SOUND
 from storeio.uris import place_of

@@ -39,9 +39,9 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import audit
-from storeio.command import failure_of
+from storeio.commands.console import Meter, coloured, explain, html_target, json_sink, put, terminal_width
+from storeio.commands.options import failure_of
 from storeio.config import Given
-from storeio.console import Meter, coloured, explain, html_target, json_sink, put, terminal_width
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
 from storeio.incremental.verdicts import PartKey, Verdict

@@ -6,9 +6,9 @@ import argparse
 from typing import IO, Any, Generic, Protocol, TypeVar
 
 from jobs.stores import given_of
-from storeio.command import failure_of
+from storeio.commands.console import put
+from storeio.commands.options import failure_of
 from storeio.config import Given
-from storeio.console import put
 from storeio.report import to_json
 from storeio.results import EXIT_SOUND
 from storeio.uris import shown

@@ -18,7 +18,7 @@ from jobs import tables
 from jobs.audit_store import table_frames
 from jobs.common import JobParser, build_session, run_job
 from jobs.stores import new_run_id, separate_errors
-from storeio.console import complain, explain, is_inside, put
+from storeio.commands.console import complain, explain, is_inside, put
 from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.report import table_rows, verdict_sentence
 from storeio.report.parsed import Failure, from_json, refuse_misfits

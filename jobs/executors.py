@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark import SparkContext
 
-from storeio.console import complain
+from storeio.commands.console import complain
 from storeio.errors import StoreError
 
 SETTLED_SECONDS: Final = 1.0  # without another one: these are all

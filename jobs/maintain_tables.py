@@ -24,7 +24,7 @@ from jobs import history, tables
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
-from storeio.console import put
+from storeio.commands.console import put
 from storeio.report import TABLES, to_json
 from udfs.checks import reason
 

@@ -22,11 +22,12 @@ from jobs.apply_repair import action_rows
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
+from storeio.commands.console import explain, is_inside, json_sink, put
+from storeio.commands.plan import selection
+from storeio.commands.simulate import heap_bytes
 from storeio.config import Given
-from storeio.console import explain, is_inside, json_sink, put
 from storeio.errors import StoreError, UsageError
 from storeio.plan.model import RISKS
-from storeio.plan_command import selection
 from storeio.planning import Selection, plan_store
 from storeio.prediction import NEWEST, simulate, versions_of
 from storeio.report import failure_object, to_json
@@ -34,7 +35,6 @@ from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import EXIT_SOUND
 from storeio.simulate.rules import rules_of
-from storeio.simulate_command import heap_bytes
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import workers_named
 

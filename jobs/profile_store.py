@@ -32,7 +32,7 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import __version__
-from storeio.console import explain, json_sink, put, terminal_width
+from storeio.commands.console import explain, json_sink, put, terminal_width
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import COMMITLOG
 from storeio.report import to_json

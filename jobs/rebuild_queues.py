@@ -21,12 +21,12 @@ from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
 from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
-from storeio.command import refuse_json_inside
-from storeio.console import Meter, explain, is_inside, json_sink
+from storeio.commands.console import Meter, explain, is_inside, json_sink
+from storeio.commands.options import refuse_json_inside
+from storeio.commands.rebuild import names_of, parts_of, show
 from storeio.errors import StoreError, UsageError
 from storeio.publishing import begin, target_of
 from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
-from storeio.rebuild_command import names_of, parts_of, show
 from storeio.rebuilt import Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object

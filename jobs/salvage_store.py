@@ -24,8 +24,9 @@ from jobs.rebuild_queues import targets_of
 from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.audit import Concluded
-from storeio.command import refuse_json_inside
-from storeio.console import explain, is_inside, json_sink
+from storeio.commands.console import explain, is_inside, json_sink
+from storeio.commands.options import refuse_json_inside
+from storeio.commands.salvage import choice_of, show
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.publishing import target_of
@@ -34,7 +35,6 @@ from storeio.report import to_json
 from storeio.report.salvaging import salvaged_object
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import saved, told_by
-from storeio.salvage_command import choice_of, show
 from storeio.salvaged import Salvaged
 from storeio.simulate.rules import rules_of
 from storeio.uris import is_remote, place_of, shown

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from jobs.common import job_parser
+from storeio.commands.console import is_inside, read_conf
 from storeio.config import Given, given_settings
-from storeio.console import is_inside, read_conf
 from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
 from storeio.uris import place_of, shown

@@ -22,9 +22,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from storeio import __version__
-from storeio.command import Task
-from storeio.console import complain, drop_output, explain
-from storeio.examples import TASKS
+from storeio.commands.console import complain, drop_output, explain
+from storeio.commands.examples import TASKS
+from storeio.commands.options import Task
 from storeio.process import own_process
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
 from storeio.safe import printable
@@ -36,17 +36,8 @@ PARTS: Final = (
 SHELLS: Final = ("bash", "zsh", "fish")
 COMPLETE: Final = "_STOREIO_COMPLETE"  # the variable by which click is asked for completions
 
-LATER = {
-    "apply": "storeio.apply.command",
-    "check": "storeio.check_command",
-    "diff": "storeio.diff_command",
-    "inspect": "storeio.inspect.command",
-    "plan": "storeio.plan_command",
-    "rebuild": "storeio.rebuild_command",
-    "salvage": "storeio.salvage_command",
-    "simulate": "storeio.simulate_command",
-    "undo": "storeio.apply.command",
-}
+VERBS: Final = ("apply", "check", "diff", "inspect", "plan", "rebuild", "salvage", "simulate", "undo")
+ELSEWHERE: Final = {"undo": "apply"}  # verbs that do not lie in the module of their name
 
 
 def print_versions(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -81,16 +72,17 @@ def java_line() -> str:
 
 
 class Verbs(click.Group):
-    """The verbs; those in ``LATER`` are imported when they are asked for."""
+    """The verbs, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all verbs."""
-        return sorted({*super().list_commands(ctx), *LATER})
+        return sorted({*super().list_commands(ctx), *VERBS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb, None if there is none of this name."""
-        if cmd_name in LATER:
-            command: click.Command = getattr(importlib.import_module(LATER[cmd_name]), cmd_name)
+        if cmd_name in VERBS:
+            module = importlib.import_module(f"storeio.commands.{ELSEWHERE.get(cmd_name, cmd_name)}")
+            command: click.Command = getattr(module, cmd_name)
             return command
         return super().get_command(ctx, cmd_name)
 

@@ -20,7 +20,8 @@ import audits
 import golden_data
 import pytest
 
-from storeio import __version__, check_command, cli, console
+from storeio import __version__, cli
+from storeio.commands import check, console
 from storeio.errors import AuditError, NotAStoreError, UnreadableError
 from storeio.results import Audit
 
@@ -58,7 +59,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
             "cancel": KeyboardInterrupt(),
         }
     )
-    monkeypatch.setattr(check_command, "run_audit", stand_in)
+    monkeypatch.setattr(check, "run_audit", stand_in)
     monkeypatch.delenv("STOREIO_DEBUG", raising=False)
     return stand_in
 
@@ -129,7 +130,7 @@ def test_cancelling_tells_how_far_it_came(engine: Engine, capsys: pytest.Capture
         progress(Progress(1_500_000, 3_000_000, "log"))
         raise KeyboardInterrupt
 
-    check_command.run_audit = cancelled  # type: ignore[assignment]  # the fixture puts the old one back
+    check.run_audit = cancelled  # type: ignore[assignment]  # the fixture puts the old one back
     assert cli.run(["check", "--json", "-", "bad"]) == 32
     out, err = capsys.readouterr()
     assert "cancelled after 1.50 MB of 3.00 MB (log)" in err
@@ -294,7 +295,7 @@ def test_help_needs_no_compiler() -> None:
 
 def test_closed_pipe_keeps_the_exit_code() -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c, storeio.check_command as k\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c, storeio.commands.check as k\n"
         "k.run_audit = lambda root, **_: audits.damaged(queues=audits.damaged().queues * 9000)\n"
         "c.main(['check', '--all', 'x'])"
     )
@@ -310,7 +311,7 @@ def test_closed_pipe_keeps_the_exit_code() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_ends_with_32(number: signal.Signals) -> None:
     script = (
-        "import sys, time, storeio.cli as c, storeio.check_command as k\n"
+        "import sys, time, storeio.cli as c, storeio.commands.check as k\n"
         "k.run_audit = lambda root, **_: (print('begun', flush=True), time.sleep(60))\n"
         "c.main(['check', 'x'])"
     )
@@ -357,7 +358,7 @@ def test_who_is_stopped_leaves_nothing(words: list[str], hook: str, number: sign
 
 def test_topic_that_the_terminal_cannot_show() -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c, storeio.check_command as k\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); import audits, storeio.cli as c, storeio.commands.check as k\n"
         "k.run_audit = lambda root, **_: audits.sound(store='/data/\\u6807\\u7b7e')\n"
         "c.main(['check', 'x'])"
     )

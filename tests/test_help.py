@@ -14,9 +14,9 @@ import click
 import pytest
 
 from storeio import cli
-from storeio.examples import EXAMPLES, TASKS
+from storeio.commands.examples import EXAMPLES, TASKS
 
-VERBS = sorted({*cli.LATER, "completion"})
+VERBS = sorted({*cli.VERBS, "completion"})
 
 
 def parsed(verb: str, words: list[str]) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from rebuilds import no_waiting_for_disks, sizes_of, tree
 from storebuilder import StoreBuilder
 
 import storeio
-from storeio import cli, rebuild_command
-from storeio.console import Meter
+from storeio import cli
+from storeio.commands import rebuild as command
+from storeio.commands.console import Meter
 from storeio.rebuild.node import rebuild
 
 __all__ = ["no_waiting_for_disks"]
@@ -152,7 +153,7 @@ def test_what_went_wrong_inside_is_8(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("by chance")
 
-    monkeypatch.setattr(rebuild_command, "build", broken)
+    monkeypatch.setattr(command, "build", broken)
     assert call(tmp_path / "new") == 8
     assert "ZeroDivisionError" in capsys.readouterr().err
 

@@ -9,9 +9,9 @@ from typing import IO
 
 import click
 
-from storeio.command import Task, conf_option, failure_of, set_option
+from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
+from storeio.commands.options import Task, conf_option, failure_of, set_option
 from storeio.config import Given, given_settings
-from storeio.console import Meter, coloured, json_sink, put, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
 from storeio.prediction import ALL, NEWEST, versions_of, write_into

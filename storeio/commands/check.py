@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from storeio.command import Task, attempt, complain_of, html_option, reading_options
+from storeio.commands.console import Meter, coloured, html_target, json_sink, put, read_conf, terminal_width
+from storeio.commands.options import Task, attempt, complain_of, html_option, reading_options
 from storeio.config import Given, given_settings
-from storeio.console import Meter, coloured, html_target, json_sink, put, read_conf, terminal_width
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished

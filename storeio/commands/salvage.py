@@ -8,12 +8,20 @@ from pathlib import Path
 
 import click
 
-from storeio.command import Task, attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
+from storeio.commands.console import Meter, coloured, is_inside, json_sink, put, read_conf, terminal_width
+from storeio.commands.options import (
+    Task,
+    attempt,
+    into_option,
+    queue_option,
+    reading_options,
+    refuse_json_inside,
+    topic_option,
+)
+from storeio.commands.rebuild import names_of
 from storeio.config import given_settings
-from storeio.console import Meter, coloured, is_inside, json_sink, put, read_conf, terminal_width
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
-from storeio.rebuild_command import names_of
 from storeio.replay import checked_file
 from storeio.report import to_json
 from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence

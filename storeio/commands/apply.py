@@ -10,8 +10,8 @@ import click
 
 from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
-from storeio.command import Task, failure_of, json_option, quiet_option
-from storeio.console import Meter, coloured, complain, json_sink, put, terminal_width
+from storeio.commands.console import Meter, coloured, complain, json_sink, put, terminal_width
+from storeio.commands.options import Task, failure_of, json_option, quiet_option
 from storeio.errors import StoreError
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json

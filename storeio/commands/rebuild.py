@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from storeio.command import Task, attempt, into_option, queue_option, reading_options, refuse_json_inside, topic_option
-from storeio.config import given_settings
-from storeio.console import (
+from storeio.commands.console import (
     Meter,
     coloured,
     json_sink,
@@ -18,6 +16,16 @@ from storeio.console import (
     read_conf,
     terminal_width,
 )  # fmt: skip
+from storeio.commands.options import (
+    Task,
+    attempt,
+    into_option,
+    queue_option,
+    reading_options,
+    refuse_json_inside,
+    topic_option,
+)
+from storeio.config import given_settings
 from storeio.errors import UsageError
 from storeio.rebuild.node import rebuild as build
 from storeio.rebuild.tally import PARTS, QUEUES, Names

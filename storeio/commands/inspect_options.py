@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from storeio.command import Task
+from storeio.commands.options import Task
 from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
 from storeio.results import EXIT_USAGE

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import click
 
-from storeio.command import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
+from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
+from storeio.commands.options import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
 from storeio.compare.node import diff as compare
 from storeio.config import given_settings
-from storeio.console import Meter, coloured, json_sink, put, read_conf, terminal_width
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
 

@@ -9,9 +9,9 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from storeio.console import Meter, complain, explain, is_inside, put
+from storeio.commands.console import Meter, complain, explain, is_inside, put
+from storeio.commands.examples import EXAMPLES
 from storeio.errors import UsageError
-from storeio.examples import EXAMPLES
 from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED
 from storeio.uris import shown

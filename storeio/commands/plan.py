@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from storeio.command import (
+from storeio.commands.console import Meter, coloured, json_sink, put, queue_named, read_conf, terminal_width
+from storeio.commands.options import (
     Task,
     attempt,
     conf_option,
@@ -22,7 +23,6 @@ from storeio.command import (
     topic_option,
 )
 from storeio.config import given_settings
-from storeio.console import Meter, coloured, json_sink, put, queue_named, read_conf, terminal_width
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model

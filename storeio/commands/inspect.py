@@ -11,11 +11,11 @@ from typing import IO, Any
 
 import click
 
+from storeio.commands.console import complain, explain, json_sink, read_conf
+from storeio.commands.inspect_options import Asked, InspectCommand, asked_options
 from storeio.config import given_settings
-from storeio.console import complain, explain, json_sink, read_conf
 from storeio.errors import StoreError, UnreadableError
 from storeio.inspect import api, text
-from storeio.inspect.options import Asked, InspectCommand, asked_options
 from storeio.inspect.reader import Reader
 from storeio.inspect.views import RecordView
 from storeio.results import EXIT_FAILED, EXIT_SOUND
