@@ -36,7 +36,7 @@ PARTS: Final = (
 SHELLS: Final = ("bash", "zsh", "fish")
 COMPLETE: Final = "_STOREIO_COMPLETE"  # the variable by which click is asked for completions
 
-VERBS: Final = ("apply", "check", "diff", "inspect", "plan", "rebuild", "salvage", "simulate", "undo")
+COMMANDS: Final = ("apply", "check", "diff", "inspect", "plan", "rebuild", "salvage", "simulate", "undo")
 ELSEWHERE: Final = {"undo": "apply"}  # verbs that do not lie in the module of their name
 
 
@@ -76,11 +76,11 @@ class Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all verbs."""
-        return sorted({*super().list_commands(ctx), *VERBS})
+        return sorted({*super().list_commands(ctx), *COMMANDS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a verb, None if there is none of this name."""
-        if cmd_name in VERBS:
+        if cmd_name in COMMANDS:
             module = importlib.import_module(f"storeio.commands.{ELSEWHERE.get(cmd_name, cmd_name)}")
             command: click.Command = getattr(module, cmd_name)
             return command

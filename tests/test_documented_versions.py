@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from storeio.cli import VERBS
+from storeio.cli import COMMANDS
 from storeio.simulate.rules import LINES
 from storeio.verbs import VERBS
 from tests import golden_data
@@ -56,7 +56,7 @@ def test_recorded_cleanings() -> None:
 
 def test_changes_name_every_verb() -> None:
     changes = (ROOT / "docs" / "changelog.md").read_text()
-    for verb in VERBS:
+    for verb in COMMANDS:
         assert f"`{verb}`" in changes, verb
     for job in (ROOT / "jobs").glob("*_*.py"):
         if "def parser" in job.read_text():

@@ -16,7 +16,7 @@ import pytest
 from storeio import cli
 from storeio.commands.examples import EXAMPLES, TASKS
 
-VERBS = sorted({*cli.VERBS, "completion"})
+VERBS = sorted({*cli.COMMANDS, "completion"})
 
 
 def parsed(verb: str, words: list[str]) -> dict[str, Any]:
