@@ -85,7 +85,7 @@ def _simulate(args: argparse.Namespace) -> int:
     starts = [
         Start(store, version, given, True if args.whole_log else None, heap)
         for store in stores_of(args)
-        for version in versions_of(args.broker)
+        for version in versions_of(args.broker or NEWEST)
     ]
     spark = build_session("storeio simulate", master=master_of(args))
     run_id = args.run_id or new_run_id()
@@ -112,7 +112,7 @@ class Wish:
 
     store: str
     out: str
-    broker: str
+    broker: str | None
     given: Given
     select: Selection
     allow_log: bool
@@ -142,10 +142,11 @@ def make(wish: Wish) -> Made:
 def _plan(args: argparse.Namespace) -> int:
     if args.into is None:
         raise UsageError("--into is needed: the directory for the plans, or --simulate")
+    rules_of(args.broker or NEWEST)
     stores, into = stores_of(args), refuse_remote(args.into, "--into of plans is a directory that the workers share")
     select = selection(args.topic or (), args.queue or (), args.path or (), args.code or (), args.risk or ())
     wishes = [
-        Wish(store, out, rules_of(args.broker).version, given_of(args), select, args.allow_log)
+        Wish(store, out, args.broker, given_of(args), select, args.allow_log)
         for store, out in zip(stores, plan_files(stores, into), strict=True)
     ]
     spark = build_session("storeio plan", master=master_of(args))
@@ -233,7 +234,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--risk", choices=RISKS, action="append", help="plan actions of this risk only")
     made.add_argument("--allow-log", action="store_true", help="plan actions that touch the commitlog, too")
     made.add_argument("--simulate", action="store_true", help="predict the next start, plan nothing")
-    made.add_argument("--broker", metavar="VERSION", default=NEWEST, help="version that is to start; simulated: or all")
+    made.add_argument(
+        "--broker",
+        metavar="VERSION",
+        help=f"version that is to start ({NEWEST}); simulated: or all",
+    )
     made.add_argument("--whole-log", action="store_true", help="read all of every log for what is given up")
     made.add_argument("--heap", metavar="SIZE", help="the brokers' -Xmx, as in 8g (default: 2g)")
     return made

@@ -128,7 +128,7 @@ def begun(call: Call, store: str, target: Path | str, cleaning: contextlib.ExitS
     """Return a rebuild that can begin, None where the store cannot be listed."""
     try:
         plan = audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes)
-        wanted = wanted_of(plan, call.names, call.parts)
+        wanted = wanted_of(plan, call.names, call.parts, call.args.broker)
         staging = begin(target)
     except (StoreError, OSError) as error:
         call.fail(store, error)
@@ -193,6 +193,7 @@ def parser() -> argparse.ArgumentParser:
         help="only the queues of this topic; repeat",
     )
     add("--queue", dest="queues", metavar="TOPIC/ID", action="append", default=[], help="only this queue; repeat")
+    add("--broker", metavar="VERSION", help="index tags as this version does, where the store does not tell")
     add("--only", metavar="PART", action="append", default=[], choices=PARTS, help=f"one of {', '.join(PARTS)}; repeat")
     return made
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
     stores = stores_of(args)
-    rules_of(args.broker)
+    rules_of(args.broker or NEWEST)
     args.choice = choice_of(
         args.topics, args.queues, deleted=args.deleted, offsets=args.offsets, since=args.since, until=args.until
     )
@@ -172,7 +172,7 @@ def parser() -> argparse.ArgumentParser:
     add("--since", metavar="TIME", help="only messages stored at this time or later")
     add("--until", metavar="TIME", help="only messages stored at this time or earlier")
     add("--messages", action="store_true", help="also write the messages, bodies included, into salvaged_messages")
-    add("--broker", metavar="VERSION", default=NEWEST, help="whose own recovery the result is compared with")
+    add("--broker", metavar="VERSION", help=f"whose own recovery the result is compared with; {NEWEST} if not given")
     return made
 
 

@@ -11,6 +11,8 @@ from rebuilds import QUEUES, contents, no_waiting_for_disks, sizes_of, tree
 
 import storeio
 from storeio import audit
+from storeio.apply import apply_plan
+from storeio.planning import plan_store
 from storeio.rebuild.node import rebuild
 
 __all__ = ["no_waiting_for_disks"]
@@ -83,3 +85,21 @@ def test_the_upgraded_store_has_tags_in_its_index_only_from_the_newer_broker_on(
     result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options("upgraded")))
     (note,) = (note for note in result.notes if "tags" in note)
     assert 0 < int(note.split()[-2]) < result.max_physical_offset
+
+
+@pytest.mark.parametrize(
+    ("version", "broker"), [("5.3.3", None), ("5.3.3", "5.3.3"), ("5.4.0", "5.4.0"), ("5.5.1", "5.4.0")]
+)
+def test_where_neither_index_nor_checkpoint_is_left_the_broker_that_is_named_says_whether_tags_are_indexed(
+    version: str, broker: str | None, tmp_path: Path
+) -> None:
+    name, gone = f"base-{version}", tmp_path / "store"
+    shutil.rmtree(golden.copy_of(name, gone) / "index")
+    (gone / "checkpoint").unlink()
+    given = sizes_of(golden.options(name))
+    result = rebuild(gone, tmp_path / "new", given=given, broker=broker)
+    assert contents(tree(tmp_path / "new", "index"), "index") == contents(tree(golden.store(name), "index"), "index")
+    assert any("--broker" in note for note in result.notes) == (version == "5.3.3")
+    plan_store(gone, tmp_path / "plan.json", given=given, broker=broker)
+    apply_plan(tmp_path / "plan.json", gone)
+    assert contents(tree(gone, "index"), "index") == contents(tree(golden.store(name), "index"), "index")

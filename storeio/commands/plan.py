@@ -55,7 +55,7 @@ def selection(
 @click.option(
     "--out", metavar="FILE", type=click.Path(), help="Keep the plan here, and the bytes that it writes in FILE.bytes."
 )
-@click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION", help="Version that is to start.")
+@click.option("--broker", metavar="VERSION", help=f"Version that is to start; {NEWEST} if not given.")
 @topic_option
 @queue_option
 @click.option("--path", "paths", metavar="PATTERN", multiple=True, help="Only findings of such paths; may be repeated.")
@@ -72,14 +72,14 @@ def selection(
 @conf_option
 @set_option
 def plan(
-    store: str, out: str | None, broker: str, topics: Sequence[str], queues: Sequence[str], paths: Sequence[str],
+    store: str, out: str | None, broker: str | None, topics: Sequence[str], queues: Sequence[str], paths: Sequence[str],
     codes: Sequence[str], risks: Sequence[str], allow_log: bool, goal: str, donors: Sequence[str],
     json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     select = selection(topics, queues, paths, codes, risks)
-    rules_of(broker)
+    rules_of(broker or NEWEST)
     out = None if out is None else os.fspath(output_at(out, place_of(store)).plan)
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
         meter = Meter()

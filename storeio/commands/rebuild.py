@@ -70,9 +70,11 @@ def show(result: Rebuilt, *, quiet: bool) -> None:
 @queue_option
 @click.option("--only", metavar="PART", multiple=True, type=click.Choice(PARTS),
               help=f"Build only one of {', '.join(PARTS)}; may be repeated.")  # fmt: skip
+@click.option("--broker", metavar="VERSION", help="Index tags as this version does, where the store does not tell.")
 @reading_options
 def rebuild(
-    store: str, into: str, topics: Sequence[str], queues: Sequence[str], only: Sequence[str], json_to: str | None,
+    store: str, into: str, topics: Sequence[str], queues: Sequence[str], only: Sequence[str], broker: str | None,
+    json_to: str | None,
     jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str], split_bytes: int | None,
 ) -> int:  # fmt: skip
     """Build queues, index and checkpoint anew from the commitlog, into DIR. Writes nothing into the store."""
@@ -85,7 +87,7 @@ def rebuild(
         left = f"nothing was left in {shown(into)}"
         with attempt(store, sink, meter, bar=not quiet, left=left) as tried:
             result = build(
-                store, into, given=given, queues=names, parts=parts, jobs=jobs, split_bytes=split_bytes,
+                store, into, given=given, queues=names, parts=parts, broker=broker, jobs=jobs, split_bytes=split_bytes,
                 progress=meter.update,
             )  # fmt: skip
         if tried.code is not None:

@@ -103,8 +103,8 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
 @into_option
 @click.option("--donor", "donors", metavar="STORE", type=click.Path(), multiple=True,
               help="Another copy of the same log, such as a slave's; may be repeated, the best one first.")  # fmt: skip
-@click.option("--broker", metavar="VERSION", default=NEWEST, show_default=True,
-              help="Whose own recovery the result is compared with.")  # fmt: skip
+@click.option("--broker", metavar="VERSION",
+              help=f"Whose own recovery the result is compared with; {NEWEST} if not given.")  # fmt: skip
 @click.option("--lost", "losses", type=click.Choice(LOSSES), default=TOMBSTONES, show_default=True,
               help="What takes the queue offsets of lost messages: records without content, or nothing.")  # fmt: skip
 @topic_option
@@ -121,7 +121,7 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
 )
 @reading_options
 def salvage(
-    store: str, into: str, donors: Sequence[str], broker: str, losses: str, topics: Sequence[str],
+    store: str, into: str, donors: Sequence[str], broker: str | None, losses: str, topics: Sequence[str],
     queues: Sequence[str], deleted: bool, offsets: str | None, since: str | None, until: str | None,
     messages: str | None, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str],
     split_bytes: int | None,

@@ -54,7 +54,7 @@ def plan_store(
     root: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    broker: str = NEWEST,
+    broker: str | None = None,
     given: Mapping[str, str] | None = None,
     select: Selection | None = None,
     allow_log: bool = False,
@@ -68,7 +68,8 @@ def plan_store(
     Args:
         root: The store directory, or its URI: then it is copied beside ``out`` while the plan is made.
         out: File for the plan; not in the store.
-        broker: Version that is to start afterwards.
+        broker: Version that is to start afterwards, and as which tags are indexed where the store does not tell;
+            the newest if not given, which tells nothing of tags.
         given: Broker settings by name; what is not given is told from the files.
         select: Which actions are wanted, by default all.
         allow_log: Whether actions may touch the commitlog.
@@ -84,7 +85,7 @@ def plan_store(
         WriteError: A file could not be written.
     """
     started = time.monotonic()
-    rules_of(broker)
+    starting = rules_of(broker or NEWEST).version
     if goal not in GOALS or (goal == SALVAGE and not allow_log) or (donors and goal != SALVAGE):
         raise UsageError("--goal salvage changes the commitlog: it needs --allow-log; --donor goes with it")
     store = place_of(os.fspath(root))
@@ -93,15 +94,15 @@ def plan_store(
         root = copied(store, Path(scratch) / "copy") if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = told_by(before) | dict(given or {})
-        first = replace(simulate(root, broker=broker, given=settings), store=shown(store))
+        first = replace(simulate(root, broker=starting, given=settings), store=shown(store))
         for number, withheld in enumerate(WITHHELD):
             planner = _Planner(Path(root), Path(scratch) / str(number), settings, jobs, withheld, progress)
-            planner.donors = donors if goal == SALVAGE else None
+            planner.donors, planner.broker = donors if goal == SALVAGE else None, broker
             after = planner.run(before, select or Selection(), allow_log=allow_log)
-            last = simulate(planner.store.root, broker=broker, given=settings) if planner.draft.actions else first
+            last = simulate(planner.store.root, broker=starting, given=settings) if planner.draft.actions else first
             if not is_worse(last, first):
                 break
-        said = shown(store), broker, output.bytes.name
+        said = shown(store), starting, output.bytes.name
         plan = planner.finish(*said, (before, after), (first, last), allow_log=allow_log)
         output.keep(plan, Path(scratch), planner.draft.bytes_path)
         lost = messages_in(before.lost) if planner.lost < 0 else planner.lost
@@ -152,6 +153,7 @@ class _Planner:
         self.draft = Draft(self.store, work / "bytes")
         self._rebuilds, self.progress, self.lost = 0, progress, -1
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
+        self.broker: str | None = None  # whose index it is, where nothing else tells
         self.problems: list[str] = []
 
     def audited(self) -> Audit:
@@ -216,7 +218,7 @@ class _Planner:
         place = self.work / f"rebuilt-{self._rebuilds}"
         self._rebuilds += 1
         try:
-            built = rebuild(self.store.root, place, given=self.settings, jobs=self.jobs)
+            built = rebuild(self.store.root, place, given=self.settings, broker=self.broker, jobs=self.jobs)
         except UnreadableError as error:
             self.draft.left_out.add(str(error), "all that is derived from the log")
             return

@@ -11,6 +11,7 @@ from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, index, properties
 from storeio.paths import CHECKPOINT, INDEX, QUEUE_EXT
+from storeio.simulate.rules import rules_of
 
 NEIGHBOURS = 64  # index units around one that are looked through for the same record's
 TRIES = 16  # records without tags that are passed before nothing is told
@@ -26,8 +27,8 @@ class Evidence:
     tags_from: int | None
 
 
-def evidence_of(plan: AuditPlan) -> Evidence:
-    """Return what is given, or else what the store's own files tell.
+def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:
+    """Return what is given, or else what the store's own files tell, or else what brokers of a version do.
 
     Raises:
         UnreadableError: ``topics.json`` cannot be read.
@@ -40,15 +41,15 @@ def evidence_of(plan: AuditPlan) -> Evidence:
         plan.facts.batch_topics | listed_batches(plan, declared_batches(plan)),
         light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
         any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
-        tags_from(plan),
+        tags_from(plan, broker),
     )
 
 
-def tags_from(plan: AuditPlan) -> int | None:
+def tags_from(plan: AuditPlan, broker: str | None = None) -> int | None:
     """Return the physical offset from which on the store's brokers indexed tags, as those since 5.4.0 do.
 
-    The store's own index tells; without one, the checkpoint's field that brokers write since 5.5.0. None
-    for never.
+    The store's own index tells; without one, the checkpoint's field that brokers write since 5.5.0, or else the
+    version of a broker. None for never.
     """
     told: bool | None = None
     found = None
@@ -71,7 +72,7 @@ def tags_from(plan: AuditPlan) -> int | None:
     else:  # no unit without tags; what the log has before the first unit may have been in an index that is gone
         found = 0 if told else found
     if told is None:
-        return 0 if _is_since_5_5(plan) else None
+        return 0 if _is_since_5_5(plan) or (broker is not None and rules_of(broker).tag_keys) else None
     return found
 
 

@@ -37,6 +37,7 @@ def rebuild(
     given: Mapping[str, str] | None = None,
     queues: Names | None = None,
     parts: Iterable[str] = PARTS,
+    broker: str | None = None,
     jobs: int | None = None,
     split_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -49,20 +50,21 @@ def rebuild(
         given: Broker settings by name; what is not given is told from the files.
         queues: Topics, or topic and queue id, that are wanted; None for all.
         parts: Any of ``queues``, ``index``, ``checkpoint``.
+        broker: Version as which tags are indexed, where the store does not tell.
         jobs: Threads that read, by default one a core.
         split_bytes: Bytes of the log that one task walks.
         progress: Called after each task.
 
     Raises:
         NotAStoreError: ``root`` is no store.
-        UsageError: A bad setting, or ``into`` is not free.
+        UsageError: A bad setting or version, or ``into`` is not free.
         UnreadableError: A segment could not be read.
         WriteError: A file could not be written.
     """
     place = target_of(into, root)
     plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
     parts = tuple(parts)
-    wanted = wanted_of(plan, queues, parts)
+    wanted = wanted_of(plan, queues, parts, broker)
     threads = jobs or os.cpu_count() or 1
     try:
         return _built(plan, wanted, frozenset(parts), place, threads, progress)

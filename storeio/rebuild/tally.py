@@ -23,7 +23,7 @@ from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
 from storeio.kernels import tables as w
-from storeio.paths import CHECKPOINT
+from storeio.paths import CHECKPOINT, INDEX
 from storeio.rebuild.checkpoint import checkpoint_bytes
 from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
@@ -46,11 +46,11 @@ Numbers = npt.NDArray[np.int64]
 Names = frozenset[tuple[str, int | None]]
 
 
-def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str]) -> Wanted:
-    """Return what is to be derived of a store.
+def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str], broker: str | None = None) -> Wanted:
+    """Return what is to be derived of a store; as a broker of a version would where nothing else tells.
 
     Raises:
-        UsageError: No such part, or index files that hold nothing.
+        UsageError: No such part or version, or index files that hold nothing.
     """
     parts = frozenset(parts)
     if unknown := parts - set(PARTS):
@@ -58,7 +58,7 @@ def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str]) -> Wa
     shape = shape_of(plan)
     if shape.slots < 1 or shape.units < 2:
         raise UsageError(f"an index file of {shape.slots} slots and {shape.units} units holds nothing")
-    known = evidence_of(plan)
+    known = evidence_of(plan, broker)
     index = bool({INDEXES, CHECKPOINTS} & parts)  # a time of the checkpoint is the index's
     return Wanted(
         plan.config.delays_ms,
@@ -172,6 +172,10 @@ class Tally:
             begin = wanted.tags_from
             tags = "without tags" if begin is None else f"with tags from physical offset {begin} on"
             notes.append(f"the index is built {tags}")
+            if begin is None and not self.plan.listing.of_kind(INDEX):
+                notes.append(
+                    "no index file tells whether tags are indexed; with --broker 5.4.0 or newer they are"
+                )
         elif INDEXES in self.parts:
             notes.append("no index is built: the store's settings say that it has none")
         return notes

@@ -53,7 +53,7 @@ def salvage(
     into: str | os.PathLike[str],
     *,
     given: Mapping[str, str] | None = None,
-    broker: str = NEWEST,
+    broker: str | None = None,
     losses: str = TOMBSTONES,
     choice: Choice = ALL,
     donors: Sequence[str | os.PathLike[str]] = (),
@@ -68,7 +68,8 @@ def salvage(
         into: A directory or URI that is new or empty; it appears whole or not at all.
         given: Broker settings by name; what is not given is told from the files.
         donors: Other copies of the same log, the best one first; they are only read.
-        broker: Version whose own recovery the result is compared with.
+        broker: Version whose own recovery the result is compared with, and as which tags are indexed where the
+            store does not tell; the newest if not given, which tells nothing of tags.
         losses: ``tombstones`` or ``gaps``, see ``storeio.salvage.decide``.
         choice: Which messages are wanted.
         jobs: Threads, by default one a core.
@@ -99,7 +100,7 @@ def saved(
     settings: Mapping[str, str],
     look: Callable[[str | os.PathLike[str], Mapping[str, str] | None], Concluded],
     *,
-    broker: str = NEWEST,
+    broker: str | None = None,
     losses: str = TOMBSTONES,
     choice: Choice = ALL,
     jobs: int | None = None,
@@ -118,16 +119,16 @@ def saved(
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
         links = partial(LinkedStore, first.plan.listing, Path(scratch) / "store")
         looked, moved = arranged(first, others, links, lambda at: look(at, settings))
-        wanted = wanted_of(looked.plan, None, PARTS)
+        wanted = wanted_of(looked.plan, None, PARTS, broker)
         known = survey(looked)
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
         copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
-        result.store, result.broker = first.audit.store, broker
+        result.store, result.broker = first.audit.store, broker or NEWEST
         result.problems.extend(_unread(first, others, looked))
         result.topics = topics_of(first.plan, known.audit)
-        result.saved = saved_from(root, known.audit.log.records, broker, settings)
+        result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
         if choice != ALL:
             leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
         plan = prepare(str(staging.partial), given=settings)
