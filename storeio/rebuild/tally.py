@@ -173,9 +173,7 @@ class Tally:
             tags = "without tags" if begin is None else f"with tags from physical offset {begin} on"
             notes.append(f"the index is built {tags}")
             if begin is None and not self.plan.listing.of_kind(INDEX):
-                notes.append(
-                    "no index file tells whether tags are indexed; with --broker 5.4.0 or newer they are"
-                )
+                notes.append("no index file tells whether tags are indexed; with --broker 5.4.0 or newer they are")
         elif INDEXES in self.parts:
             notes.append("no index is built: the store's settings say that it has none")
         return notes
