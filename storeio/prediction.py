@@ -23,7 +23,7 @@ from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
 from storeio.simulate.metadata import Switches
 from storeio.simulate.outcome import simulate_start
-from storeio.simulate.predicted import Prediction
+from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import LINES, rules_of
 from storeio.staging import checked_target, staged
@@ -122,7 +122,8 @@ def simulate(
         raise UnreadableError(changed[0])
     store = shown(place_of(os.fspath(root)))
     return Prediction(
-        store, rules.name, outcome, given_up, found, disk, config.settings, emptied, seconds,
+        store, rules.name, outcome, given_up, found, disk, config.settings, emptied,
+        stopped_by(started_broker) if outcome.outcome == STARTS else None, seconds,
         not_simulated=not_simulated(listing, config),
     )  # fmt: skip
 

@@ -165,6 +165,13 @@ def lose_old(root: Path) -> None:
     sorted((root / "consumequeue" / "topic_1" / "0").iterdir())[1].unlink()
 
 
+def create_queue(root: Path) -> None:
+    """Create a queue's first file, and write nothing into it."""
+    path = root / "consumequeue" / "topic_1" / "7" / f"{0:020d}"
+    path.parent.mkdir()
+    path.write_bytes(bytes(1000))
+
+
 def index_of(root: Path) -> tuple[Path, int, int]:
     """Return the last index file, where its unit 0 lies, and how many units it has, unit 0 included."""
     slots = next(int(s.value) for s in audit.check(root, jobs=1).settings if s.name == "maxHashSlotNum")
@@ -227,6 +234,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "LOG_QUEUE_OFFSET_REPEATED": ("base-5.3.3", restart_queue),
     "CQ_SHIFTED": ("base-5.3.3", lambda root: swap_units(queue(root))),
     "CQ_GAP": ("base-5.3.3", lose_old),
+    "CQ_UNWRITTEN": ("base-5.3.3", create_queue),
     "CQ_DELIVER_TIME": (
         "rich-4.9.8",
         lambda root: put(first(root, "consumequeue/SCHEDULE_TOPIC_XXXX/*/*"), 12, (4711).to_bytes(8, "big")),

@@ -11,7 +11,7 @@ from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
 from storeio.checks.columns import joined
 from storeio.checks.numbering import Numbering, Numbers, number_queue
-from storeio.checks.queue_files import Queue, Read
+from storeio.checks.queue_files import Queue, Read, unwritten_files
 from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.checks.uncovered import Leftover, Names, judge_uncovered
@@ -87,8 +87,10 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
             verdicts.failed |= {file.path: str(error) for file in queue.files}
         _classes(queue, said, leftover, verdicts)
-    if not numbering.records and not queue.files and not said.covered:
-        return
+    if not numbering.records and not said.covered:
+        if not queue.files:
+            return
+        verdicts.findings += unwritten_files(queue)
     lost = _lost(queue, numbering, leftover)
     verdicts.lost += lost
     verdicts.findings += numbering.findings + leftover.findings

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.ranges import Ranges
+from storeio.findings import Finding
 from storeio.format import batchqueue, consumequeue
 from storeio.kernels import units as kernel
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, has_usual_name, queue_directory
@@ -75,6 +76,12 @@ class Queue:
         """Queue position behind the last byte that is not zero, rounded up to a unit; 0 without any."""
         used = [f.base + -(-f.used_bytes // self.unit_bytes) * self.unit_bytes for f in self.files if f.used_bytes]
         return max(used, default=0)
+
+    @property
+    def last_real(self) -> int:
+        """Number of the last unit that points at something, before the first unit without any."""
+        numbers = [f.base // self.unit_bytes + f.last_real for f in self.files if f.last_real >= 0]
+        return max(numbers, default=self.start // self.unit_bytes - 1)
 
     @property
     def start(self) -> int:
@@ -170,6 +177,24 @@ def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:
     return QueueFile(
         file.path, file.base_offset or 0, file.size, used, first, last, bool(ordered), first_physical, last_physical
     )
+
+
+def unwritten_files(queue: Queue) -> list[Finding]:
+    """Return findings for the files of a queue that no record is of, if none of them holds anything.
+
+    Source: ``ConsumeQueue.truncateDirtyLogicFiles``, which takes a file's first unit for one whatever it holds.
+    """
+    if queue.kind == BATCHQUEUE or queue.stop:
+        return []
+    size, detail = queue.unit_bytes, "zeros alone"
+    return [
+        Finding(
+            "CQ_UNWRITTEN", file.path, 0, file.size, queue.topic, queue.queue_id, file.base // size, None,
+            file.size // size, detail,
+        )
+        for file in queue.files
+        if file.size >= size
+    ]  # fmt: skip
 
 
 def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFile]]) -> list[Queue]:

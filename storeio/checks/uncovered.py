@@ -64,7 +64,7 @@ def judge_uncovered(
     uncovered = subtract((queue.start // size, stop), covered)
     if not uncovered:
         return result
-    covered_start = min((low for low, _ in covered), default=stop)
+    covered_start = min((low for low, _ in covered), default=queue.last_real)
     state = _State(queue, view, names, covered_start, covered_stop)
     gaps = [gap for low, high in uncovered for gap in _wide_gaps(queue, low, high)]
     for gap in gaps:

@@ -13,10 +13,11 @@ from storeio.safe import printable
 from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
 from storeio.simulate.losses import Loss
 from storeio.simulate.outcome import as_recorded
-from storeio.simulate.predicted import Prediction
+from storeio.simulate.predicted import Prediction, Stopped
 from storeio.simulate.rules import LINES
 
 ROWS: Final = 20
+FEW: Final = 5  # names in a sentence
 ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
 
 
@@ -42,11 +43,15 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "loses": None,
         "reissues": None,
         "shifted": None,
+        "stopped": None,
         "not_simulated": list(found.not_simulated),
         "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
         "exit_code": found.exit_code,
         "seconds": round(found.seconds, 6),
     }
+    if found.stopped is not None:
+        queues = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in found.stopped.queues]
+        result["stopped"] = {"queues": queues, "until": found.stopped.until, "every": found.stopped.every}
     if found.consumers is not None:
         got = found.consumers
         stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
@@ -180,7 +185,18 @@ def _what(found: Prediction, width: int) -> list[str]:
         for topic, queue_id, at in got.stuck[:ROWS]:
             text = f"answers every pull of {printable(topic)}/{queue_id} from queue offset {at} on with an error."
             lines += paragraph("- ", text, width, "  ")
+    if found.stopped is not None:
+        lines += paragraph("- ", _stopped(found.stopped), width, "  ")
     return ["", "WHAT IT DOES", *lines] if lines else []
+
+
+def _stopped(found: Stopped) -> str:
+    names = ", ".join(f"{printable(topic)}/{queue_id}" for topic, queue_id in found.queues[:FEW])
+    more = f" and {len(found.queues) - FEW} more" if len(found.queues) > FEW else ""
+    into = "any queue or the index" if found.every else f"{names}{more}"
+    why = f"{names}{more} {'seems' if len(found.queues) == 1 else 'seem'}" if found.every else "they seem"
+    why = why if found.every or len(found.queues) > 1 else "it seems"
+    return f"puts no new message into {into} before the log has grown to {found.until}, where {why} to end."
 
 
 def _steps(found: Prediction) -> list[Step]:

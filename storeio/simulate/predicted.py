@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
+from storeio.simulate.broker import Broker
 from storeio.simulate.clock import Due
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
@@ -14,13 +15,39 @@ from storeio.simulate.pull import Consumed
 from storeio.simulate.retention import Cleaning, Cycle
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Queues that get no unit of a new message before the log has grown to ``until``, since they seem to end there.
+
+    ``every`` is set where no other queue and no index gets any, either.
+    """
+
+    queues: tuple[tuple[str, int], ...]
+    until: int
+    every: bool
+
+
+def stopped_by(broker: Broker) -> Stopped | None:
+    """Return what dispatch of new messages passes over after a start, None if nothing.
+
+    Source: ``ConsumeQueue.putMessagePositionInfo``, and up to 4.9 ``DefaultMessageStore.start``, which begins at
+    the queues' end.
+    """
+    end = broker.log.max_offset
+    ahead = {key: queue.max_physical for key, queue in broker.queues.items() if queue.max_physical > end}
+    if not ahead:
+        return None
+    return Stopped(tuple(sorted(ahead)), max(ahead.values()), broker.rules.reput_from_queues)
+
+
 @dataclass(slots=True)
 class Prediction:
     """One start of one broker version on one store.
 
     ``given_up`` and ``consumers`` are None where the log was not read for them. ``emptied`` are the
-    deleted files of log and queues that held something. ``not_simulated`` names what the store or its
-    settings have that is not followed here, so that the broker may do otherwise.
+    deleted files of log and queues that held something, ``stopped`` what new messages do not get into.
+    ``not_simulated`` names what the store or its settings have that is not followed here, so that the
+    broker may do otherwise.
     """
 
     store: str
@@ -31,13 +58,14 @@ class Prediction:
     disk: Disk
     settings: tuple[Setting, ...]
     emptied: list[str] = field(default_factory=list)
+    stopped: Stopped | None = None
     seconds: float = 0.0
     not_simulated: tuple[str, ...] = ()
 
     @property
     def harms(self) -> bool:
         """Whether the broker does not start, or gives up or hands out wrongly what is intact on the disk."""
-        if self.outcome.outcome != STARTS or self.emptied:
+        if self.outcome.outcome != STARTS or self.emptied or self.stopped:
             return True
         lost = self.given_up is not None and bool(self.given_up.losses or self.given_up.reissues)
         return lost or (self.consumers is not None and self.consumers.lacking)

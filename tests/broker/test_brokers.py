@@ -9,6 +9,7 @@ from typing import Any
 
 import golden_data
 import pytest
+from rebuilds import sizes_of
 
 import storeio
 from broker.brokers import MORE_VERSIONS, VERSIONS, Started, rebuild, run
@@ -25,11 +26,13 @@ from broker.whole import (
     messages_of,
     records_of,
 )
+from storeio.prediction import simulate
 
 pytestmark = pytest.mark.broker
 more = pytest.mark.skipif(not required(), reason="only make broker-test starts this version")
 
 NEW = [("topic_0", 0), ("topic_0", 1), ("topic_0", 0), ("topic_1", 0), ("topic_1", 1), ("topic_new", 3)]
+FILLER = "00000000000000007fffffff0000000000000000"
 
 
 def expected(name: str) -> tuple[list[Record], list[Message], Keys]:
@@ -193,3 +196,20 @@ def test_unknown_setting_is_reported(tmp_path: Path) -> None:
     options = golden_data.options("base-4.9.8") | {"set.enabledAppendPropCRC": "true"}
     started = run("4.9.8", root, options, consume=False, stop="halt")
     assert (started.outcome, started.unknown_settings) == ("starts", ("enabledAppendPropCRC",))
+
+
+@pytest.mark.parametrize("state", ["clean", "abort"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_filler_alone_in_a_queue_keeps_new_messages_out(version: str, state: str, tmp_path: Path) -> None:
+    name = f"base-{version}"
+    edits = [["write", f"consumequeue/new/0/{0:020d}", 0, FILLER * 50]]
+    edits += [["write", "abort", 0, ""]] if state == "abort" else []
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    stopped = simulate(root, broker=version, given=sizes_of(golden_data.options(name))).stopped
+    assert stopped is not None
+    queues = [("topic_0", 0), ("topic_1", 1), ("new", 0)]
+    started = run(version, root, golden_data.options(name), put=queues, stop="halt")
+    assert [(new.status, new.delivered) for new in started.new] == [
+        ("PUT_OK", not stopped.every and queue not in stopped.queues) for queue in queues
+    ]
+    assert all(new.found != stopped.every for new in started.new)

@@ -1,0 +1,88 @@
+"""Queues on the disk of which the log has no record: what brokers make of them, what check says, what a plan does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import golden_data as golden
+import pytest
+from rebuilds import sizes_of
+
+from storeio import audit
+from storeio.apply import apply_plan
+from storeio.planning import plan_store
+from storeio.prediction import simulate
+from storeio.report.simulation import render_simulation, simulation_object
+
+QUEUE: Final = "consumequeue/new/0"
+FILE: Final = f"{QUEUE}/{0:020d}"
+FILLER: Final = "00000000000000007fffffff0000000000000000"
+# What lies in the queue, and what check calls it.
+LEFT: Final[dict[str, tuple[list[list[Any]], str]]] = {
+    "zeros": ([["create", FILE, 1000]], "CQ_UNWRITTEN"),
+    "zeros behind others": ([["create", f"{QUEUE}/{4000:020d}", 1000]], "CQ_UNWRITTEN"),
+    "zeros in two files": ([["create", FILE, 1000], ["create", f"{QUEUE}/{1000:020d}", 1000]], "CQ_UNWRITTEN"),
+    "filler": ([["write", FILE, 0, FILLER * 50]], "CQ_PRE_BLANK"),
+    "some filler": ([["create", FILE, 1000], ["write", FILE, 0, FILLER * 3]], "CQ_PRE_BLANK"),
+}
+VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")
+ENDLESS: Final = 2**31 - 1  # where a unit of filler seems to end
+
+
+def given(name: str) -> dict[str, str]:
+    return sizes_of(golden.options(name))
+
+
+@pytest.mark.parametrize("what", LEFT)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_harms_is_found_and_moved_aside(version: str, what: str, tmp_path: Path) -> None:
+    name = f"base-{version}"
+    edits, code = LEFT[what]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    found = audit.check(root, given=given(name), jobs=1)
+    assert {(f.code, f.topic, f.queue_id) for f in found.findings if f.severity != "info"} == {(code, "new", 0)}
+    assert simulate(root, broker=version, given=given(name)).harms
+    planned = plan_store(root, tmp_path / "plan.json", broker=version, given=given(name), jobs=1)
+    assert planned.cures
+    assert {(action.kind, action.risk) for action in planned.plan.actions} == {("move", "derived")}
+    assert apply_plan(tmp_path / "plan.json", root).exit_code == 1
+    assert audit.check(root, given=given(name), jobs=1).exit_code == 0
+    after = simulate(root, broker=version, given=given(name))
+    assert not after.harms
+    assert after.consumers is not None
+    assert after.consumers.undecodable == 0
+
+
+def test_zeros_behind_the_units_of_a_queue_are_as_brokers_leave_them(tmp_path: Path) -> None:
+    name = "base-5.3.3"
+    root = golden.damaged(name, [["create", f"consumequeue/topic_0/0/{5000:020d}", 1000]], tmp_path / "store")
+    assert audit.check(root, given=given(name), jobs=1).exit_code == 0
+    assert not simulate(root, broker="5.3.3", given=given(name)).harms
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_filler_at_the_end_keeps_new_messages_out(version: str, tmp_path: Path) -> None:
+    name = f"rows-{version}"
+    for case in golden.cases(name):
+        if case["row"] not in ("54A", "54B"):
+            continue
+        root = golden.damaged(golden.base_of(name), case["edits"], tmp_path / case["id"])
+        found = simulate(root, broker=version, given=given(golden.base_of(name)))
+        (queue,) = (key for key, (_, _, end) in case["after_start"]["queues"].items() if end == ENDLESS)
+        assert found.stopped is not None
+        assert [f"{topic}/{number}" for topic, number in found.stopped.queues] == [queue]
+        assert (found.stopped.until, found.stopped.every, found.harms) == (ENDLESS, version == "4.9.8", True)
+        told = simulation_object(found)["stopped"]
+        assert told == {
+            "queues": [{"topic": topic, "queue_id": number} for topic, number in found.stopped.queues],
+            "until": ENDLESS,
+            "every": version == "4.9.8",
+        }
+        assert ("into any queue or the index" in render_simulation(found)) == (version == "4.9.8")
+
+
+@pytest.mark.parametrize("name", golden.STORES)
+def test_sound_stores_take_new_messages(name: str) -> None:
+    version = "5.5.1" if name == "upgraded" else name.rpartition("-")[2]
+    assert simulate(golden.store(name), broker=version, given=given(name)).stopped is None
