@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
     }
     if found.stopped is not None:
         queues = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in found.stopped.queues]
-        result["stopped"] = {"queues": queues, "until": found.stopped.until, "every": found.stopped.every}
+        result["stopped"] = {**asdict(found.stopped), "queues": queues}
     if found.consumers is not None:
         got = found.consumers
         stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
@@ -185,18 +185,21 @@ def _what(found: Prediction, width: int) -> list[str]:
         for topic, queue_id, at in got.stuck[:ROWS]:
             text = f"answers every pull of {printable(topic)}/{queue_id} from queue offset {at} on with an error."
             lines += paragraph("- ", text, width, "  ")
-    if found.stopped is not None:
-        lines += paragraph("- ", _stopped(found.stopped), width, "  ")
+    for text in _stopped(found.stopped) if found.stopped is not None else ():
+        lines += paragraph("- ", text, width, "  ")
     return ["", "WHAT IT DOES", *lines] if lines else []
 
 
-def _stopped(found: Stopped) -> str:
+def _stopped(found: Stopped) -> Iterator[str]:
+    """Yield what gets nothing of new messages, and until when."""
     names = ", ".join(f"{printable(topic)}/{queue_id}" for topic, queue_id in found.queues[:FEW])
-    more = f" and {len(found.queues) - FEW} more" if len(found.queues) > FEW else ""
-    into = "any queue or the index" if found.every else f"{names}{more}"
-    why = f"{names}{more} {'seems' if len(found.queues) == 1 else 'seem'}" if found.every else "they seem"
-    why = why if found.every or len(found.queues) > 1 else "it seems"
-    return f"puts no new message into {into} before the log has grown to {found.until}, where {why} to end."
+    names += f" and {len(found.queues) - FEW} more" if len(found.queues) > FEW else ""
+    if found.queues:
+        into = "any queue or the index" if found.every else names
+        seem = f"{names} {'seems' if len(found.queues) == 1 else 'seem'}"
+        yield f"puts no new message into {into} before the log has grown to {found.until}, where {seem} to end."
+    if found.keys_until:
+        yield f"puts no key of a new message into the index before the log has grown to {found.keys_until}, its end."
 
 
 def _steps(found: Prediction) -> list[Step]:

@@ -17,27 +17,32 @@ from storeio.simulate.retention import Cleaning, Cycle
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Queues that get no unit of a new message before the log has grown to ``until``, since they seem to end there.
+    """What gets nothing of new messages before the log has grown to where it seems to end.
 
-    ``every`` is set where no other queue and no index gets any, either.
+    ``queues`` get no units before ``until``; nor do all others and the index where ``every`` is set. The index gets
+    no keys before ``keys_until``. Physical offsets are 0 where nothing is stopped.
     """
 
-    queues: tuple[tuple[str, int], ...]
-    until: int
-    every: bool
+    queues: tuple[tuple[str, int], ...] = ()
+    until: int = 0
+    every: bool = False
+    keys_until: int = 0
 
 
 def stopped_by(broker: Broker) -> Stopped | None:
     """Return what dispatch of new messages passes over after a start, None if nothing.
 
-    Source: ``ConsumeQueue.putMessagePositionInfo``, and up to 4.9 ``DefaultMessageStore.start``, which begins at
-    the queues' end.
+    Source: ``ConsumeQueue.putMessagePositionInfo``, ``IndexService.buildIndex``, and up to 4.9
+    ``DefaultMessageStore.start``, which begins at the queues' end.
     """
     end = broker.log.max_offset
     ahead = {key: queue.max_physical for key, queue in broker.queues.items() if queue.max_physical > end}
-    if not ahead:
-        return None
-    return Stopped(tuple(sorted(ahead)), max(ahead.values()), broker.rules.reput_from_queues)
+    keys_until = broker.index.files[-1].end_offset if broker.index.files else 0
+    found = Stopped(
+        tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.rules.reput_from_queues,
+        keys_until if keys_until > end else 0,
+    )  # fmt: skip
+    return found if found != Stopped() else None
 
 
 @dataclass(slots=True)

@@ -213,3 +213,20 @@ def test_filler_alone_in_a_queue_keeps_new_messages_out(version: str, state: str
         ("PUT_OK", not stopped.every and queue not in stopped.queues) for queue in queues
     ]
     assert all(new.found != stopped.every for new in started.new)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_keys_of_new_messages_are_not_found_where_the_index_seems_to_end_behind_the_log(
+    version: str, tmp_path: Path
+) -> None:
+    name = f"base-{version}"
+    root = golden_data.damaged(name, [], tmp_path / "store")
+    last = max((root / "index").iterdir())
+    golden_data.apply_edits(
+        root, [["write", f"index/{last.name}", 24, "0000000100000000"]]
+    )  # where its last unit points
+    stopped = simulate(root, broker=version, given=sizes_of(golden_data.options(name))).stopped
+    assert stopped is not None
+    assert (stopped.queues, stopped.every, stopped.keys_until) == ((), False, 1 << 32)
+    started = run(version, root, golden_data.options(name), put=[("topic_0", 0), ("new", 0)], stop="halt")
+    assert [(new.status, new.delivered, new.found) for new in started.new] == [("PUT_OK", True, False)] * 2

@@ -1,4 +1,4 @@
-"""Queues on the disk of which the log has no record: what brokers make of them, what check says, what a plan does."""
+"""What seems to end behind the log for a broker: queues without records, units, keys; what it does, found and cured."""
 
 from __future__ import annotations
 
@@ -78,6 +78,7 @@ def test_filler_at_the_end_keeps_new_messages_out(version: str, tmp_path: Path) 
             "queues": [{"topic": topic, "queue_id": number} for topic, number in found.stopped.queues],
             "until": ENDLESS,
             "every": version == "4.9.8",
+            "keys_until": 0,
         }
         assert ("into any queue or the index" in render_simulation(found)) == (version == "4.9.8")
 
@@ -86,3 +87,15 @@ def test_filler_at_the_end_keeps_new_messages_out(version: str, tmp_path: Path) 
 def test_sound_stores_take_new_messages(name: str) -> None:
     version = "5.5.1" if name == "upgraded" else name.rpartition("-")[2]
     assert simulate(golden.store(name), broker=version, given=given(name)).stopped is None
+
+
+def test_an_index_that_seems_to_end_behind_the_log_takes_no_new_keys(tmp_path: Path) -> None:
+    name = "base-5.3.3"
+    root = golden.copy_of(name, tmp_path / "store")
+    last = max((root / "index").iterdir())
+    golden.apply_edits(root, [["write", f"index/{last.name}", 24, "0000000100000000"]])
+    found = simulate(root, broker="5.3.3", given=given(name))
+    assert found.stopped is not None
+    assert (found.stopped.queues, found.stopped.keys_until, found.harms) == ((), 1 << 32, True)
+    assert "into the index before the log has grown to 4294967296" in " ".join(render_simulation(found).split())
+    assert plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given(name), jobs=1).cures
