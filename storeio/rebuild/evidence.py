@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
 
 from storeio.audit import AuditPlan
 from storeio.audit.facts import declared_batches, has_light_queues, listed_batches
@@ -13,8 +17,13 @@ from storeio.format import checkpoint, index, properties
 from storeio.paths import CHECKPOINT, INDEX, QUEUE_EXT
 from storeio.simulate.rules import rules_of
 
+Numbers = npt.NDArray[np.int64]
+
+CHUNK_UNITS = 1 << 16  # that are looked through at once for the last one
 NEIGHBOURS = 64  # index units around one that are looked through for the same record's
 TRIES = 16  # records without tags that are passed before nothing is told
+Units = list[tuple[int, int]]
+"""Physical offset and key hash of index units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ def tags_from(plan: AuditPlan, broker: str | None = None) -> int | None:
             else:
                 low = middle + 1
         if low < count and (answer := _is_tagged(plan, path, slots, low, count)):
-            told, found = True, _offsets(plan, path, slots, low, low + 1)[0][0]
+            told, found = True, _first_offset(plan, path, slots, low, count)
             if low > 1:
                 break
         elif told is False:
@@ -86,39 +95,82 @@ def _index_files(plan: AuditPlan) -> Iterator[tuple[str, int, int]]:
             continue
         try:
             header = index.decode_header(plan.read(file.path, 0, index.HEADER_BYTES).tobytes())
+            count = _count(plan, file.path, slots, units, int(header["unit_count"]))
         except UnreadableError:
             continue
-        yield file.path, min(max(int(header["unit_count"]), 1), units), slots
+        yield file.path, count, slots
 
 
-def _offsets(plan: AuditPlan, path: str, slots: int, first: int, stop: int) -> list[tuple[int, int]]:
-    """Return physical offset and key hash of index units."""
+def _count(plan: AuditPlan, path: str, slots: int, units: int, said: int) -> int:
+    """Return how many units a file holds, plus one: what its header says, or where the last one stands."""
+
+    def used(first: int, stop: int) -> Numbers:
+        return np.flatnonzero(_read(plan, path, slots, first, stop))
+
+    if 1 < said < units and len(used(said - 1, said)) and not len(used(said, said + 1)):
+        return said
+    for stop in range(units, 1, -CHUNK_UNITS):
+        first = max(stop - CHUNK_UNITS, 1)
+        if len(found := used(first, stop)):
+            return first + int(found[-1]) // index.UNIT_BYTES + 1
+    return 1
+
+
+def _read(plan: AuditPlan, path: str, slots: int, first: int, stop: int) -> npt.NDArray[np.uint8]:
+    """Return the bytes of units of an index file."""
     start = index.units_start(slots)
-    data = plan.read(path, start + first * index.UNIT_BYTES, start + stop * index.UNIT_BYTES)
-    units = index.decode_units(data.tobytes())
+    return plan.read(path, start + first * index.UNIT_BYTES, start + stop * index.UNIT_BYTES)
+
+
+def _offsets(plan: AuditPlan, path: str, slots: int, first: int, stop: int) -> Units:
+    """Return units of an index file."""
+    units = index.decode_units(_read(plan, path, slots, first, stop).tobytes())
     return [(int(unit["physical_offset"]), int(unit["key_hash"])) for unit in units]
 
 
+def _first_offset(plan: AuditPlan, path: str, slots: int, unit: int, count: int) -> int:
+    """Return the physical offset of the first record to which a unit points from a given one on."""
+    offsets = (offset for offset, _ in _offsets(plan, path, slots, unit, min(unit + NEIGHBOURS, count)))
+    return next((offset for offset in offsets if record_at(plan, offset)), 0)
+
+
 def _is_tagged(plan: AuditPlan, path: str, slots: int, unit: int, count: int) -> bool | None:
-    """Tell whether the tags of a record around a unit are indexed; None where no record there has tags."""
+    """Tell whether the tags of a record around a unit are indexed; None where no record there tells.
+
+    One record without its tags between two that have theirs is damage.
+    """
     low, high = max(unit - NEIGHBOURS, 1), min(unit + NEIGHBOURS, count)
     try:
         units = _offsets(plan, path, slots, low, high)
     except UnreadableError:
         return None
-    tried: set[int] = set()
-    for offset, _ in units[unit - low :]:
-        if offset in tried:
-            continue
-        tried.add(offset)
-        record = record_at(plan, offset)
-        tags = properties.parse(record.properties).get(properties.TAGS) if record else None
-        if record and tags:
-            key = f"{properties.java_decode(record.topic)}#T#{tags}"
-            return (offset, properties.key_hash(key)) in units
-        if len(tried) > TRIES:
-            break
-    return None
+    before, after = units[: unit - low], units[unit - low :]
+    told = _answers(plan, units, after)
+    at, found = next(told, (0, None))
+    if found is False and next(told, (0, None))[1]:
+        return next((answer for other, answer in _answers(plan, units, before[::-1]) if other != at), found)
+    return found
+
+
+def _answers(plan: AuditPlan, units: Units, tried: Units) -> Iterator[tuple[int, bool]]:
+    """Yield offsets of records to which some of the index units point, and whether their tags are indexed.
+
+    A record tells that has another key there. Its tags come last: those of the last one may be in the next file.
+    """
+    records = (record_at(plan, offset) for offset in dict.fromkeys(offset for offset, _ in tried))
+    for record in islice(filter(None, records), TRIES):
+        offset, topic = record.physical_offset, properties.java_decode(record.topic)
+        held = properties.parse(record.properties)
+        keys = filter(None, [held.get(properties.UNIQUE_KEY), *held.get(properties.KEYS, "").split(" ")])
+        tags = held.get(properties.TAGS)
+        if tags and (offset, properties.key_hash(f"{topic}#T#{tags}")) in units:
+            yield offset, True
+        elif (
+            tags
+            and units[-1][0] != offset
+            and any((offset, properties.key_hash(f"{topic}#{k}")) in units for k in keys)
+        ):
+            yield offset, False
 
 
 def _is_since_5_5(plan: AuditPlan) -> bool:

@@ -1,0 +1,62 @@
+"""What a rebuild learns of a damaged index about the brokers that wrote it: from where on tags are indexed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Final
+
+import golden_data as golden
+import pytest
+from rebuilds import sizes_of
+
+from storeio.audit import prepare
+from storeio.rebuild.evidence import tags_from
+
+STORES: Final = (*golden.BASES, *golden.RICH)
+
+
+def learned(root: Path, name: str) -> int | None:
+    return tags_from(prepare(str(root), given=sizes_of(golden.options(name))))
+
+
+def damage(path: Path, chance: random.Random) -> None:
+    """Flip a bit, zero or overwrite some units, or give the header another count."""
+    data = bytearray(path.read_bytes())
+    at = chance.randrange(len(data))
+    match chance.randrange(4):
+        case 0:
+            data[at] ^= 1 << chance.randrange(8)
+        case 1:
+            data[36:40] = chance.choice([0, 1, 2, 3, 50, 2**31 - 1, chance.randrange(2500)]).to_bytes(4, "big")
+        case 2:
+            data[at : at + 200] = bytes(len(data[at : at + 200]))
+        case _:
+            length = min(20 * chance.choice([1, 2, 40]), len(data) - at)
+            data[at : at + length] = chance.randbytes(length)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_damage_of_the_index_changes_nothing_of_it(name: str, tmp_path: Path) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    files = sorted((root / "index").iterdir())
+    sound = {path: path.read_bytes() for path in files}
+    expected = learned(root, name)
+    for seed in range(30):
+        chance = random.Random(f"{name} {seed}")
+        for _ in range(chance.randrange(1, 4)):
+            damage(chance.choice(files), chance)
+        assert learned(root, name) == expected, seed
+        for path, data in sound.items():
+            path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["rich-5.5.1", "base-5.4.0", "base-5.3.3", "upgraded"])
+def test_a_header_that_counts_too_few_does_not_hide_units(name: str, tmp_path: Path) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    expected = learned(root, name)
+    for path in (root / "index").iterdir():
+        data = path.read_bytes()
+        path.write_bytes(data[:36] + (2).to_bytes(4, "big") + data[40:])
+    assert learned(root, name) == expected
