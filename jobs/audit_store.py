@@ -32,6 +32,7 @@ from jobs.stores import (
     given_of,
     master_of,
     new_run_id,
+    require_text,
     schedule_of,
     separate_errors,
     source_options,
@@ -56,6 +57,7 @@ from storeio.report import (
 from storeio.report.parsed import Failure
 from storeio.report.rows import Row, valid_text
 from storeio.results import EXIT_SOUND, Audit, Unfinished
+from storeio.targets import refuse_same
 from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
@@ -112,8 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     args = schedule_of(parser().parse_args(words))
     stores, given = stores_of(args), given_of(args)
+    if args.records:
+        require_text(stores, "the table of records")
+    page = html_target(args.html, stores)
+    refuse_same({"--json": args.json, "--html": page})
     with json_sink(args.json, stores) as sink:
-        call = Call(args, given, sink, page=html_target(args.html, stores))
+        call = Call(args, given, sink, page=page)
         plans = prepared(call, stores)
         if plans:
             run(call, plans, arguments=shown(shlex.join(words)))

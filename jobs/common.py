@@ -29,6 +29,8 @@ from pyspark.sql import SparkSession
 from jobs.executors import ClusterError, wait_for_executors
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
+from jobs.unusable import tables_at
+from storeio.commands.console import explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
 from storeio.process import stop_when_asked
 from storeio.uris import shown
@@ -213,7 +215,13 @@ def job_parser(name: str, description: str) -> JobParser:
     parser = JobParser(prog=name, description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--store", dest="stores", metavar="URI", nargs="+", action="extend", required=True, help="store roots")
-    add("--tables", metavar="URI", required=True, help="directory of the Delta tables; created if need be")
+    add(
+        "--tables",
+        metavar="URI",
+        type=tables_at,
+        required=True,
+        help="directory of the Delta tables; created if need be",
+    )
     add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
     add("--conf", metavar="FILE", help="broker.conf of the stores")
     add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[], help="one broker setting; repeat")
@@ -230,10 +238,12 @@ def run_job(main: Callable[[], int]) -> NoReturn:
         code = main()
     except (UsageError, NotAStoreError) as error:
         code = _complain(error, WRONG_USE)
-    except StoreError as error:
+    except (StoreError, OSError) as error:
         code = _complain(error, COULD_NOT)
     except KeyboardInterrupt:
         code = CANCELLED
+    except Exception as error:  # whatever it is, its exit code must not read as one of ours
+        code = explain(error)
     sys.exit(code)
 
 

@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from typing import Final
 
 from delta.tables import DeltaTable
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -24,6 +25,7 @@ from jobs import history, tables
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
+from jobs.unusable import tables_at
 from storeio.commands.console import put
 from storeio.report import TABLES, to_json
 from udfs.checks import reason
@@ -41,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
     spark = build_session("storeio maintenance", master=args.master, extra=LISTING)
+    _keep_output_ours()
     before_ms = time.time_ns() // 1_000_000 - args.keep_days * DAY_MS
     counts = maintained(spark, args.tables, before_ms)
     if args.json:
@@ -51,10 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _keep_output_ours() -> None:
+    """Have what VACUUM prints go to standard error: standard output may be JSON alone."""
+    if SparkContext._jvm is not None:
+        system = SparkContext._jvm.java.lang.System
+        system.setOut(system.err)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the job's options."""
     made = JobParser(prog="maintain_tables", description=DESCRIPTION, allow_abbrev=False)
-    made.add_argument("--tables", metavar="URI", required=True, help="directory of the Delta tables")
+    made.add_argument("--tables", metavar="URI", type=tables_at, required=True, help="directory of the Delta tables")
     made.add_argument("--keep-days", metavar="N", type=positive, default=90, help="of runs and verdicts (default: 90)")
     made.add_argument("--json", action="store_true", help="print what was done as JSON")
     made.add_argument("--quiet", action="store_true", help="print nothing")

@@ -22,12 +22,13 @@ from jobs.apply_repair import action_rows
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
-from storeio.commands.console import explain, is_inside, json_sink, put
+from storeio.commands.console import explain, json_sink, put
 from storeio.commands.plan import selection
 from storeio.commands.simulate import heap_bytes
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.plan.model import RISKS
+from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
 from storeio.prediction import NEWEST, simulate, versions_of
 from storeio.report import failure_object, to_json
@@ -35,6 +36,7 @@ from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import EXIT_SOUND
 from storeio.simulate.rules import rules_of
+from storeio.targets import is_inside
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import workers_named
 
@@ -181,7 +183,7 @@ def plan_files(stores: Sequence[str], into: str) -> list[str]:
     Raises:
         UsageError: Two stores have one name, or the directory lies in a store.
     """
-    names = [name_of(store) or "store" for store in stores]
+    names = ["".join(c if is_plain_name(f"x{c}") else "_" for c in name_of(store)) or "store" for store in stores]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"--into {into}: two stores are named {twice[0]}, so that their plans would be one file")

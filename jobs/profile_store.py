@@ -26,6 +26,7 @@ from jobs.stores import (
     master_of,
     new_run_id,
     positive,
+    require_text,
     separate_errors,
     source_options,
     store_parser,
@@ -120,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     readable = []
     for store in stores:
         try:
+            require_text([store], "rows of records")
             code |= told_of_log(store, list_store(store).unreadable)
             readable.append(store)
         except (StoreError, OSError) as error:

@@ -21,7 +21,7 @@ from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
 from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
-from storeio.commands.console import Meter, explain, is_inside, json_sink
+from storeio.commands.console import Meter, explain, json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.rebuild import names_of, parts_of, show
 from storeio.errors import StoreError, UsageError
@@ -30,6 +30,7 @@ from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
 from storeio.rebuilt import Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object
+from storeio.targets import is_inside
 from storeio.uris import below, is_remote, parsed, place_of, shown
 from udfs.checks import WorkersError
 from udfs.rebuild import Building, finish, rebuild_stores

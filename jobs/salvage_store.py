@@ -21,10 +21,10 @@ from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.declared import SALVAGE_LOST, SALVAGED_MESSAGES, SALVAGES
 from jobs.rebuild_queues import targets_of
-from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.stores import master_of, new_run_id, require_text, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.audit import Concluded
-from storeio.commands.console import explain, is_inside, json_sink
+from storeio.commands.console import explain, json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.salvage import choice_of, show
 from storeio.errors import StoreError, UsageError
@@ -37,6 +37,7 @@ from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import saved, told_by
 from storeio.salvaged import Salvaged
 from storeio.simulate.rules import rules_of
+from storeio.targets import is_inside
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import WorkersError, conclude_stores
 from udfs.replay import salvaged_messages
@@ -61,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
     stores = stores_of(args)
+    if args.messages:
+        require_text([*stores, args.into], "the table of messages")
     rules_of(args.broker or NEWEST)
     args.choice = choice_of(
         args.topics, args.queues, deleted=args.deleted, offsets=args.offsets, since=args.since, until=args.until

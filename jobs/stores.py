@@ -10,17 +10,20 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from jobs.common import job_parser
-from storeio.commands.console import is_inside, read_conf
+from storeio.commands.console import read_conf
 from storeio.config import Given, given_settings
 from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
-from storeio.uris import place_of, shown
+from storeio.safe import printable
+from storeio.targets import followed, is_inside
+from storeio.uris import is_remote, parsed, place_of, shown
 
 MOST: Final = 2**31 - 1  # what Spark takes as an int, and as seconds or days still fits its longs as milliseconds
 MOST_BYTES: Final = 2**63 - 1
@@ -106,12 +109,15 @@ def master_of(args: argparse.Namespace) -> str | None:
 
 
 def stores_of(args: argparse.Namespace) -> list[str]:
-    """Return the roots of the stores, each once.
+    """Return the roots of the stores, each once, however often and by whatever name it is given.
 
     Raises:
         UsageError: The tables or the report would lie inside a store, which is never written.
     """
-    stores = list(dict.fromkeys(map(place_of, args.stores)))
+    named: dict[object, str] = {}
+    for store in map(place_of, args.stores):
+        named.setdefault(_identity(store), store)
+    stores = list(named.values())
     for store in stores:
         for option, target in (("--tables", place_of(args.tables)), ("--json", args.json)):
             if target not in (None, "-") and is_inside(target, store):
@@ -119,6 +125,26 @@ def stores_of(args: argparse.Namespace) -> list[str]:
                     f"{option} {shown(target)}: lies inside the store {shown(store)}, which is never written"
                 )
     return stores
+
+
+def require_text(stores: Iterable[str], what: str) -> None:
+    """Raise if a root is no text, which is all that Spark's readers can be given.
+
+    Raises:
+        UsageError: It is not.
+    """
+    for store in stores:
+        try:
+            store.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{printable(store)}: is no UTF-8 text; {what} cannot be read from there") from None
+
+
+def _identity(store: str) -> object:
+    if is_remote(store):
+        uri = parsed(store)
+        return uri.scheme, uri.host, uri.path
+    return followed(store)
 
 
 def given_of(args: argparse.Namespace) -> Given:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from storeio.errors import StoreError
+from storeio.errors import StoreError, UsageError
+from storeio.safe import printable
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import reason
+
+ODD: Final = "%[]^|\\"  # in a path: what one library takes as it is another decodes, or dies of
 
 
 class TablesError(StoreError, OSError):
@@ -45,3 +50,20 @@ def refuse_file(path: str) -> None:
     there = next((at for at in (place, *place.parents) if at.exists()), place)
     if there.exists() and not there.is_dir():
         raise TablesError(f"{there}: is not a directory")
+
+
+def tables_at(text: str) -> str:
+    """Return the directory of the tables: a local path, or a URI of something else.
+
+    Raises:
+        ArgumentTypeError: It is none, or one that Spark and Delta's other libraries read in different ways.
+    """
+    try:
+        place = place_of(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    odd = sorted({char for char in place if char in ODD or not char.isprintable()})
+    if not place or (odd and not is_remote(place)):
+        what = f"a directory without {' '.join(ODD)} and control characters" if place else "a directory"
+        raise argparse.ArgumentTypeError(f"{printable(text)!r}: {what} is needed")
+    return place

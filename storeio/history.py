@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from storeio.errors import UnreadableError, UsageError
 from storeio.report.page.past import RUN_COLUMNS, SIGHTING_COLUMNS, Past, past_of
+from storeio.targets import followed
 from storeio.uris import is_remote, place_of, refuse_remote
 
 RUNS: Final = "runs"
@@ -60,4 +60,4 @@ def _same(named: str, store: str) -> bool:
     one, other = place_of(named), place_of(store)
     if one == other or is_remote(one) or is_remote(other):
         return one == other
-    return Path(one).resolve() == Path(other).resolve()
+    return followed(one) == followed(other)

@@ -15,7 +15,9 @@ from typing import Final
 from storeio.errors import UnreadableError
 from storeio.local_files import hole_bytes, open_file
 from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
-from storeio.scan import Listing
+from storeio.remote.mirror import mirrored
+from storeio.scan import Listing, changed_since, list_store
+from storeio.targets import followed
 
 PIECE_BYTES: Final = 1 << 20
 
@@ -24,10 +26,10 @@ class LinkedStore:
     """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes."""
 
     def __init__(self, listing: Listing, root: Path) -> None:
-        """Link everything that the store has; ``origin`` is the store itself."""
+        """Link everything that the store has, which lies on this machine; ``origin`` is the store itself."""
         self.root = root
         root.mkdir(parents=True)
-        self.origin = store = Path(listing.root).resolve()
+        self.origin = store = followed(listing.root)
         for file in listing.files:
             place = root / file.path
             if file.is_dir:
@@ -130,6 +132,22 @@ class LinkedStore:
         """Give a file another name."""
         (self.root / target).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).rename(self.root / target)
+
+
+def copied(store: str, target: Path) -> Listing:
+    """Return a local copy of a remote store, all of it as it was at one time; its root is ``target``.
+
+    Raises:
+        UnreadableError: A file could not be read, or changed meanwhile.
+        WriteError: There is no room for it.
+    """
+    listing = list_store(store)
+    for path, reason in listing.unreadable:
+        raise UnreadableError(f"{path}: {reason}")
+    mirrored(store, listing.files, target)
+    for changed in changed_since(listing):
+        raise UnreadableError(changed)
+    return list_store(target)
 
 
 def copy_sparse(source: Path, target: Path) -> None:

@@ -26,7 +26,8 @@ from storeio.simulate.outcome import simulate_start
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import LINES, rules_of
-from storeio.staging import checked_target, staged
+from storeio.staging import staged
+from storeio.targets import checked_target
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
 ALL: Final = "all"

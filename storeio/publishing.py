@@ -18,7 +18,8 @@ from typing import Final
 from storeio.errors import UsageError, WriteError
 from storeio.remote import reading, writing
 from storeio.remote.filesystem import opened
-from storeio.staging import PARTIAL, Staging, checked_target
+from storeio.staging import PARTIAL, Staging
+from storeio.targets import checked_target
 from storeio.uris import beside, is_below, is_remote, name_of, place_of, shown
 
 UPLOADERS: Final = 8  # an upload mostly waits

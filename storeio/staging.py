@@ -12,33 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from storeio.errors import UsageError, WriteError
-from storeio.uris import is_remote, place_of
+from storeio.errors import WriteError
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 PARTIAL: Final = ".partial"
 REMOVALS: Final = 20  # tries
 FLUSHERS: Final = 8  # they wait for the disk, which takes many flushes together
-AT_ONCE: Final = 32  # files that one of them is given: handing out each would take longer than flushing it
+AT_ONCE: Final = 32  # files for each of them at once: handing out one takes longer than flushing it
 PIECE_BYTES: Final = 1 << 20  # so that the disk has begun with the first while the next ones are written
 BEGIN_BYTES: Final = 64 << 10  # written at once; less than that waits for the end
-
-
-def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], option: str = "--into") -> Path:
-    """Return the directory that is to be made.
-
-    Raises:
-        UsageError: It lies in the store, which is never written, is a link, or holds something.
-    """
-    place, root = Path(place_of(os.fspath(into))), place_of(os.fspath(store))
-    if "\0" in str(place) or place.name in ("", "..") or place.is_symlink():
-        raise UsageError(f"{option} {place}: is a link, or no name for a new directory")
-    if not is_remote(root) and place.resolve().is_relative_to(Path(root).resolve()):
-        raise UsageError(f"{option} {place}: lies inside the store {root}, which is never written")
-    with explained(f"{option} {place}", "read"):
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise UsageError(f"{option} {place}: is not empty")
-    return place
 
 
 class Staging:

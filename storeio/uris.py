@@ -48,14 +48,16 @@ def place_of(root: str) -> str:
     """Return the local path of a ``file:`` URI, anything else as it is.
 
     Raises:
-        UsageError: It names another machine.
+        UsageError: It names another machine, or has more than a path.
     """
     if not root.lower().startswith("file:"):
         return root
     parts = urlsplit(root)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{root}: names the machine {parts.netloc}; file:///PATH is needed")
-    return unquote(parts.path)
+    if parts.query or parts.fragment or root.endswith(("?", "#")):
+        raise UsageError(f"{root}: a '?' or '#' in a path is written %3F or %23")
+    return unquote(parts.path, errors="surrogateescape")
 
 
 def refuse_remote(root: str, what: str) -> str:

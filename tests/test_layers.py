@@ -32,7 +32,7 @@ PURE: Final = WALK | {
     "salvaged",
     "verbs",
 }
-FILES: Final = PURE | {"remote", "scan", "nearby", "file_sizes", "config", "index_files"}
+FILES: Final = PURE | {"remote", "scan", "targets", "nearby", "file_sizes", "config", "index_files"}
 COMMAND: Final = {"commands.console", "commands.options", "report"}
 LAYERS: Final = {
     "__init__": {
@@ -84,12 +84,13 @@ LAYERS: Final = {
     "audit": FILES | {"turns", "many_files"},
     "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "many_files", "fingerprints", "report"},
-    "staging": {"errors", "uris"},
+    "staging": {"errors"},
+    "targets": {"errors", "uris"},
     "turns": set[str](),
-    "publishing": {"errors", "uris", "remote", "staging"},
+    "publishing": {"errors", "uris", "remote", "staging", "targets"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "staging", "publishing", "turns"},
-    "linked": PURE | {"scan", "local_files"},
+    "linked": PURE | {"scan", "remote", "local_files", "targets"},
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
@@ -97,12 +98,12 @@ LAYERS: Final = {
     "replay": FILES | {"salvage", "inspect", "staging"},
     "apply": PURE | {"local_files", "report"},
     "inspect": FILES,
-    "history": {"errors", "uris", "report"},
+    "history": {"errors", "uris", "report", "targets"},
     "process": set[str](),
     "commands": set[str](),
     "commands.examples": set[str](),
     "commands.console": FILES | {"audit", "report"},
-    "commands.options": PURE | {"commands.console", "commands.examples", "report"},
+    "commands.options": PURE | {"targets", "commands.console", "commands.examples", "report"},
     "commands.inspect_options": FILES | {"commands.options", "inspect"},
     "commands.inspect": FILES | COMMAND | {"commands.inspect_options", "inspect"},
     "commands.check": FILES | COMMAND | {"audit", "history", "prediction", "staging"},

@@ -16,6 +16,7 @@ from storeio.config import Given, given_settings
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
+from storeio.targets import refuse_same
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -69,6 +70,7 @@ def check(
 ) -> int:
     """Find what is wrong with stores: log, queues both ways, index, checkpoint. Every byte is read, none written."""
     page = html_target(html_to, stores)
+    refuse_same({"--json": rest["json_to"], "--html": page})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     call = Call(given=given, page=page, history=tables_of(history), **rest)
     code = EXIT_SOUND

@@ -17,7 +17,8 @@ from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
-from storeio.uris import is_below, is_remote, name_of, place_of, refuse_remote, shown
+from storeio.targets import file_target, is_inside
+from storeio.uris import name_of, refuse_remote, shown
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -130,21 +131,7 @@ def html_target(target: str | None, stores: Sequence[str]) -> Path | None:
     """
     if target is None:
         return None
-    place = Path(refuse_remote(target, "--html writes to a local disk"))
-    for store in stores:
-        if is_inside(target, store):
-            raise UsageError(f"--html {target}: lies inside the store {shown(store)}, which is never written")
-    if place.is_dir() or not place.parent.is_dir():
-        raise UsageError(f"--html {target}: is no file in a directory that is there")
-    return place
-
-
-def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> bool:
-    """Tell whether a path or URI lies in a directory, local links followed."""
-    one, other = place_of(os.fspath(path)), place_of(os.fspath(root))
-    if is_remote(one) or is_remote(other):
-        return is_remote(one) and is_remote(other) and is_below(one, other)
-    return Path(one).resolve().is_relative_to(Path(other).resolve())
+    return file_target("--html", target, stores)
 
 
 def drop_output() -> None:

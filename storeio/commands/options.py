@@ -9,11 +9,12 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from storeio.commands.console import Meter, complain, explain, is_inside, put
+from storeio.commands.console import Meter, complain, explain, put
 from storeio.commands.examples import EXAMPLES
 from storeio.errors import UsageError
 from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED
+from storeio.targets import is_inside
 from storeio.uris import shown
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -32,6 +32,7 @@ from storeio.prediction import NEWEST
 from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence, render_plan
 from storeio.simulate.rules import rules_of
+from storeio.targets import refuse_same
 from storeio.uris import place_of
 
 
@@ -80,7 +81,10 @@ def plan(
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     select = selection(topics, queues, paths, codes, risks)
     rules_of(broker or NEWEST)
-    out = None if out is None else os.fspath(output_at(out, place_of(store)).plan)
+    if out is not None:
+        output = output_at(out, place_of(store))
+        out = os.fspath(output.plan)
+        refuse_same({"--json": json_to, "--out": output.plan, "the bytes of --out": output.bytes})
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
         meter = Meter()
         with attempt(store, sink, meter, bar=not quiet) as tried:

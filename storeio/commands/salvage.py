@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 
-from storeio.commands.console import Meter, coloured, is_inside, json_sink, put, read_conf, terminal_width
+from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
 from storeio.commands.options import (
     Task,
     attempt,
@@ -30,7 +29,8 @@ from storeio.salvage.chosen import Choice
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import salvage as save
 from storeio.salvaged import Salvaged, Written
-from storeio.uris import refuse_remote, shown
+from storeio.targets import file_target, refuse_same
+from storeio.uris import shown
 
 
 def show(result: Salvaged, *, quiet: bool) -> None:
@@ -83,15 +83,12 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
     """
     if place is None:
         return lambda result: None
-    local = refuse_remote(place, "--messages writes to a local disk")
-    for store in (into, *stores):
-        if is_inside(local, store):
-            raise UsageError(f"--messages {place}: lies inside {shown(store)}")
-    write = checked_file(local)
+    local = file_target("--messages", place, (into, *stores))
+    write = checked_file(place)
 
     def told(result: Salvaged) -> None:
         try:
-            result.messages = Written(local, write(result, into, Path(local)))
+            result.messages = Written(str(local), write(result, into, local))
         except StoreError as error:  # the new store stands, and its report is wanted all the more
             result.problems.append(f"--messages: {error}")
 
@@ -129,6 +126,7 @@ def salvage(
     """Save every intact message of a damaged store into DIR, a store that brokers start on. Only reads the store."""
     choice = choice_of(topics, queues, deleted=deleted, offsets=offsets, since=since, until=until)
     write = messages_writer(messages, into, [store, *donors])
+    refuse_same({"--json": json_to, "--messages": messages})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     refuse_json_inside(json_to, into)
     meter = Meter()

@@ -32,7 +32,7 @@ def check_plan(plan: Plan, *, allow_log: bool = False) -> None:
         UsageError: Something does not hold; says which action and what.
     """
     name = plan.bytes_file
-    if name in (".", "..") or "/" in name or _odd(name) or (not name and plan.bytes_length):
+    if (name and not is_plain_name(name)) or (not name and plan.bytes_length):
         raise UsageError(f"plan: bytes_file {printable(name)!r}: the plain name of a file beside the plan is needed")
     if not 0 <= plan.bytes_length < 2**63:
         raise UsageError(f"plan: bytes_length {plan.bytes_length} is out of range")
@@ -44,6 +44,11 @@ def check_plan(plan: Plan, *, allow_log: bool = False) -> None:
             order.apply(action)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether a file beside a plan may have this name."""
+    return name not in ("", ".", "..") and "/" not in name and not _odd(name)
 
 
 def check_action(action: Action, where: str, bytes_length: int, *, allow_log: bool) -> None:

@@ -16,7 +16,7 @@ from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, infer_config
 from storeio.errors import AuditError, UnreadableError, UsageError
 from storeio.findings import Finding
-from storeio.linked import LinkedStore
+from storeio.linked import LinkedStore, copied
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
@@ -32,9 +32,8 @@ from storeio.planning.summary import Queue, codes_of, left_of, queues_of, summar
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
-from storeio.remote.mirror import mirrored
 from storeio.results import Audit, Progress, Tell, messages_in
-from storeio.scan import changed_since, kept_open, list_store
+from storeio.scan import kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
@@ -91,7 +90,7 @@ def plan_store(
     store = place_of(os.fspath(root))
     output = output_at(out, store)
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
-        root = copied(store, Path(scratch) / "copy") if is_remote(store) else store
+        root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = told_by(before) | dict(given or {})
         first = replace(simulate(root, broker=starting, given=settings), store=shown(store))
@@ -107,22 +106,6 @@ def plan_store(
         output.keep(plan, Path(scratch), planner.draft.bytes_path)
         lost = messages_in(before.lost) if planner.lost < 0 else planner.lost
         return Planned(plan, before, after, first, last, time.monotonic() - started, goal, allow_log, lost)
-
-
-def copied(store: str, target: Path) -> Path:
-    """Return a local copy of a remote store, all of it as it was at one time.
-
-    Raises:
-        UnreadableError: A file could not be read, or changed meanwhile.
-        WriteError: There is no room for it.
-    """
-    listing = list_store(store)
-    for path, reason in listing.unreadable:
-        raise UnreadableError(f"{path}: {reason}")
-    mirrored(store, listing.files, target)
-    for changed in changed_since(listing):
-        raise UnreadableError(changed)
-    return target
 
 
 def told_by(found: Audit) -> dict[str, str]:

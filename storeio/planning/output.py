@@ -9,6 +9,9 @@ from typing import Final
 
 from storeio.errors import UsageError
 from storeio.plan import Plan, model
+from storeio.plan.rules import is_plain_name
+from storeio.safe import printable
+from storeio.targets import followed, refuse_special
 from storeio.uris import is_remote, refuse_remote
 
 BYTES: Final = ".bytes"
@@ -45,12 +48,13 @@ def output_at(out: str | os.PathLike[str], store: str) -> Output:
         UsageError: It would lie in the store, a link there leads into it, or something else than a file is there.
     """
     plan = Path(refuse_remote(os.fspath(out), "--out writes to a local disk"))
+    if not is_plain_name(plan.name):
+        raise UsageError(f"--out {printable(os.fspath(out))}: needs a name without backslashes or control characters")
     found = Output(plan, plan.with_name(f"{plan.name}{BYTES}") if plan.name else plan)
     for place in (found.plan, found.bytes):
         # Where the name is, and where it leads: what is replaced is the first, what is meant may be the second.
-        ends = (place.parent.resolve() / place.name, place.resolve())
-        if not is_remote(store) and any(end.is_relative_to(Path(store).resolve()) for end in ends):
+        ends = (followed(place.parent) / place.name, followed(place))
+        if not is_remote(store) and any(end.is_relative_to(followed(store)) for end in ends):
             raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
-        if place.exists() and not place.is_file():
-            raise UsageError(f"--out {place}: is there and no plain file")
+        refuse_special("--out", place)
     return found

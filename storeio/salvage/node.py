@@ -16,7 +16,7 @@ import numpy.typing as npt
 from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES
-from storeio.linked import LinkedStore
+from storeio.linked import LinkedStore, copied
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
 from storeio.prediction import NEWEST, simulate
 from storeio.publishing import begun, target_of
@@ -33,10 +33,10 @@ from storeio.salvage.survey import Survey, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvaged import LostMessages, Salvaged
-from storeio.scan import kept_open
+from storeio.scan import Listing, kept_open
 from storeio.simulate.ends import STARTS
 from storeio.staging import Staging
-from storeio.uris import shown
+from storeio.uris import is_remote, shown
 
 AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
@@ -117,7 +117,7 @@ def saved(
     """
     root, threads = first.plan.root, jobs or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
-        links = partial(LinkedStore, first.plan.listing, Path(scratch) / "store")
+        links = partial(linked, first.plan.listing, Path(scratch))
         looked, moved = arranged(first, others, links, lambda at: look(at, settings))
         wanted = wanted_of(looked.plan, None, PARTS, broker)
         known = survey(looked)
@@ -201,6 +201,13 @@ def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> li
     if losses == GAPS:
         findings = [f for f in findings if f.code not in OF_GAPS]
     return [f"the new store: {f.code} {f.path} at {f.position}: {f.detail}" for f in findings]
+
+
+def linked(listing: Listing, scratch: Path) -> LinkedStore:
+    """Return a store whose files may be put into place; a remote one is copied for that."""
+    if is_remote(listing.root):
+        listing = copied(listing.root, scratch / "copy")
+    return LinkedStore(listing, scratch / "store")
 
 
 def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:

@@ -1,0 +1,91 @@
+"""Where output goes: what people name is looked at before any work is done, and nothing is made here."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from storeio.errors import UsageError, WriteError
+from storeio.uris import is_below, is_remote, place_of, refuse_remote, shown
+
+
+def followed(path: str | os.PathLike[str]) -> Path:
+    """Return where a local path leads, links followed as far as they lead anywhere."""
+    return Path(os.path.realpath(path))
+
+
+def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> bool:
+    """Tell whether a path or URI lies in a directory, local links followed."""
+    one, other = place_of(os.fspath(path)), place_of(os.fspath(root))
+    if is_remote(one) or is_remote(other):
+        return is_remote(one) and is_remote(other) and is_below(one, other)
+    return followed(one).is_relative_to(followed(other))
+
+
+def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], option: str = "--into") -> Path:
+    """Return the directory that is to be made.
+
+    Raises:
+        UsageError: It lies in the store, which is never written, is a link, or holds something.
+        WriteError: It cannot be read.
+    """
+    place, root = Path(place_of(os.fspath(into))), place_of(os.fspath(store))
+    if "\0" in str(place) or place.name in ("", "..") or place.is_symlink():
+        raise UsageError(f"{option} {place}: is a link, or no name for a new directory")
+    if not is_remote(root) and is_inside(place, root):
+        raise UsageError(f"{option} {place}: lies inside the store {root}, which is never written")
+    try:
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise UsageError(f"{option} {place}: is not empty")
+    except OSError as error:
+        raise WriteError(f"{option} {place}: cannot be read: {error.strerror or error}") from error
+    return place
+
+
+def file_target(option: str, target: str, roots: Iterable[str]) -> Path:
+    """Return the local file that an option names, which is there as a plain file or not yet.
+
+    Raises:
+        UsageError: It lies in one of some directories, which are never written; its directory is not there; or what
+            is there is no plain file, and would be replaced by one.
+    """
+    place = Path(refuse_remote(target, f"{option} writes to a local disk"))
+    for root in roots:
+        if is_inside(target, root):
+            raise UsageError(f"{option} {target}: lies inside {shown(root)}, which is never written")
+    if not place.name or place.is_dir() or not place.parent.is_dir():
+        raise UsageError(f"{option} {target}: is no file in a directory that is there")
+    refuse_special(option, place)
+    return place
+
+
+def refuse_special(option: str, place: Path) -> None:
+    """Raise if something else than a plain file is there: a device, a pipe, or a link to one.
+
+    Raises:
+        UsageError: It is.
+    """
+    try:
+        is_plain = stat.S_ISREG(os.stat(place).st_mode)
+    except OSError:
+        return  # nothing is there, or a link to nothing
+    if not is_plain:
+        raise UsageError(f"{option} {place}: is there and no plain file")
+
+
+def refuse_same(outputs: Mapping[str, str | os.PathLike[str] | None]) -> None:
+    """Raise if two options name one file, of which only the last that is written would be left.
+
+    Raises:
+        UsageError: They do.
+    """
+    first: dict[Path, str] = {}
+    for option, target in outputs.items():
+        if target in (None, "-") or is_remote(os.fspath(target or "")):
+            continue
+        place = followed(place_of(os.fspath(target or "")))
+        if place in first:
+            raise UsageError(f"{first[place]} and {option} name the same file, {place}")
+        first[place] = option
