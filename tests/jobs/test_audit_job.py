@@ -324,3 +324,42 @@ def test_wrong_use_as_a_script() -> None:
 
 def test_the_documentation_has_every_column() -> None:
     assert tables.as_markdown() in (TOP / "docs" / "tables.md").read_text()
+
+
+def test_a_store_is_looked_at_once_whatever_it_is_called(
+    stores: list[Path], tmp_path: Path, spark: SparkSession
+) -> None:
+    store, where = stores[1], tmp_path / "tables"
+    (tmp_path / "link").symlink_to(store)
+    names = [f"{store}/", store.as_uri(), f"{store.parent}/./{store.name}", str(tmp_path / "link")]
+    for run_id in ("first", "second"):
+        words = ["--store", *names, "--tables", str(where), "--run-id", run_id, "--quiet"]
+        assert audit_store.main(words) == 4
+    assert [row["store"] for row in rows_of(spark, tmp_path, "runs")] == [str(store)] * 2
+    history = rows_of(spark, tmp_path, "finding_history")
+    assert len(history) == len({json.dumps(row, sort_keys=True, default=str) for row in history}) > 0
+
+
+@pytest.mark.parametrize("name", ["", "a%20b", "a[b]", "a^b", "a|b", "a\\b", "a\tb", "file:///a?b", "file:///a%2520b"])
+def test_tables_lie_where_all_libraries_agree(name: str, stores: list[Path], tmp_path: Path) -> None:
+    where = name if not name or ":" in name else str(tmp_path / name)
+    with pytest.raises(SystemExit) as end:
+        audit_store.main(["--store", str(stores[0]), "--tables", where, "--quiet"])
+    assert end.value.code == 16
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_may_be_named_by_a_uri(stores: list[Path], tmp_path: Path) -> None:
+    where = tmp_path / "ü b"
+    words = ["--store", str(stores[0]), "--tables", where.as_uri(), "--run-id", "one", "--quiet"]
+    assert audit_store.main(words) == 0
+    assert (where / "runs").is_dir()
+    with pytest.raises(UsageError, match="is finished"):
+        audit_store.main(words)
+
+
+def test_records_are_read_of_stores_whose_names_are_text(tmp_path: Path) -> None:
+    store = golden.copy_of("base-4.9.8", Path(os.fsdecode(os.fsencode(tmp_path) + b"/s\xff")))
+    with pytest.raises(UsageError, match="no UTF-8 text"):
+        audit_store.main(["--store", str(store), "--tables", str(tmp_path / "tables"), "--records", "--quiet"])
+    assert audit_store.main(["--store", str(store), "--tables", str(tmp_path / "tables"), "--quiet"]) == 0

@@ -16,6 +16,7 @@ from storeio.errors import NotAStoreError, UsageError, WriteError
 from storeio.publishing import begin
 from storeio.rebuild.node import rebuild
 from storeio.remote.reading import COMPLETE, WRITING
+from storeio.salvage.node import salvage
 from storeio.scan import list_store
 
 Start = Callable[[Fault], Proxy]
@@ -128,3 +129,22 @@ def test_wrong_places(into: str, says: str, local: dict[str, bytes], objects: Ob
     with pytest.raises(UsageError, match=says):
         rebuild(objects.uri("store"), objects.uri(into))
     assert objects.tree(into.partition("/")[0]) == before
+
+
+def test_a_salvage_that_moves_files_is_that_of_the_local_store(objects: Objects, tmp_path: Path) -> None:
+    first, second = (f"commitlog/{number * 32768:020d}" for number in (1, 2))
+    edits = [["rename", first, f"commitlog/{777:020d}"], ["zero", second, 4000, 500]]
+    root = golden.damaged("base-5.3.3", edits, tmp_path / "store")
+    objects.put_store(root, "misnamed")
+    local = salvage(root, tmp_path / "local", jobs=1)
+    remote = salvage(objects.uri("misnamed"), tmp_path / "remote", jobs=1)
+    assert remote.exit_code == local.exit_code
+    assert remote.records == local.records > 0
+    assert len(remote.moved) == len(local.moved) > 0
+    names = sorted(str(p.relative_to(tmp_path / "local")) for p in (tmp_path / "local").rglob("*") if p.is_file())
+    assert names == sorted(
+        str(p.relative_to(tmp_path / "remote")) for p in (tmp_path / "remote").rglob("*") if p.is_file()
+    )
+    for name in names:
+        if name.startswith(("commitlog/", "consumequeue/", "index/")):
+            assert (tmp_path / "remote" / name).read_bytes() == (tmp_path / "local" / name).read_bytes(), name

@@ -1,0 +1,96 @@
+"""Where output goes: what is refused before any work is done, and what is left alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+
+from storeio import cli
+from storeio.errors import UsageError
+from storeio.targets import is_inside, refuse_same
+
+CALLS = (
+    "check STORE --html NAME",
+    "plan STORE --out NAME",
+    "salvage STORE --into DIR --messages NAME",
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return golden.copy_of("base-5.3.3", tmp_path / "store")
+
+
+def call(words: str, **names: object) -> int:
+    return cli.run([str(names.get(word, word)) for word in words.split()])
+
+
+@pytest.mark.parametrize("words", CALLS)
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe"])
+def test_what_is_no_plain_file_is_not_replaced(words: str, kind: str, store: Path, tmp_path: Path) -> None:
+    pipe = name = tmp_path / "x.jsonl"
+    os.mkfifo(pipe)
+    if kind != "pipe":
+        name = tmp_path / "link.jsonl"
+        name.symlink_to(pipe)
+    assert call(words, STORE=store, NAME=name, DIR=tmp_path / "new") == 16
+    assert stat.S_ISFIFO(os.stat(name).st_mode)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check STORE --html NAME --json NAME",
+        "check STORE --html LINK --json NAME",
+        "plan STORE --out NAME --json NAME",
+        "plan STORE --out NAME --json NAME.bytes",
+        "salvage STORE --into DIR --messages NAME --json NAME",
+    ],
+)
+def test_one_name_for_two_outputs_is_wrong_use(
+    words: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = tmp_path / "x.jsonl"
+    (tmp_path / "link").symlink_to(name)
+    names = {"NAME": name, "NAME.bytes": f"{name}.bytes", "LINK": tmp_path / "link"}
+    assert call(words, STORE=store, DIR=tmp_path / "new", **names) == 16
+    assert "name the same file" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "store"]
+
+
+def test_outputs_that_go_nowhere_or_to_standard_output_are_no_files() -> None:
+    refuse_same({"--json": "-", "--html": None, "--out": "-"})
+    with pytest.raises(UsageError, match="--a and --b"):
+        refuse_same({"--a": "x", "--b": "./x"})
+
+
+@pytest.mark.parametrize(
+    "words", ["check LOOP", "rebuild LOOP --into DIR", "salvage LOOP --into DIR", "plan STORE --out LOOP/x"]
+)
+def test_a_link_to_itself_is_an_error_in_one_line(
+    words: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    code = call(words, STORE=store, LOOP=loop, DIR=tmp_path / "new", **{"LOOP/x": loop / "x"})
+    said = capsys.readouterr().err
+    assert code in (8, 16)
+    assert "unexpected" not in said
+    assert len(said.splitlines()) == 1
+    assert is_inside(loop / "x", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a\tb.json", "a\\b.json", "a\nb"])
+def test_a_plan_has_a_name_that_plans_may_have(name: str, store: Path, tmp_path: Path) -> None:
+    assert cli.run(["plan", str(store), "--out", str(tmp_path / name)]) == 16
+
+
+@pytest.mark.parametrize("root", ["file:///data/a?b", "file:///data/a#b", "file:///data/a?"])
+def test_a_file_uri_is_a_path_alone(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["check", root]) == 16
+    assert "%3F" in capsys.readouterr().err
