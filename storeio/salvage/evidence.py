@@ -80,6 +80,8 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     topic = p.java_decode(record.topic)
     if not has_fitting_flags(record) or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
+    if has_fitting_level(record) is False:
+        return None
     evidence = ["size formula"]
     if record.body:
         evidence.append("body CRC")
@@ -121,6 +123,17 @@ def has_fitting_flags(record: log.Record) -> bool:
     said = p.parse(record.properties)
     is_batch = p.INNER_NUM in said and p.INNER_BASE in said
     return not log.unset_flags(record.sys_flag) and log.fits_batch(record.sys_flag, is_batch=is_batch)
+
+
+def has_fitting_level(record: log.Record) -> bool | None:
+    """Tell whether a delayed message lies in the queue of its level; None for other messages.
+
+    Source: ``CommitLog.asyncPutMessage``: the schedule topic has a queue for each level, from level 1 on.
+    """
+    if record.topic != log.SCHEDULE_TOPIC.encode():
+        return None
+    level = p.java_int(p.parse(record.properties).get(p.DELAY, ""))
+    return record.queue_id == level - 1 if level is not None and level > 0 else None
 
 
 def is_likely(record: log.Record, near_ms: int | None) -> bool:

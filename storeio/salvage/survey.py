@@ -14,7 +14,6 @@ from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.audit.walks import walks
 from storeio.checks.locate import decode, numbers_of
-from storeio.checks.numbering import JUMP, STRANGER, place_of
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.errors import UnreadableError
@@ -22,11 +21,12 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
-from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
+from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
+from storeio.salvage.strangers import lone, repeated
 
 Numbers = npt.NDArray[np.int64]
 
@@ -169,7 +169,7 @@ def survey(concluded: Concluded) -> Survey:
             for at in _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, units, doubts)
-    for at, finding in (*_bare(plan, audit), *_lone(concluded), *_repeated(found)):
+    for at, finding in (*_bare(plan, audit), *lone(concluded), *repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found
 
@@ -181,45 +181,6 @@ def _record_starts(concluded: Concluded) -> list[int]:
         spans = segment.spans
         found += (spans[w.SPAN_START, spans[w.SPAN_CLASS] == w.RECORD] + segment.base).tolist()
     return sorted(found)
-
-
-def _repeated(found: Survey) -> Iterator[tuple[int, Finding]]:
-    """Yield records whose number another one has, where something gives them one that nobody has.
-
-    That is a unit, or another queue of the topic that lacks just this number here, though nothing else is lost.
-    """
-    jumps = [part for part in found.lost if part.evidence == JUMP]
-    for finding in found.audit.findings:
-        at, number = finding.physical_offset, finding.queue_offset
-        if finding.code != "LOG_QUEUE_OFFSET_REPEATED" or at is None or number is None:
-            continue
-        if any(found.lacks(unit) for unit in found.units_in(at, at + 1)):
-            yield at, finding
-        for part in jumps:
-            lies = part.physical_start <= at < part.physical_stop
-            lacks = part.first_queue_offset <= number < part.stop_queue_offset
-            if lies and lacks and part.topic == finding.topic and part.queue_id != finding.queue_id:
-                yield at, _stranger(found.concluded, part, at, finding.queue_id)
-
-
-def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | None) -> Finding:
-    """Return that the record at a place seems to be the one that another queue of its topic lacks."""
-    path, position = place_of(concluded.view, at)
-    detail = f"{STRANGER}; {part.topic}/{part.queue_id} lacks its number"
-    return Finding("LOG_FIELD", path, position, 0, part.topic, queue_id, None, at, 1, detail)
-
-
-def _lone(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
-    """Yield single records of a queue that has no other, where another queue of the topic lacks just their number."""
-    single: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for (topic, queue_id), tables in concluded.runs.items():
-        rows = [run for table in tables for run in table.T.tolist()]
-        if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
-            single.setdefault((topic, rows[0][RUN_FIRST]), []).append((queue_id, rows[0][RUN_START_AT]))
-    for part in concluded.audit.lost:
-        for queue_id, at in single.get((part.topic, part.first_queue_offset), ()):
-            if queue_id != part.queue_id and part.physical_start <= at < part.physical_stop:
-                yield at, _stranger(concluded, part, at, queue_id)
 
 
 def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:

@@ -1,0 +1,98 @@
+"""Records that seem to be of another queue than they say: what speaks for it, and what against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from storeio.audit import Concluded
+from storeio.checks.numbering import JUMP, STRANGER, place_of
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.results import LostRange
+from storeio.salvage.evidence import Unit, has_fitting_level
+
+
+class Surveyed(Protocol):
+    """What a survey knows, as far as it is asked here; see ``storeio.salvage.survey``."""
+
+    @property
+    def concluded(self) -> Concluded: ...
+    @property
+    def units(self) -> Sequence[Unit]: ...
+    @property
+    def lost(self) -> Sequence[LostRange]: ...
+    def units_in(self, start: int, stop: int) -> list[Unit]: ...
+    def lacks(self, unit: Unit) -> bool: ...
+    def record(self, physical_offset: int) -> log.Record | None: ...
+    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int: ...
+
+
+def repeated(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield records whose number another one has, where something gives them one that nobody has.
+
+    That is a unit, or another queue of the topic that lacks just this number here, though nothing else is lost; not
+    where the record is vouched for, a unit gives the number that is lacking to another record, or the record that took
+    the number first may be meant as well.
+    """
+    jumps = [part for part in found.lost if part.evidence == JUMP]
+    for finding in found.concluded.audit.findings:
+        at, number = finding.physical_offset, finding.queue_offset
+        if finding.code != "LOG_QUEUE_OFFSET_REPEATED" or at is None or number is None:
+            continue
+        if any(found.lacks(unit) for unit in found.units_in(at, at + 1)):
+            yield at, finding
+        for part in jumps:
+            lies = part.physical_start <= at < part.physical_stop
+            lacks = part.first_queue_offset <= number < part.stop_queue_offset
+            other = part.topic == finding.topic and part.queue_id != finding.queue_id
+            if not (lies and lacks and other) or _is_vouched_for(found, finding) or _is_told(found, part, number, at):
+                continue
+            if _fits_before(found.concluded, part, finding):
+                continue
+            yield at, _stranger(found.concluded, part, at, finding.queue_id)
+
+
+def _is_vouched_for(found: Surveyed, finding: Finding) -> bool:
+    """Tell whether a record's own queue has a unit for it at its number, or its delay level names the queue."""
+    at, topic, queue_id = finding.physical_offset, finding.topic, finding.queue_id
+    if at is None or topic is None or queue_id is None:
+        return False
+    record = found.record(at)
+    by_level = record is not None and has_fitting_level(record) is True
+    return by_level or found.number_of(topic, queue_id, at) == finding.queue_offset
+
+
+def _fits_before(concluded: Concluded, part: LostRange, finding: Finding) -> bool:
+    """Tell whether a record before, which took the number first, may as well be the one that the other queue lacks."""
+    at, number = finding.physical_offset or 0, finding.queue_offset or 0
+    tables = concluded.runs.get((finding.topic or "", finding.queue_id or 0), ())
+    runs = [run for table in tables for run in table.T.tolist() if run[RUN_START_AT] < at]
+    return any(run[RUN_STOP] == number + 1 and run[RUN_STOP_AT] > part.physical_start for run in runs)
+
+
+def _is_told(found: Surveyed, part: LostRange, number: int, at: int) -> bool:
+    """Tell whether a unit says of a number that it belongs to another record than the one at a place."""
+    said = part.topic, part.queue_id, number
+    return any((unit.topic, unit.queue_id, unit.number) == said and unit.physical_offset != at for unit in found.units)
+
+
+def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | None) -> Finding:
+    """Return that the record at a place seems to be the one that another queue of its topic lacks."""
+    path, position = place_of(concluded.view, at)
+    detail = f"{STRANGER}; {part.topic}/{part.queue_id} lacks its number"
+    return Finding("LOG_FIELD", path, position, 0, part.topic, queue_id, None, at, 1, detail)
+
+
+def lone(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
+    """Yield single records of a queue that has no other, where another queue of the topic lacks just their number."""
+    single: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for (topic, queue_id), tables in concluded.runs.items():
+        rows = [run for table in tables for run in table.T.tolist()]
+        if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
+            single.setdefault((topic, rows[0][RUN_FIRST]), []).append((queue_id, rows[0][RUN_START_AT]))
+    for part in concluded.audit.lost:
+        for queue_id, at in single.get((part.topic, part.first_queue_offset), ()):
+            if queue_id != part.queue_id and part.physical_start <= at < part.physical_stop:
+                yield at, _stranger(concluded, part, at, queue_id)
