@@ -91,7 +91,7 @@ def test_bytes_that_came_into_the_last_segment(name: str, count: int, tmp_path: 
 def test_a_queue_id_that_repeats_the_number_before(name: str, tmp_path: Path) -> None:
     """Without any queue: a record strays to a queue whose last number before it is its own, so that none is missing.
 
-    Where that last one could be the stray as well, since the number that is missing may have stood there, nothing tells.
+    Where that last one could be the stray as well, since the missing number may have stood there, nothing tells.
     """
     records, size = salvages.originals_of(name), int(golden.options(name)["clFile"])
     last: dict[tuple[str, int], tuple[int, int]] = {}
