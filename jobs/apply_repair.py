@@ -15,7 +15,6 @@ from jobs import tables
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import ACTIONS
 from jobs.stores import new_run_id, separate_errors
-from jobs.unusable import tables_at
 from storeio.apply import store_of
 from storeio.commands.apply import run_apply
 from storeio.commands.console import explain
@@ -82,7 +81,7 @@ def parser() -> JobParser:
     add("--allow-log", action="store_true", help="allow actions that change the commitlog")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
     add("--quiet", action="store_true", help="one line")
-    add("--tables", metavar="URI", type=tables_at, help="directory of the Delta tables; without it, none are written")
+    made.add_tables("; without it, none are written", required=False)
     add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
     add("--master", metavar="URL", help="where to run, unless spark-submit says so (default: local[*])")
     return made

@@ -18,7 +18,6 @@ from jobs import tables
 from jobs.audit_store import table_frames
 from jobs.common import JobParser, build_session, run_job
 from jobs.stores import new_run_id, separate_errors
-from jobs.unusable import tables_at
 from storeio.commands.console import complain, explain, put
 from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.report import table_rows, verdict_sentence
@@ -113,13 +112,7 @@ def parser() -> JobParser:
     add = made.add_argument
     add("--report", dest="reports", metavar="FILE", nargs="+", action="extend", required=True,
         help="what storeio check --json wrote")  # fmt: skip
-    add(
-        "--tables",
-        metavar="URI",
-        type=tables_at,
-        required=True,
-        help="directory of the Delta tables; created if need be",
-    )
+    made.add_tables()
     add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
     add("--name-by-file", action="store_true", help="name stores FILE:PATH, where hosts have them at the same path")
     add("--quiet", action="store_true", help="say only what went wrong")

@@ -209,19 +209,18 @@ class JobParser(argparse.ArgumentParser):
         self.print_usage(sys.stderr)
         self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
 
+    def add_tables(self, note: str = "; created if need be", *, required: bool = True) -> None:
+        """Add the option that says where the tables are."""
+        text = f"directory of the Delta tables{note}"
+        self.add_argument("--tables", metavar="URI", type=tables_at, required=required, help=text)
+
 
 def job_parser(name: str, description: str) -> JobParser:
     """Return a parser with the options that all jobs have: stores, tables, broker settings, report."""
     parser = JobParser(prog=name, description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--store", dest="stores", metavar="URI", nargs="+", action="extend", required=True, help="store roots")
-    add(
-        "--tables",
-        metavar="URI",
-        type=tables_at,
-        required=True,
-        help="directory of the Delta tables; created if need be",
-    )
+    parser.add_tables()
     add("--run-id", metavar="ID", help="name of this run in the tables (default: made from time and chance)")
     add("--conf", metavar="FILE", help="broker.conf of the stores")
     add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[], help="one broker setting; repeat")

@@ -25,7 +25,6 @@ from jobs import history, tables
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
-from jobs.unusable import tables_at
 from storeio.commands.console import put
 from storeio.report import TABLES, to_json
 from udfs.checks import reason
@@ -64,7 +63,7 @@ def _keep_output_ours() -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the job's options."""
     made = JobParser(prog="maintain_tables", description=DESCRIPTION, allow_abbrev=False)
-    made.add_argument("--tables", metavar="URI", type=tables_at, required=True, help="directory of the Delta tables")
+    made.add_tables(note="")
     made.add_argument("--keep-days", metavar="N", type=positive, default=90, help="of runs and verdicts (default: 90)")
     made.add_argument("--json", action="store_true", help="print what was done as JSON")
     made.add_argument("--quiet", action="store_true", help="print nothing")

@@ -124,7 +124,7 @@ def simulate(
     store = shown(place_of(os.fspath(root)))
     return Prediction(
         store, rules.name, outcome, given_up, found, disk, config.settings, emptied,
-        stopped_by(started_broker) if outcome.outcome == STARTS else None, seconds,
+        stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None, seconds,
         not_simulated=not_simulated(listing, config),
     )  # fmt: skip
 

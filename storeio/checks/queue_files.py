@@ -79,7 +79,7 @@ class Queue:
 
     @property
     def last_real(self) -> int:
-        """Number of the last unit that points at something, before the first unit without any."""
+        """Number of the last unit that points at something; without any, of what would stand before the first unit."""
         numbers = [f.base // self.unit_bytes + f.last_real for f in self.files if f.last_real >= 0]
         return max(numbers, default=self.start // self.unit_bytes - 1)
 

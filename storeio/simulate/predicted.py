@@ -29,7 +29,7 @@ class Stopped:
     keys_until: int = 0
 
 
-def stopped_by(broker: Broker) -> Stopped | None:
+def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
     """Return what dispatch of new messages passes over after a start, None if nothing.
 
     Source: ``ConsumeQueue.putMessagePositionInfo``, ``IndexService.buildIndex``, and up to 4.9
@@ -37,7 +37,7 @@ def stopped_by(broker: Broker) -> Stopped | None:
     """
     end = broker.log.max_offset
     ahead = {key: queue.max_physical for key, queue in broker.queues.items() if queue.max_physical > end}
-    keys_until = broker.index.files[-1].end_offset if broker.index.files else 0
+    keys_until = broker.index.files[-1].end_offset if has_index and broker.index.files else 0
     found = Stopped(
         tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.rules.reput_from_queues,
         keys_until if keys_until > end else 0,
