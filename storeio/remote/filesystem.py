@@ -19,6 +19,8 @@ from storeio.remote.trouble import Health, Limits, one_line
 from storeio.uris import Uri, parsed, scrubbed, shown
 
 S3: Final = "s3"
+GOOGLE: Final = ("gs", "gcs")
+RETRY_LIMIT: Final = "retry_limit_seconds"
 RETRIES, REQUEST_TIMEOUT, CONNECT_TIMEOUT = "retries", "request_timeout", "connect_timeout"
 LIMITS: Final[dict[str, float]] = {RETRIES: 5, REQUEST_TIMEOUT: 20, CONNECT_TIMEOUT: 5}  # ours, with any scheme
 MOST: Final = {RETRIES: 100, REQUEST_TIMEOUT: 3600, CONNECT_TIMEOUT: 3600}
@@ -79,7 +81,7 @@ def connected(root: str, uri: Uri, limits: Limits, attempts: int) -> tuple[Any, 
     try:
         if uri.scheme == S3:
             return _s3(fs, root, uri, limits, attempts), f"{uri.host}{uri.path}"
-        found, base = fs.FileSystem.from_uri(_without_limits(root, uri))
+        found, base = fs.FileSystem.from_uri(_without_limits(root, uri, limits))
         return found, base.rstrip("/") or "/"
     except (ValueError, TypeError, NotImplementedError, AttributeError) as error:  # an option or a scheme it has not
         if isinstance(error, UsageError):
@@ -89,9 +91,14 @@ def connected(root: str, uri: Uri, limits: Limits, attempts: int) -> tuple[Any, 
         raise UnreadableError(f"{shown(root)}: {scrubbed(one_line(error), root)}") from None
 
 
-def _without_limits(root: str, uri: Uri) -> str:
-    """Return the URI without the options that are ours."""
+def _without_limits(root: str, uri: Uri, limits: Limits) -> str:
+    """Return the URI without the options that are ours, and for Google's client an end of its own tries.
+
+    It asks for credentials by itself, for a quarter of an hour, of a machine that may not be there.
+    """
     left = [(name, value) for name, value in uri.options.items() if name not in LIMITS]
+    if uri.scheme in GOOGLE and RETRY_LIMIT not in uri.options:
+        left.append((RETRY_LIMIT, f"{limits.connect_seconds:g}"))
     return urlsplit(root)._replace(query=urlencode(left)).geturl()
 
 

@@ -27,6 +27,9 @@ SPLIT_BYTES = 16384
 CASES = [("rows-5.3.3", 3), ("rows-5.5.1", 60), ("rows-4.9.8", 30)]
 
 
+CONNECTED = filesystem.connected  # less what the tests put in its place
+
+
 @pytest.fixture(autouse=True)
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the directory that ``tree://here`` is."""
@@ -195,3 +198,27 @@ def test_fingerprints_tell_which_files_were_written(tree: Path) -> None:
     os.utime(written, ns=(long_ago + 10**9, long_ago + 10**9))
     now = fingerprints(list_store("tree://here/store"))
     assert [path for path in before if not is_same(before[path], now[path])] == [str(written.relative_to(root))]
+
+
+@pytest.mark.parametrize(
+    ("root", "asked"),
+    [
+        ("gs://bucket/a%20b?retries=1&connect_timeout=7", "gs://bucket/a%20b?retry_limit_seconds=7"),
+        ("gs://bucket/a?retry_limit_seconds=60", "gs://bucket/a?retry_limit_seconds=60"),
+        ("hdfs://host/a?retries=1&replication=2", "hdfs://host/a?replication=2"),
+    ],
+)
+def test_clients_get_their_own_options_and_an_end(root: str, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Systems:
+        @staticmethod
+        def from_uri(uri: str) -> tuple[None, str]:
+            seen.append(uri)
+            return None, "/"
+
+    monkeypatch.setattr(fs, "FileSystem", Systems)
+    monkeypatch.setattr(filesystem, "connected", CONNECTED)
+    filesystem.opened(root)
+    filesystem.opened.cache_clear()
+    assert seen == [asked]
