@@ -86,7 +86,7 @@ def targets_of(stores: Sequence[str], into: Path | str) -> dict[str, Path | str]
         names = {store: "-".join(words[-length:]) for store, words in parts.items()}
         if max(Counter(names.values()).values()) == 1:
             return {s: into / name if isinstance(into, Path) else below(into, name) for s, name in names.items()}
-    raise UsageError("--store: the same store is named twice")
+    raise UsageError("--store: two of them have one name, so that what is built would be one directory")
 
 
 def words_of(store: str) -> tuple[str, ...]:
