@@ -128,7 +128,7 @@ _TABLE: Final = (
          "The log lost its tail, or the unit was damaged.", _REBUILD + " Consumers skip good messages behind such a unit."),
     Code("CQ_INTO_DAMAGE", WARNING, "a unit points at a record that is damaged or lost",
          "The commitlog is damaged there.", "Repair the commitlog first; the unit tells the lost record's place and size."),
-    Code("CQ_PRE_BLANK", ERROR, "filler units lie behind real ones",
+    Code("CQ_PRE_BLANK", ERROR, "filler units lie behind real ones, or alone in a queue",
          "A crash between filling and the first append, or a damaged unit.", _REBUILD + " As the last unit it stops the queue, in 4.x all queues."),
     Code("CQ_HOLE", ERROR, "zero units lie between written ones",
          "Pages that were never written, or a zeroed range.", _REBUILD),

@@ -83,9 +83,10 @@ def refuse_same(outputs: Mapping[str, str | os.PathLike[str] | None]) -> None:
     """
     first: dict[Path, str] = {}
     for option, target in outputs.items():
-        if target in (None, "-") or is_remote(os.fspath(target or "")):
+        text = "-" if target is None else os.fspath(target)
+        if text == "-" or is_remote(text):
             continue
-        place = followed(place_of(os.fspath(target or "")))
+        place = followed(place_of(text))
         if place in first:
             raise UsageError(f"{first[place]} and {option} name the same file, {place}")
         first[place] = option

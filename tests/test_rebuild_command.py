@@ -116,6 +116,7 @@ def test_a_damaged_log_is_4_and_says_so(tmp_path: Path, capsys: pytest.CaptureFi
         (["--json", "NEW/x.json"], "must be new or empty"),
         (["--json", "STORE/x.json"], "never written"),
         (["--jobs", "0"], "--jobs"),
+        (["--broker", "newest"], "newest"),
     ],
 )
 def test_wrong_use(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,7 +169,7 @@ class _State:
         self.report(result, "CQ_GAP", them.unknown & inside, them, "no file holds these units")
         self.report(result, "CQ_HOLE", zero & ~tail & inside, them, "zero units")
         late = filler & ((numbers > self.covered_start) | tail)
-        self.report(result, "CQ_PRE_BLANK", late, them, "filler behind real units")
+        self.report(result, "CQ_PRE_BLANK", late, them, "filler where none belongs")
         self.dirty(result, tail & ~zero & ~filler & ~gone, them)
         self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, them, "no unit at all")
         self.real(result, real & ~tail, them, physical, length)

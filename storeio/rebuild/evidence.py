@@ -41,7 +41,9 @@ def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:
 
     Raises:
         UnreadableError: ``topics.json`` cannot be read.
+        UsageError: No such version.
     """
+    has_tag_keys = broker is not None and rules_of(broker).tag_keys
     files = plan.listing.files
     given = {setting.name: setting.value == "true" for setting in plan.config.settings}
     light = plan.facts.light or has_light_queues(plan)
@@ -50,15 +52,15 @@ def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:
         plan.facts.batch_topics | listed_batches(plan, declared_batches(plan)),
         light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
         any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
-        tags_from(plan, broker),
+        tags_from(plan, otherwise=has_tag_keys),
     )
 
 
-def tags_from(plan: AuditPlan, broker: str | None = None) -> int | None:
+def tags_from(plan: AuditPlan, *, otherwise: bool = False) -> int | None:
     """Return the physical offset from which on the store's brokers indexed tags, as those since 5.4.0 do.
 
-    The store's own index tells; without one, the checkpoint's field that brokers write since 5.5.0, or else the
-    version of a broker. None for never.
+    The store's own index tells; without one, the checkpoint's field that brokers write since 5.5.0; ``otherwise``
+    where neither does. None for never.
     """
     told: bool | None = None
     found = None
@@ -81,7 +83,7 @@ def tags_from(plan: AuditPlan, broker: str | None = None) -> int | None:
     else:  # no unit without tags; what the log has before the first unit may have been in an index that is gone
         found = 0 if told else found
     if told is None:
-        return 0 if _is_since_5_5(plan) or (broker is not None and rules_of(broker).tag_keys) else None
+        return 0 if _is_since_5_5(plan) or otherwise else None
     return found
 
 

@@ -81,7 +81,7 @@ def warning_sentence(found: Prediction) -> str:
         files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
         return f"DELETES: {broker} starts on {store} and deletes {files} data."
     if found.harms:
-        return f"HARMS: {broker} starts on {store}, but consumers will not get what they should."
+        return f"HARMS: {broker} starts on {store}, but clients will not get what they should."
     if found.not_simulated:
         return f"UNSURE: {broker} starts on {store} and gives nothing up, as far as this can be simulated."
     read = "" if found.given_up is not None else " in what it reads; --whole-log compares all"

@@ -94,3 +94,11 @@ def test_wrong_plans(words: list[str], says: str, stores: list[Path], tmp_path: 
     given = [word.replace("STORE", str(stores[0])) for word in words]
     with pytest.raises(UsageError, match=says):
         plan_repair.main(["--store", str(stores[0]), "--tables", str(tmp_path / "tables"), *given])
+
+
+def test_plans_have_names_that_plans_may_have(tmp_path: Path) -> None:
+    roots = ["/data/a\tb", "/data/c\\d", "/data/e.f"]
+    names = [Path(path).name for path in plan_repair.plan_files(roots, str(tmp_path))]
+    assert names == ["a_b.plan.json", "c_d.plan.json", "e.f.plan.json"]
+    with pytest.raises(UsageError, match="two stores are named"):
+        plan_repair.plan_files(["/data/a\tb", "/other/a_b"], str(tmp_path))
