@@ -11,7 +11,8 @@ is the reason.
 
 *Chain.* A record must start at the position. Accepted and in place: a record. Accepted with another physical offset:
 a record if a start follows it (see below), else stale; also stale if it is the last one, in front of zeros or of the
-blank record, and off by whole segments. Anything else is bad.
+blank record, and off by whole segments, or at its place in a segment whose name is a multiple of the file's size.
+Anything else is bad.
 
 *Bad.* TOTALSIZE and the sum of the parts are two witnesses of where it ends. One that leads to a start is believed,
 a head or the true blank more than zeros, TOTALSIZE first: the bytes up to there are torn and the chain goes on. Zeros
@@ -365,7 +366,8 @@ class SlowWalk:
                 return
             follows = self._start(end)
             last = follows == 1 or (follows == 2 and self.data[end + 4 : end + 8] == BLANK)
-            moved = (head.physical - self.base - head.position) % len(self.data) == 0
+            place = head.physical - head.position
+            moved = 0 in (place % len(self.data), (place - self.base) % len(self.data))
             if not follows or (last and moved):
                 self._add(head.position, end, w.STALE, w.WHY_MISPLACED)
                 self.position = end

@@ -54,6 +54,13 @@ LOG_CASES = {
     "short": ([["truncate", LAST, 30000]], [("resize", LAST)]),
     "empty": ([["truncate", LAST, 0]], None),
     "renamed": ([["rename", segment(2), segment(20)]], [("rename", segment(20))]),
+    **{
+        f"{number} renamed by {off}": (
+            [["rename", segment(number), f"commitlog/{number * SEGMENT + off:020d}"]],
+            [("rename", f"commitlog/{number * SEGMENT + off:020d}")],
+        )
+        for number, off in ((2, SEGMENT // 2), (2, -1), (0, 1), (9, SEGMENT // 2), (9, -1), (4, 20 * SEGMENT + 8))
+    },
     "dirty tail": ([["write", LAST, 32000, "01020304"]], [("write", LAST)]),
     "blank size": ([["write", segment(3), BLANK_AT, "00000008"]], [("write", segment(3))]),
     "torn tail": ([["zero", LAST, 20000, 12768]], None),

@@ -60,8 +60,9 @@ def class_of_misplaced(data: Bytes, view: Numbers, position: int, head: Numbers)
     if found == h.NEED or found == 0:
         return np.int64(h.NEED if found == h.NEED else w.STALE)
     last = found == 1 or int32_at(data, after + 4 - view[V_ORIGIN]) == log.MAGIC_BLANK
-    shift = head[h.PHYSICAL_OFFSET] - (view[V_BASE] + position)
-    if last and shift % view[V_FILE_SIZE] == 0:
+    # The file's name may be the one that is wrong: then its records name the places of a true segment.
+    place = head[h.PHYSICAL_OFFSET] - position
+    if last and (place % view[V_FILE_SIZE] == 0 or (place - view[V_BASE]) % view[V_FILE_SIZE] == 0):
         return np.int64(w.STALE)
     return np.int64(w.RECORD)
 

@@ -26,13 +26,14 @@ from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
 from storeio.planning.limits import RefusedError
 from storeio.planning.output import output_at
-from storeio.planning.salvaging import plan_salvage
+from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import Queue, codes_of, left_of, queues_of, summary_of
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import QueueBuilt
 from storeio.results import Audit, Progress, Tell, messages_in
+from storeio.salvage.survey import DOUBT_CODES
 from storeio.scan import kept_open, list_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
@@ -119,7 +120,9 @@ def is_worse(one: Prediction, other: Prediction) -> bool:
     if ends[0] or ends[1]:
         return ends[0] and not ends[1]
     lost = [found.given_up.messages if found.given_up else 0 for found in (one, other)]
-    return lost[0] > lost[1] or len(one.emptied) > len(other.emptied)
+    if lost[0] > lost[1] or len(one.emptied) > len(other.emptied):
+        return True
+    return one.stopped is not None and other.stopped is None
 
 
 class _Planner:
@@ -176,12 +179,12 @@ class _Planner:
     def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
         """Make the log whole."""
 
-        def look(root: str | os.PathLike[str]) -> audit.Concluded:
-            return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
-
-        others = [look(donor) for donor in donors]
+        others = [self._look(donor) for donor in donors]
         with self._left_out("the damaged log"):
-            self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", look, others)
+            self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", self._look, others)
+
+    def _look(self, root: str | os.PathLike[str]) -> audit.Concluded:
+        return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG)
@@ -201,7 +204,10 @@ class _Planner:
         place = self.work / f"rebuilt-{self._rebuilds}"
         self._rebuilds += 1
         try:
-            built = rebuild(self.store.root, place, given=self.settings, broker=self.broker, jobs=self.jobs)
+            source = self.store.root
+            if any(finding.code in DOUBT_CODES for finding in found.findings):
+                source = with_true_heads(source, self.work / f"{place.name}-from", self._look)
+            built = rebuild(source, place, given=self.settings, broker=self.broker, jobs=self.jobs)
         except UnreadableError as error:
             self.draft.left_out.add(str(error), "all that is derived from the log")
             return

@@ -19,6 +19,7 @@ from storeio.planning.obstacles import make_way
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.decide import Decision, decide
+from storeio.salvage.doubts import Doubts
 from storeio.salvage.survey import survey
 from storeio.scan import list_store
 
@@ -76,6 +77,31 @@ def plan_salvage(
                         draft.write(path, start - base, made.read(stop - start), PLACED)
     _write_patches(draft, decision, size)
     return list(decision.tight), sum(part.stop - part.first for part in decision.missing)
+
+
+def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]) -> Path:
+    """Return a store whose log says what its damaged records said: links and copies below ``scratch``, or ``root``.
+
+    Queues and index are to be what they were before a record's topic, queue or number was damaged. What the log says
+    would take the message from its queue, for which nothing but the queue unit speaks any more.
+
+    Args:
+        root: The store, which is only read.
+        scratch: Directory that can be made.
+        look: Audits a store.
+
+    Raises:
+        UnreadableError: A file could not be read.
+    """
+    found = survey(look(root))
+    records = list(Doubts(found).fixed())
+    if not records:
+        return root
+    store = LinkedStore(list_store(root), scratch)
+    for record in records:
+        base = record.start - record.start % found.segment_bytes
+        store.write(found.files[base].path, record.start - base, record.restored.raw)
+    return store.root
 
 
 def _differing(draft: Draft, made: Path, path: str, size: int) -> Iterator[tuple[int, int]]:

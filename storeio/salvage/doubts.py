@@ -71,6 +71,13 @@ class Doubts:
             return None
         return Answer(record, None, units[:1] or self._lost_with(place, record, own))
 
+    def fixed(self) -> Iterator[Fixed]:
+        """Yield the records that can be restored, in order."""
+        for place in sorted(self.survey.doubts):
+            answer = self.answer(place)
+            if answer is not None and answer.fixed is not None:
+                yield answer.fixed
+
     def gone(self) -> Iterator[tuple[int, int]]:
         """Yield the physical ranges of the records that are lost unless another copy of them is found."""
         for place in sorted(self.survey.doubts):

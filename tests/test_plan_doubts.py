@@ -1,0 +1,82 @@
+"""Plans where records of the log say something else than they did: no message leaves its queue for that."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storeio.apply import apply_plan
+from storeio.format import commitlog as log
+from storeio.format import consumequeue
+from storeio.planning import plan_store
+from tests import golden_data
+from tests.test_plan_recorded import given_for
+
+BASES = ("base-4.9.8", "base-5.3.3", "base-5.5.1")
+TOPIC, QUEUE_ID, NUMBER = "topic_0", 1, 120
+UNITS_A_FILE = 50
+
+
+def row_of(name: str) -> dict[str, str]:
+    """Return the record that is damaged, as a broker decoded it."""
+    said = (TOPIC, str(QUEUE_ID), str(NUMBER))
+    return next(row for row in golden_data.dump(name) if (row["topic"], row["queue_id"], row["queue_offset"]) == said)
+
+
+def unit_at(number: int) -> tuple[str, int]:
+    """Return file and position of one of the queue's units."""
+    base = number - number % UNITS_A_FILE
+    return f"consumequeue/{TOPIC}/{QUEUE_ID}/{base * 20:020d}", number % UNITS_A_FILE * 20
+
+
+def in_record(name: str, at: int, data: bytes) -> list[Any]:
+    """Return the edit of the record's bytes."""
+    place, size = int(row_of(name)["phy_offset"]), int(golden_data.options(name)["clFile"])
+    return ["write", f"commitlog/{place - place % size:020d}", place % size + at, data.hex()]
+
+
+def in_topic(name: str) -> list[Any]:
+    """Return the edit of the last character of its topic."""
+    row = row_of(name)
+    body = int(row["body_len"])
+    return in_record(name, 84 + 4 + body + len(TOPIC), b"9")
+
+
+DAMAGES = {
+    "another queue": lambda name: in_record(name, log.QUEUE_ID_AT, struct.pack(">i", 0)),
+    "a new queue": lambda name: in_record(name, log.QUEUE_ID_AT, struct.pack(">i", 77)),
+    "a negative queue": lambda name: in_record(name, log.QUEUE_ID_AT, struct.pack(">i", -5)),
+    "another number": lambda name: in_record(name, log.QUEUE_OFFSET_AT, struct.pack(">q", 40)),
+    "another topic": in_topic,
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_message_stays_in_its_queue_where_its_record_says_another(name: str, damage: str, tmp_path: Path) -> None:
+    elsewhere, at = unit_at(NUMBER - 10)
+    edits = [DAMAGES[damage](name), ["write", elsewhere, at + 3, "7f"]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert not found.cures  # the record is damaged still
+    assert [action.path for action in found.plan.actions if action.path != "checkpoint"] == [elsewhere]
+    assert any(" LOG_" in f" {sentence}" for sentence in found.plan.left)
+    apply_plan(tmp_path / "plan.json", root)
+    for number in (NUMBER - 10, NUMBER):
+        path, position = unit_at(number)
+        assert (root / path).read_bytes() == (golden_data.store(name) / path).read_bytes()
+        unit = consumequeue.decode((root / path).read_bytes()[position : position + 20])
+        assert number == NUMBER - 10 or int(unit["physical_offset"][0]) == int(row_of(name)["phy_offset"])
+    assert not (root / f"consumequeue/{TOPIC}/77").exists()
+    assert not plan_store(root, tmp_path / "again.json", given=given_for(name), jobs=1).plan.actions
+
+
+def test_where_nothing_but_the_record_speaks_the_record_is_believed(tmp_path: Path) -> None:
+    name = "base-5.3.3"
+    edits = [DAMAGES["a new queue"](name), ["delete", unit_at(NUMBER)[0]]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert f"consumequeue/{TOPIC}/77" in " ".join(action.path for action in found.plan.actions)
