@@ -26,12 +26,17 @@ Bytes = npt.NDArray[np.uint8]
 CHUNK: Final = 4 << 20
 NEAR: Final = 256  # differences closer than that are one action
 NAME_DIGITS: Final = 17
+NOWHERE: Final = 2**63 - 1  # behind all bytes of a queue
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One queue that is to be as it was rebuilt. ``built`` is None where the log has no record of it."""
+    """One queue that is to be as it was rebuilt. ``built`` is None where the log has no record of it.
+
+    What lies below its first number stays as it is with ``keeps_front``, what lies behind its last with ``keeps_tail``:
+    units that point into damage of the log, of which no rebuild knows.
+    """
 
     kind: str
     topic: str
@@ -39,6 +44,18 @@ class Target:
     built: QueueBuilt | None
     file_bytes: int
     why: Why
+    keeps_front: bool = False
+    keeps_tail: bool = False
+
+    @property
+    def first_byte(self) -> int:
+        """Where the queue's first unit stands."""
+        return self.built.first * consumequeue.UNIT_BYTES if self.built else NOWHERE
+
+    @property
+    def last_byte(self) -> int:
+        """Behind the last byte that may change."""
+        return self.built.stop * consumequeue.UNIT_BYTES if self.built and self.keeps_tail else NOWHERE
 
     @property
     def directory(self) -> str:
@@ -59,10 +76,11 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         draft.move(f"{target.directory}/{name}", target.why)
     wanted = _numbered(rebuilt / target.directory)
     have = _numbered(draft.store.root / target.directory)
-    dead = _dead_bytes(draft, target, have, log_min)
+    start = target.first_byte if target.keeps_front else _dead_bytes(draft, target, have, log_min)
+    stop = target.last_byte
     for base in sorted(have):
         path = f"{target.directory}/{have[base]}"
-        keeps = base in wanted or base < dead
+        keeps = base in wanted or base < start or base >= stop
         if not keeps or base % target.file_bytes or base < 0:
             draft.move(path, target.why)
             del have[base]
@@ -72,9 +90,10 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         path = f"{target.directory}/{wanted[base]}"
         if base not in have:
             draft.create(path, target.file_bytes, target.why)
-        _replace(draft, path, rebuilt / path, max(dead - base, 0), target)
-    for base in sorted(set(have) - set(wanted)):
-        _clear(draft, f"{target.directory}/{have[base]}", min(dead - base, target.file_bytes), target.why)
+        for position, data in _differences(draft, path, rebuilt / path, max(start - base, 0), stop - base):
+            draft.write(path, position, data, target.why)
+    for base in sorted(base for base in set(have) - set(wanted) if base < stop):
+        _clear(draft, f"{target.directory}/{have[base]}", min(start - base, target.file_bytes), target.why)
 
 
 def make_way_for(draft: Draft, rebuilt: Path, target: Target) -> None:
@@ -111,7 +130,7 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
     """Return the queue position up to which the store's own units are kept: sound ones of deleted records."""
     if target.kind != CONSUMEQUEUE or log_min <= 0:
         return 0
-    stop = target.built.first * consumequeue.UNIT_BYTES if target.built else 2**63 - 1
+    stop = target.first_byte
     kept = 0
     for base in sorted(base for base in have if 0 <= base < stop and base % target.file_bytes == 0):
         path = f"{target.directory}/{have[base]}"
@@ -129,16 +148,12 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
     return kept
 
 
-def _replace(draft: Draft, path: str, source: Path, start: int, target: Target) -> None:
-    """Write what differs from ``start`` on."""
-    for position, data in _differences(draft, path, source, start):
-        draft.write(path, position, data, target.why)
-
-
-def _differences(draft: Draft, path: str, source: Path, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield ranges of a file that differ from another of the same length, with the other's bytes."""
-    new = np.memmap(source, np.uint8, mode="r")
-    old = np.memmap(draft.store.root / path, np.uint8, mode="r")
+def _differences(
+    draft: Draft, path: str, source: Path, start: int = 0, stop: int = NOWHERE
+) -> Iterator[tuple[int, bytes]]:
+    """Yield ranges in ``[start, stop)`` of a file that differ from another of its length, with the other's bytes."""
+    new = np.memmap(source, np.uint8, mode="r")[:stop]
+    old = np.memmap(draft.store.root / path, np.uint8, mode="r")[:stop]
     found = [
         (at + low, at + high)
         for at in range(start, len(new), CHUNK)
@@ -196,7 +211,7 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
     for path in have[kept:]:
         draft.move(path, why)
     for old, new in zip(have[:kept], wanted, strict=False):
-        for position, data in list(_differences(draft, old, new, 0)):
+        for position, data in list(_differences(draft, old, new)):
             draft.write(old, position, data, why)
     for path, source in zip(made, wanted[kept:], strict=True):
         draft.create(path, source.stat().st_size, why)
@@ -209,7 +224,7 @@ def _changed(draft: Draft, path: str, source: Path) -> int | None:
     """Return how many bytes of an index file differ from a rebuilt one; None if it is not that one but for some."""
     if draft.store.length(path) != source.stat().st_size:
         return None
-    changed = sum(len(data) for _, data in _differences(draft, path, source, 0))
+    changed = sum(len(data) for _, data in _differences(draft, path, source))
     return changed if changed * FEW <= sum(high - low for low, high in _used(source)) else None
 
 

@@ -16,6 +16,7 @@ from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, infer_config
 from storeio.errors import AuditError, UnreadableError, UsageError
 from storeio.findings import Finding
+from storeio.format import commitlog as log
 from storeio.linked import LinkedStore, copied
 from storeio.paths import BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
@@ -28,10 +29,9 @@ from storeio.planning.limits import RefusedError
 from storeio.planning.output import output_at
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
-from storeio.planning.summary import Queue, codes_of, left_of, queues_of, summary_of
+from storeio.planning.summary import asks_for_index, codes_of, into_damage, left_of, queues_of, summary_of
 from storeio.prediction import NEWEST, simulate
 from storeio.rebuild.node import rebuild
-from storeio.rebuilt import QueueBuilt
 from storeio.results import Audit, Progress, Tell, messages_in
 from storeio.salvage.survey import DOUBT_CODES
 from storeio.scan import kept_open, list_store
@@ -135,6 +135,7 @@ class _Planner:
         self.settings, self.work, self.jobs, self.withheld = settings, work, jobs, withheld
         listing = list_store(root)
         self.config = infer_config(listing, settings)
+        self._sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
         self.store = LinkedStore(listing, work / "store")
         self.draft = Draft(self.store, work / "bytes")
         self._rebuilds, self.progress, self.lost = 0, progress, -1
@@ -194,7 +195,7 @@ class _Planner:
 
     def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
         queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
-        index = codes_of(f for f in wanted if f.code.startswith("INDEX_")) if select.takes_risk(model.DERIVED) else ()
+        index = codes_of(filter(asks_for_index, wanted)) if select.takes_risk(model.DERIVED) else ()
         point = codes_of(f for f in wanted if f.code.startswith("CHECKPOINT_"))
         index = index if INDEX not in self.withheld else ()
         may_point = select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld
@@ -214,7 +215,9 @@ class _Planner:
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
         for key, codes in sorted(queues.items()):
             with self._left_out(f"queue {key[1]}/{key[2]}"):
-                self._queue(place, key, codes, by_queue.get(key), built.min_physical_offset)
+                why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
+                target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
+                self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)
         if index:
             with self._left_out("the index"):
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
@@ -231,17 +234,23 @@ class _Planner:
         except RefusedError as error:
             self.draft.left_out.add(str(error), what)
 
-    def _queue(self, place: Path, key: Queue, codes: tuple[str, ...], built: QueueBuilt | None, log_min: int) -> None:
-        kind, topic, queue_id = key
-        why = Why(model.DERIVED, "as the commitlog says", codes, topic, queue_id)
-        sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
-        targets = [Target(kind, topic, queue_id, built, sizes[kind], why)]
-        if kind == CONSUMEQUEUE and (place / QUEUE_EXT / topic / str(queue_id)).is_dir():
-            targets.append(Target(QUEUE_EXT, topic, queue_id, built, self.config.ext_file_bytes, why))
-        for target in targets:  # both or none: units of the one hold addresses in the other
-            make_way_for(self.draft, place, target)
-        for target in targets:
-            plan_queue(self.draft, place, target, log_min=log_min)
+    def _queue(self, place: Path, target: Target, held: Sequence[range], log_min: int) -> None:
+        """Plan one queue and its ext files; ``held`` are units into damage of the log, which stay where they are."""
+        targets = [target]
+        ext = QUEUE_EXT, target.topic, str(target.queue_id)
+        if target.kind == CONSUMEQUEUE and place.joinpath(*ext).is_dir():
+            targets.append(replace(target, kind=QUEUE_EXT, file_bytes=self.config.ext_file_bytes))
+        if held:
+            # Units in log order would all move, and ext files are numbered in it, too.
+            if target.built is None or len(targets) > 1 or target.topic.startswith(log.LMQ_PREFIX):
+                raise RefusedError("units point into damage of the log: salvage it first")
+            first, stop = target.built.first, target.built.stop
+            front, tail = any(part.start < first for part in held), any(part.stop > stop for part in held)
+            targets = [replace(target, keeps_front=front, keeps_tail=tail)]
+        for each in targets:  # both or none: units of the one hold addresses in the other
+            make_way_for(self.draft, place, each)
+        for each in targets:
+            plan_queue(self.draft, place, each, log_min=log_min)
 
     def finish(
         self, store: str, broker: str, bytes_name: str, audits: tuple[Audit, Audit],

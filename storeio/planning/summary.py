@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from storeio.checks.index_stretch import INTO_DAMAGE
 from storeio.codes import ERROR, WARNING
 from storeio.findings import Finding
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS
@@ -28,6 +29,20 @@ def queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
         if f.code not in codes:
             codes.append(f.code)
     return {key: tuple(sorted(codes)) for key, codes in found.items()}
+
+
+def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
+    """Return the numbers of a queue's units that point at records that are damaged or lost."""
+    return [
+        range(f.queue_offset, f.queue_offset + f.count)
+        for f in findings
+        if f.code == "CQ_INTO_DAMAGE" and (CONSUMEQUEUE, f.topic, f.queue_id) == queue and f.queue_offset is not None
+    ]
+
+
+def asks_for_index(finding: Finding) -> bool:
+    """Tell whether a finding asks for another index: units that point into damage of the log are right."""
+    return finding.code.startswith("INDEX_") and finding.detail != INTO_DAMAGE
 
 
 def codes_of(findings: Iterable[Finding]) -> tuple[str, ...]:

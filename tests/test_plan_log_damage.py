@@ -1,8 +1,9 @@
-"""Plans where records of the log say something else than they did: no message leaves its queue for that."""
+"""Plans for queues of a damaged log: no message leaves its queue, and no unit goes that a salvage would ask."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,65 @@ def test_where_nothing_but_the_record_speaks_the_record_is_believed(tmp_path: Pa
     root = golden_data.damaged(name, edits, tmp_path / "store")
     found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
     assert f"consumequeue/{TOPIC}/77" in " ".join(action.path for action in found.plan.actions)
+
+
+def zeroed(name: str, rows: Iterable[dict[str, str]]) -> list[Any]:
+    """Return the edits that wipe records out."""
+    size = int(golden_data.options(name)["clFile"])
+    return [
+        ["zero", f"commitlog/{place - place % size:020d}", place % size, int(row["size"])]
+        for row in rows
+        for place in (int(row["phy_offset"]),)
+    ]
+
+
+def assert_same(root: Path, name: str, number: int) -> None:
+    path, at = unit_at(number)
+    assert (root / path).read_bytes()[at : at + 20] == (golden_data.store(name) / path).read_bytes()[at : at + 20]
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_units_in_front_of_a_queues_first_record_stay(name: str, tmp_path: Path) -> None:
+    size = int(golden_data.options(name)["clFile"])
+    path, at = unit_at(NUMBER)
+    edits = [["zero", f"commitlog/{0:020d}", 0, size], ["write", path, at + 3, "7f"]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert [action.path for action in found.plan.actions] == [path]
+    apply_plan(tmp_path / "plan.json", root)
+    assert_same(root, name, NUMBER)
+    assert_same(root, name, 0)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_units_behind_a_queues_last_record_stay(name: str, tmp_path: Path) -> None:
+    rows = [row for row in golden_data.dump(name) if (row["topic"], row["queue_id"]) == (TOPIC, str(QUEUE_ID))]
+    last = int(rows[-1]["queue_offset"])
+    path, at = unit_at(NUMBER)
+    edits = [*zeroed(name, rows[-2:]), ["write", path, at + 3, "7f"]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert [action.path for action in found.plan.actions] == [path]
+    apply_plan(tmp_path / "plan.json", root)
+    for number in (NUMBER, last - 1, last):
+        assert_same(root, name, number)
+
+
+def test_a_queue_all_of_whose_records_are_lost_is_left(tmp_path: Path) -> None:
+    name = "base-5.3.3"
+    rows = [row for row in golden_data.dump(name) if (row["topic"], row["queue_id"]) == (TOPIC, str(QUEUE_ID))]
+    path, at = unit_at(NUMBER)
+    root = golden_data.damaged(name, [*zeroed(name, rows), ["write", path, at + 3, "7f"]], tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert not [action.path for action in found.plan.actions if action.path.startswith(f"consumequeue/{TOPIC}/1/")]
+    says = f"units point into damage of the log: salvage it first; left for that: queue {TOPIC}/{QUEUE_ID}"
+    assert says in found.plan.left
+
+
+def test_an_index_whose_units_point_into_damage_stays(tmp_path: Path) -> None:
+    name = "base-5.3.3"
+    row = next(row for row in golden_data.dump(name) if row["keys"] != "null")
+    root = golden_data.damaged(name, zeroed(name, [row]), tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert "INDEX_UNIT_ORPHAN" in {finding.code for finding in found.before.findings}
+    assert not found.plan.actions
