@@ -128,4 +128,6 @@ def _write_patches(draft: Draft, decision: Decision, size: int) -> None:
         lost = patch.lost
         topic, queue_id = (lost.topic.decode("utf-8", "replace"), lost.queue_id) if lost else (None, None)
         why = Why(model.LOG, REASONS[patch.kind], topic=topic, queue_id=queue_id)
-        draft.write(f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base, data, why)
+        path, start = f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base
+        if b"".join(draft.store.pieces(path, start, start + len(data))) != data:  # it may have been salvaged before
+            draft.write(path, start, data, why)

@@ -99,7 +99,7 @@ def tombstone(physical_offset: int, size: int, lost: Lost, setting: Setting) -> 
     if room < 0 or size > MOST_BYTES + log.MIN_RECORD_BYTES:
         raise ValueError(f"no tombstone of {lost.topic!r} has {size} bytes")
     extra = p.PROPERTY_CRC_BYTES if setting.property_crc and room >= p.PROPERTY_CRC_BYTES else 0
-    mark = _text({TOMBSTONE: str(lost.queue_offset)})
+    mark = _mark(lost)
     text = _text(lost.properties)
     if room - extra > len(mark):  # and at least one byte of body: without one, clients get none at all
         text += mark
@@ -110,6 +110,16 @@ def least_tombstone(lost: Lost) -> int:
     """Return the bytes of the smallest tombstone for a message."""
     magic = log.MAGIC_V1 if len(lost.topic) <= LONGEST_V1_TOPIC else log.MAGIC_V2
     return log.record_size(lost.sys_flag, magic, 0, len(lost.topic), len(_text(lost.properties)))
+
+
+def usual_tombstone(lost: Lost, setting: Setting) -> int:
+    """Return the bytes of a tombstone that has all: the mark, a byte of body, and the property CRC where records do."""
+    crc = p.PROPERTY_CRC_BYTES if setting.property_crc else 0
+    return least_tombstone(lost) + len(_mark(lost)) + 1 + crc
+
+
+def _mark(lost: Lost) -> bytes:
+    return _text({TOMBSTONE: str(lost.queue_offset)})
 
 
 def _text(properties: Mapping[str, str]) -> bytes:

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from storeio.format import commitlog as log
-from storeio.salvage.fillers import LEAST_BYTES, MOST_BYTES, Bytes, Lost, Setting, filler, least_tombstone, tombstone
+from storeio.salvage.fillers import (
+    LEAST_BYTES,
+    MOST_BYTES,
+    Bytes,
+    Lost,
+    Setting,
+    filler,
+    least_tombstone,
+    tombstone,
+    usual_tombstone,
+)
 
 FILLER: Final = "filler"
 TOMBSTONE: Final = "tombstone"
@@ -128,10 +138,13 @@ def _with(rows: Sequence[Row], free: Sequence[Want], hole: Hole) -> Iterator[Row
             continue
         closing = hole.closes and high == hole.stop
         room = high - low - (log.BLANK_HEAD_BYTES if closing else 0)
+        spare = room - sum(least_tombstone(want.lost) for want in left)
         while left and (least := least_tombstone(left[0].lost)) <= room:
-            size = room if room - least < LEAST_BYTES and not closing else least
+            usual = usual_tombstone(left[0].lost, hole.setting)
+            need = usual if usual - least <= spare else least
+            size = room if room - need < LEAST_BYTES and not closing else need
             yield low, low + size, left.pop(0)
-            low, room = low + size, room - size
+            low, room, spare = low + size, room - size, spare - (size - least)
         if low < high:
             yield low, high, None
     hole.unplaced += left
