@@ -540,6 +540,21 @@ def test_dispatched_again_after_an_upgrade() -> None:
     assert sum(f.count for f in result.findings) == sum(key[1] == middle for key in plain)
 
 
+@pytest.mark.parametrize("name", ["base-5.3.3", "base-5.5.1"])
+@pytest.mark.parametrize("had", [1, 2])
+def test_the_last_message_again_though_not_all_of_its_keys_were_indexed(name: str, had: int) -> None:
+    """A file was full amid the keys of a message, or the broker was killed there; recorded with 5.3.3 and 5.5.1."""
+    whole = store(name)
+    keys = keys_of(whole.walked, tags=name == "base-5.5.1")
+    places = [key[1] for key in keys]
+    middle = next(at for at in places[len(places) // 2 :] if places.count(at) > had)
+    first = places.index(middle)
+    files = built(keys[: first + had] + keys[first:], whole.slots, whole.units)
+    whole.files = {f"index/{i}": np.frombuffer(bytes(file), np.uint8) for i, file in enumerate(files)}
+    result = whole.audit()
+    assert [(f.code, f.count) for f in result.findings] == [("INDEX_DUPLICATE", had)]
+
+
 def test_before_4_7_1_each_unit_counts_as_a_slot() -> None:
     whole = store("base-4.9.8")
     for data in whole.files.values():

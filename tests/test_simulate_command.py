@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from storeio import cli
-from storeio.simulate.rules import LINES
+from storeio.simulate.outcome import simulate_start
+from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
+from tests.simulated import disk_of, setup_of
 from tests.test_simulate_recorded import recorded
 
 SIZES = {
@@ -149,6 +151,16 @@ def test_heap_decides_what_a_4_x_broker_survives(tmp_path: Path, capsys: pytest.
     assert "java.lang.OutOfMemoryError: Java heap space" in out
     cli.run(["simulate", str(root), "--broker", "4.9.8", "--heap", "8g", "--quiet", *SETS])
     assert capsys.readouterr().out.startswith("LOSES: ")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "survives"), [("54000000", True), ("55000000", False)]
+)  # seen with a heap of 2 GiB
+def test_a_record_has_to_fit_into_two_thirds_of_the_heap(claimed: str, survives: bool, tmp_path: Path) -> None:
+    root = golden_data.copy_of("ext-4.9.8", tmp_path / "store")
+    golden_data.apply_edits(root, [["write", "commitlog/00000000000000393216", 28725, claimed]])
+    outcome, _ = simulate_start(disk_of(root), rules_of("4.9.8"), setup_of(root, golden_data.options("ext-4.9.8")))
+    assert outcome.outcome == ("starts" if survives else "crashes")
 
 
 def test_retention(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:

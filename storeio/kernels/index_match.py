@@ -145,6 +145,22 @@ def take_displaced(
     return np.int64(-1)
 
 
+@compiled("boolean(readonly(uint8[::1]), int64, int64[:, :], int64, int64, int64)")
+def again(data: Bytes, i: int, keys: Numbers, group: int, start: int, stop: int) -> bool:
+    """Tell whether a record's keys, of which units had those up to ``start``, begin again at a unit.
+
+    A broker that starts where the index ends indexes the last message once more, from its first key on; the index may
+    end amid its keys, since a file was full, or the broker was killed there.
+    """
+    if start == group or int32_at(data, i * UNIT) != keys[0, group]:
+        return False
+    after = (i + 1) * UNIT
+    if group + 1 == stop or after >= len(data):
+        return True
+    same = int64_at(data, after + OFFSET_AT) == int64_at(data, after - UNIT + OFFSET_AT)
+    return same and int32_at(data, after) == keys[0, group + 1]
+
+
 @compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64[:, :], int64[:, :], int64[:, ::1], int64[::1])")
 def take_other(
     data: Bytes, i: int, position: int, odd: int, keys: Numbers, records: Numbers, events: Numbers, state: Numbers
@@ -175,6 +191,11 @@ def take_other(
     if start == stop - 1 and keys[2, start] == TAGS and find_key(keys, value, group, start) >= 0:
         add_event(events, state, DUPLICATE, i, i, 1, r, r)
         return np.int64(-1)
+    if again(data, i, keys, group, start, stop):
+        count = min(start - group, np.int64(len(data) // UNIT) - i)
+        add_event(events, state, DUPLICATE, i, i + count - 1, count, r, r)
+        state[S_KEY] = group + 1
+        return r
     after = (i + 1) * UNIT
     # One unit more than the record has keys, if the next unit is the one that was expected.
     more = after < len(data) and int32_at(data, after) == keys[0, start]

@@ -17,7 +17,7 @@ from storeio.kernels import tables as w
 from storeio.simulate.blocks import Blocks
 from storeio.simulate.broker import Broker
 from storeio.simulate.mapped import Mapped
-from storeio.simulate.message import SCRATCH_BYTES, SPARE_BYTES, Checker
+from storeio.simulate.message import SCRATCH_BYTES, Checker, most_at_once
 from storeio.simulate.skipping import Asks, Skipper
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked, walk_split
@@ -44,7 +44,7 @@ class LogScan:
         # Where the table is not loaded yet, no level is above 0.
         delays = (0,) if checker.late_delays else checker.delays_ms
         self._delays = np.array(delays, np.int64)
-        rules, most = broker.rules, broker.setup.heap_bytes - SPARE_BYTES
+        rules, most = broker.rules, most_at_once(broker.setup.heap_bytes)
         self._asks = Asks(self._delays, most, rules.long_topics, rules.batch_queues)
 
     def passed(self, file: Mapped, stop: int, at: int) -> int:
@@ -108,7 +108,7 @@ class LogScan:
         count = int(np.searchsorted(records[w.R_POSITION], spans[w.SPAN_STOP, 0]))
         marks = w.MARK_PHYSICAL | (0 if rules.batch_queues else w.MARK_INNER_BATCH)
         wrong = (records[w.R_MARKS, :count] & marks) != 0
-        wrong |= records[w.R_SIZE, :count] > self.broker.setup.heap_bytes - SPARE_BYTES
+        wrong |= records[w.R_SIZE, :count] > most_at_once(self.broker.setup.heap_bytes)
         if not rules.long_topics:
             last_byte = records[w.R_POSITION, :count] - walked.origin + log.MAGIC_AT + 3
             wrong |= walked.window[last_byte] == log.MAGIC_V2 & 0xFF

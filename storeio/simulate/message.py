@@ -21,7 +21,7 @@ from storeio.simulate.java import MAX_INT, as_int, as_long
 from storeio.simulate.rules import Rules
 
 SCRATCH_BYTES: Final = 1 << 20  # maxCheckMessageReuseBufferSize
-SPARE_BYTES: Final = 128 << 20  # of the heap, for all but the record that is looked at
+SPARE_BYTES: Final = 16 << 20  # of the old objects' room, for all but the record that is looked at
 OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError: Java heap space"
 
 
@@ -58,11 +58,17 @@ class Checked:
     request: Request | None = None
 
 
+def most_at_once(heap_bytes: int) -> int:
+    """Return the bytes that a broker can allocate at once: a JVM keeps a third of its heap for young objects."""
+    return heap_bytes * 2 // 3 - SPARE_BYTES
+
+
 class Checker:
     """Checks records of one thread: since 5.5.1 its scratch array outlives a record."""
 
     def __init__(self, rules: Rules, delays_ms: tuple[int, ...], heap_bytes: int, *, late_delays: bool) -> None:
-        self.rules, self.delays_ms, self.heap_bytes, self.late_delays = rules, delays_ms, heap_bytes, late_delays
+        self.rules, self.delays_ms, self.late_delays = rules, delays_ms, late_delays
+        self._most = most_at_once(heap_bytes)
         self._scratch = 0
 
     def met(self, size: int) -> None:
@@ -85,7 +91,7 @@ class Checker:
         """Return how long the array is into which fields are read."""
         if total < 0:
             raise JavaError("negative array size")
-        if total + SPARE_BYTES > self.heap_bytes:
+        if total > self._most:
             raise CrashesError(f"a record claims {total} bytes, and the heap has no room for them", OUT_OF_MEMORY)
         if not self.rules.no_negative_size or total > SCRATCH_BYTES:
             return total
