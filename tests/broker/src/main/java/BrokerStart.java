@@ -337,7 +337,11 @@ public final class BrokerStart {
 
     /** Decodes as a client does, but leaves the body compressed: what is stored is what is compared. */
     private static MessageExt decode(ByteBuffer buffer) {
-        return MessageDecoder.decode(buffer.slice(), true, false, true);
+        try {
+            return MessageDecoder.decode(buffer.slice(), true, false, true);
+        } catch (OutOfMemoryError claimed) { // a damaged length, of which the client dies and not the broker
+            return null;
+        }
     }
 
     private static boolean hasKey(MessageExt message, String key) {
