@@ -95,6 +95,31 @@ def test_a_hole_is_covered_exactly(data: st.DataObject) -> None:
     assert sorted([*placed, *(want.lost.queue_offset for want in hole.unplaced)]) == list(range(len(wants)))
 
 
+@given(st.data())
+def test_numbers_of_a_queue_rise_through_a_hole(data: st.DataObject) -> None:
+    """Those without a place lie between those that have one."""
+    at, number, wants = 0, {b"a": 0, b"b": 0}, []
+    for _ in range(data.draw(st.integers(1, 12))):
+        topic = data.draw(st.sampled_from(sorted(number)))
+        lost = Lost(topic, 0, number[topic], {})
+        number[topic] += 1
+        size = data.draw(st.integers(least_tombstone(lost), 400))
+        wants.append(Want(lost, at, size) if data.draw(st.booleans()) else Want(lost, low=at, high=at + size))
+        at += size + data.draw(st.sampled_from((0, 0, 92, 300)))
+    for i, want in enumerate(wants):
+        if want.place < 0:
+            own = [other for other in wants if other.queue == want.queue and other.place >= 0]
+            low = max((other.place + other.size for other in own if other.place <= want.low), default=0)
+            high = min((other.place for other in own if other.place >= want.high), default=at)
+            wants[i] = Want(want.lost, low=low, high=high)
+    hole = Hole(0, max(at, LEAST_BYTES), 0, 8192, False, Setting(NOW_MS), wants)
+    placed = [patch.lost for patch in filled(hole) if patch.kind == TOMBSTONE and patch.lost]
+    for topic in number:
+        numbers = [lost.queue_offset for lost in placed if lost.topic == topic]
+        assert numbers == sorted(numbers)
+    assert len(placed) + len(hole.unplaced) == len(wants)
+
+
 def test_a_hole_that_no_record_fits_into_is_refused() -> None:
     with pytest.raises(TooSmallError):
         list(filled(Hole(0, LEAST_BYTES - 1, 0, 8192, False, Setting(NOW_MS))))

@@ -213,8 +213,8 @@ class _Decider:
             need = unit.size if unit is not None else least_tombstone(lost)
             if need > room[i]:
                 continue
-            want = Want(lost, unit.physical_offset, unit.size) if unit is not None else Want(lost)
-            wants[i].append((want, missing))
+            place, size = (unit.physical_offset, unit.size) if unit is not None else (-1, 0)
+            wants[i].append((Want(lost, place, size, missing.low, missing.high), missing))
             room[i] -= need
             return True
         return False

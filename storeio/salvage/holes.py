@@ -30,6 +30,7 @@ BLANK: Final = "blank"
 RESTORED: Final = "restored"
 USUAL_BYTES: Final = 256  # of a filler that may have any size
 ZEROS: Final = "zeros"
+ANYWHERE: Final = 2**63 - 1  # behind all logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,18 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A tombstone that is to be written: at ``[place, place + size)``, or, without a place, anywhere in the hole."""
+    """A tombstone that is to be written: at ``[place, place + size)``, or, without a place, in ``[low, high)``."""
 
     lost: Lost
     place: int = -1
     size: int = 0
+    low: int = 0
+    high: int = ANYWHERE
+
+    @property
+    def queue(self) -> tuple[bytes, int]:
+        """Whose number it takes."""
+        return self.lost.topic, self.lost.queue_id
 
 
 @dataclass(slots=True)
@@ -130,21 +138,31 @@ def _settings(rows: Sequence[Row], setting: Setting) -> list[Setting]:
 
 
 def _with(rows: Sequence[Row], free: Sequence[Want], hole: Hole) -> Iterator[Row]:
-    """Yield the rows with the tombstones that have no place put into the free ones, in their order."""
+    """Yield the rows with the tombstones that have no place put into the free ones, those of a queue in their order."""
     left = list(free)
     for low, high, want in rows:
         if want is not None:
             yield low, high, want
             continue
         closing = hole.closes and high == hole.stop
-        room = high - low - (log.BLANK_HEAD_BYTES if closing else 0)
-        spare = room - sum(least_tombstone(want.lost) for want in left)
-        while left and (least := least_tombstone(left[0].lost)) <= room:
-            usual = usual_tombstone(left[0].lost, hole.setting)
-            need = usual if usual - least <= spare else least
-            size = room if room - need < LEAST_BYTES and not closing else need
-            yield low, low + size, left.pop(0)
-            low, room, spare = low + size, room - size, spare - (size - least)
+        stop = high - (log.BLANK_HEAD_BYTES if closing else 0)
+        spare = stop - low - sum(least_tombstone(want.lost) for want in left)
+        later: list[Want] = []
+        waiting: set[tuple[bytes, int]] = set()  # queues whose next number finds no room here
+        for one in left:
+            least, room = least_tombstone(one.lost), min(stop, one.high) - low
+            if one.low > low or least > room or one.queue in waiting:
+                if one.high - low >= least:
+                    waiting.add(one.queue)
+                later.append(one)
+                continue
+            usual = usual_tombstone(one.lost, hole.setting)
+            need = usual if usual - least <= spare and usual <= room else least
+            rest = stop - low - need
+            size = need + rest if rest < LEAST_BYTES and not closing else need
+            yield low, low + size, one
+            low, spare = low + size, spare - (size - least)
+        left = later
         if low < high:
             yield low, high, None
     hole.unplaced += left

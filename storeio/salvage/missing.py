@@ -64,10 +64,24 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
             unit = known.get((*queue, number))
             if unit is None and number - part.first_queue_offset > room:
                 break  # more numbers than records fit: the number is damaged that they are counted up to
-            following = own[at] if (at := bisect_right(own, number)) < len(own) else part.stop_queue_offset
+            at = bisect_right(own, number)
+            following = own[at] if at < len(own) else part.stop_queue_offset
             count = unit.messages if unit is not None else min(step, following - number)
             stop = min(number + count, part.stop_queue_offset)
-            yield Missing(*queue, number, stop, part.physical_start, part.physical_stop, unit)
+            near = [known[part.topic, part.queue_id, other] for other in own[max(at - 1, 0) : at + 1]]
+            low, high = _between(part, number, near)
+            yield Missing(*queue, number, stop, low, high, unit)
+
+
+def _between(part: LostRange, number: int, near: Iterable[Unit]) -> tuple[int, int]:
+    """Return where a lost message lay: in its range of the log, between those that the units before and after name."""
+    low, high = part.physical_start, part.physical_stop
+    for unit in near:
+        if unit.number < number and part.physical_start <= unit.physical_offset < part.physical_stop:
+            low = max(low, unit.physical_offset + unit.size)
+        if unit.number > number and part.physical_start <= unit.physical_offset < part.physical_stop:
+            high = min(high, unit.physical_offset)
+    return (low, high) if low < high else (part.physical_start, part.physical_stop)
 
 
 def stands_for(missing: Missing, delays_ms: tuple[int, ...], store_ms: int, batch_topics: frozenset[str]) -> Lost:
