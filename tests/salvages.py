@@ -188,9 +188,26 @@ KINDS: Final[dict[str, Callable[[Damage], Any]]] = {
 }
 
 
+OVERWRITTEN = "units overwritten"
+
+
 def seeds(few: int, many: int) -> list[Any]:
     """Return seeds as parameters: a few for make test, the rest up to ``many`` for make long-test."""
     return [pytest.param(seed, marks=[] if seed < few else [pytest.mark.long]) for seed in range(many)]
+
+
+def overwrite_units(damage: Damage) -> None:
+    """Overwrite parts of three queue files: units that would tell what the log lost are gone, or tell lies."""
+    kinds = ("consumequeue", "batchconsumequeue")
+    files = sorted(path for kind in kinds for path in (damage.root / kind).rglob("*") if path.is_file())
+    chance = damage.chance
+    for path in chance.sample(files, min(len(files), 3)):
+        data = bytearray(path.read_bytes())
+        at = chance.randrange(len(data))
+        piece = chance.choice((bytes(20), bytes(60), chance.randbytes(1), chance.randbytes(60), bytes(len(data) // 2)))
+        data[at : at + len(piece)] = piece[: len(data) - at]
+        path.write_bytes(data)
+    damage.kinds.append(OVERWRITTEN)
 
 
 def damaged(name: str, seed: int, target: Path) -> Damage:
@@ -272,7 +289,7 @@ def compared(damage: Damage, into: Path, result: Salvaged) -> Compared:
     for at in messages:
         if saved[at].numbers:
             ends[saved[at].name] = max(ends.get(saved[at].name, 0), saved[at].numbers.stop)
-    no_queues = any("queue" in kind and "missing" in kind for kind in damage.kinds)
+    no_queues = any(kind in ("queue missing", "all queues missing", OVERWRITTEN) for kind in damage.kinds)
     lost = {
         (*record.name, number)
         for at, record in damage.originals.items()

@@ -23,6 +23,9 @@ from storeio.paths import BATCHQUEUE, QUEUE_EXT
 from storeio.results import LostRange, QueueResult
 
 _SHORT: Final = {BATCHQUEUE: "bcq"}
+# Units that point farther behind the log, or at more, are no lost messages, but damaged themselves.
+MOST_LOG_BYTES: Final = 1 << 50
+MOST_UNIT_BYTES: Final = 1 << 29
 
 
 @dataclass(slots=True)
@@ -125,7 +128,7 @@ def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRa
         return lost
     known = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
     last = max((stop for _, stop in numbering.runs), default=0)
-    beyond = [row for row in leftover.beyond if row[0] >= last]
+    beyond = [row for row in leftover.beyond if row[0] >= last and row[1] < MOST_LOG_BYTES and row[2] < MOST_UNIT_BYTES]
     for rows, evidence in (
         (leftover.damaged, "its unit points into damage"),
         (beyond, "its unit points behind the log"),

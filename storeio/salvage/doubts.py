@@ -53,6 +53,8 @@ class Doubts:
             return None
         if property_crc_agrees(raw):
             return None if record.physical_offset == place else self._copy(place, record)
+        if record.physical_offset != place and self._lies_at(record.physical_offset, raw):
+            return self._copy(place, record)
         numbers = self._numbers(place)
         units = self._units(place, record, numbers)
         leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
@@ -85,8 +87,13 @@ class Doubts:
             if answer is not None and answer.fixed is None:
                 yield place, place + answer.record.size
 
+    def _lies_at(self, place: int, raw: bytes) -> bool:
+        """Tell whether the same record lies at another place."""
+        room = self.survey.segment_bytes - place % self.survey.segment_bytes
+        return 0 <= place < 2**62 and len(raw) <= room and self.survey.read(place, place + len(raw)) == raw
+
     def _copy(self, place: int, record: log.Record) -> Answer:
-        """Return that an intact record, vouched for as a whole, is not what lay at this place."""
+        """Return that an intact record, which belongs elsewhere, is not what lay at this place."""
         units = [unit for unit in self.survey.units_in(place, place + record.size) if self.survey.lacks(unit)]
         return Answer(record, None, units, ELSEWHERE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from pathlib import Path
 
@@ -21,17 +20,6 @@ pytestmark = pytest.mark.broker
 NEW: list[Queue] = [("topic_0", 0), ("topic_new", 0)]
 
 
-def harmed_queues(root: Path, chance: random.Random) -> None:
-    """Overwrite units of some queue files, so that there is something to plan."""
-    files = sorted(path for path in (root / "consumequeue").rglob("*") if path.is_file())
-    for path in chance.sample(files, min(len(files), 3)):
-        data = bytearray(path.read_bytes())
-        at = chance.randrange(len(data))
-        piece = chance.choice((bytes(20), chance.randbytes(1), chance.randbytes(60), bytes(len(data) // 2)))
-        data[at : at + len(piece)] = piece[: len(data) - at]
-        path.write_bytes(data)
-
-
 def delivered(started: Started, name: str) -> set[tuple[str, int, int]]:
     """Return the messages that consumers got as they were sent: topic, queue id, physical offset."""
     sent = {
@@ -46,9 +34,9 @@ def delivered(started: Started, name: str) -> set[tuple[str, int, int]]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_plan_takes_no_message_from_consumers(version: str, seed: int, tmp_path: Path) -> None:
     name, root, before = f"base-{version}", tmp_path / "store", tmp_path / "before"
-    chance = random.Random(f"{name}/{seed}/queues")
-    salvages.damaged(name, seed, root)
-    harmed_queues(root, chance)
+    damage = salvages.damaged(name, seed, root)
+    salvages.overwrite_units(damage)
+    chance = damage.chance
     if chance.random() < 0.5:
         (root / "abort").touch()
     shutil.copytree(root, before)
