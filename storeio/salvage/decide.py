@@ -204,7 +204,9 @@ class _Decider:
     def _place(self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int]) -> bool:
         """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie."""
         unit = missing.unit
-        low, high = (missing.low, missing.high) if unit is None else (unit.physical_offset, unit.physical_offset + 1)
+        low, high = max(missing.low, missing.behind), min(missing.high, missing.ahead)
+        if unit is not None:
+            low, high = unit.physical_offset, unit.physical_offset + 1
         for i in range(bisect_right(self.holes, low, key=lambda row: row[0].stop), len(self.holes)):
             hole, slots = self.holes[i]
             if hole.start >= high or (unit is not None and unit not in slots):
@@ -214,7 +216,7 @@ class _Decider:
             if need > room[i]:
                 continue
             place, size = (unit.physical_offset, unit.size) if unit is not None else (-1, 0)
-            wants[i].append((Want(lost, place, size, missing.low, missing.high), missing))
+            wants[i].append((Want(lost, place, size, missing.behind, missing.ahead), missing))
             room[i] -= need
             return True
         return False

@@ -98,8 +98,11 @@ class Doubts:
         return Answer(record, None, units, ELSEWHERE)
 
     def _units(self, place: int, record: log.Record, numbers: dict[tuple[str, int], range]) -> list[Unit]:
-        """Return the units that point at a record and have a number that no record has."""
-        found = self.survey.units_in(place, place + 1)
+        """Return the units that point at a record and have a number that no record has.
+
+        Those of light queues are none: a record says another topic than they, and has no number there.
+        """
+        found = [unit for unit in self.survey.units_in(place, place + 1) if not unit.topic.startswith(log.LMQ_PREFIX)]
         units = [unit for unit in found if unit.size == record.size and self.survey.lacks(unit)]
         topic = p.java_decode(record.topic)
         own = self.survey.number_of(topic, record.queue_id, place)

@@ -7,6 +7,7 @@ record.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -30,7 +31,6 @@ BLANK: Final = "blank"
 RESTORED: Final = "restored"
 USUAL_BYTES: Final = 256  # of a filler that may have any size
 ZEROS: Final = "zeros"
-ANYWHERE: Final = 2**63 - 1  # behind all logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Want:
     place: int = -1
     size: int = 0
     low: int = 0
-    high: int = ANYWHERE
+    high: int = 2**63 - 1
 
     @property
     def queue(self) -> tuple[bytes, int]:
@@ -111,12 +111,12 @@ Row = tuple[int, int, Want | None]
 def _rows(hole: Hole) -> list[Row]:
     """Return the hole cut into tombstones and free pieces, none of them too small for a record."""
     slots = sorted((want for want in hole.wants if want.place >= 0), key=lambda want: want.place)
-    free = [want for want in hole.wants if want.place < 0]
+    free = sorted((want for want in hole.wants if want.place < 0), key=lambda want: want.high)
     rows: list[Row] = []
     at = hole.start
     for slot in slots:
         if slot.place < at or slot.place + slot.size > hole.stop or least_tombstone(slot.lost) > slot.size:
-            free.append(slot)
+            insort(free, slot, key=lambda want: want.high)
             continue
         if slot.place > at:
             rows.append((at, slot.place, None))

@@ -18,6 +18,7 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 NOWHERE: Final = "storeio_tombstones"
 """Topic to which tombstones of delayed messages are delivered when their time has come."""
 
+NO_PLACE: Final = 2**63 - 1  # behind all logs
 MOST_BATCH: Final = 2**15 - 1  # messages in one inner batch
 
 
@@ -25,7 +26,8 @@ MOST_BATCH: Final = 2**15 - 1  # messages in one inner batch
 class Missing:
     """Numbers ``[first, stop)`` of a queue that one tombstone takes: one, or an inner batch.
 
-    ``low`` and ``high`` bound where the message lay. ``unit`` is its surviving queue unit.
+    ``low`` and ``high`` bound where the message lay. ``unit`` is its surviving queue unit; without one ``behind`` and
+    ``ahead`` are the places between which the units of the numbers before and after it leave room.
     """
 
     topic: str
@@ -35,6 +37,8 @@ class Missing:
     low: int
     high: int
     unit: Unit | None = None
+    behind: int = 0
+    ahead: int = NO_PLACE
 
 
 def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: frozenset[str]) -> Iterator[Missing]:
@@ -69,19 +73,21 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
             count = unit.messages if unit is not None else min(step, following - number)
             stop = min(number + count, part.stop_queue_offset)
             near = [known[part.topic, part.queue_id, other] for other in own[max(at - 1, 0) : at + 1]]
-            low, high = _between(part, number, near)
-            yield Missing(*queue, number, stop, low, high, unit)
+            yield Missing(
+                *queue, number, stop, part.physical_start, part.physical_stop, unit, *_between(part, number, near)
+            )
 
 
 def _between(part: LostRange, number: int, near: Iterable[Unit]) -> tuple[int, int]:
-    """Return where a lost message lay: in its range of the log, between those that the units before and after name."""
-    low, high = part.physical_start, part.physical_stop
+    """Return the places between which the units before and after a number leave room, as far as they fit its range."""
+    behind, ahead = 0, NO_PLACE
     for unit in near:
-        if unit.number < number and part.physical_start <= unit.physical_offset < part.physical_stop:
-            low = max(low, unit.physical_offset + unit.size)
-        if unit.number > number and part.physical_start <= unit.physical_offset < part.physical_stop:
-            high = min(high, unit.physical_offset)
-    return (low, high) if low < high else (part.physical_start, part.physical_stop)
+        if part.physical_start <= unit.physical_offset < part.physical_stop:
+            if unit.number < number:
+                behind = unit.physical_offset + unit.size
+            elif unit.number > number:
+                ahead = unit.physical_offset
+    return (behind, ahead) if behind < ahead else (0, NO_PLACE)
 
 
 def stands_for(missing: Missing, delays_ms: tuple[int, ...], store_ms: int, batch_topics: frozenset[str]) -> Lost:

@@ -21,7 +21,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
-from storeio.kernels.group import RUN_FIRST, RUN_STOP
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
@@ -39,6 +39,7 @@ UNIT_CODES: Final = frozenset((
     "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED",
     "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
 ))  # fmt: skip
+LOST_CODES: Final = frozenset(("CQ_INTO_DAMAGE", "CQ_BEYOND_LOG"))  # of units that point at no record at all
 # Findings at records that a broker accepts, and of which some say that the record is not as it was.
 DOUBT_CODES: Final = frozenset((
     "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES",
@@ -59,6 +60,31 @@ class Bounds:
         """Return the numbers of those that meet ``[start, stop)``, rising."""
         low, high = np.searchsorted(self._highest, start, "right"), np.searchsorted(self._starts, stop, "left")
         return sorted(self._order[low:high][self._stops[low:high] > start].tolist())
+
+
+class Order:
+    """Tells whether units lie between the records of their queue whose numbers come before and after theirs.
+
+    A record that stands alone is not asked: its number may be damaged.
+    """
+
+    def __init__(self, concluded: Concluded) -> None:
+        self._runs = concluded.runs
+        self._known: dict[tuple[str, int], Numbers] = {}
+
+    def __call__(self, unit: Unit) -> bool:
+        """Return False for a unit that lies elsewhere; it is damaged itself. Queues that began anew tell nothing."""
+        queue = unit.topic, unit.queue_id
+        if queue not in self._known:
+            rows = [RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT]
+            tables = [table[rows][:, table[RUN_RECORDS] > 1] for table in self._runs.get(queue, ())]
+            runs = np.concatenate(tables, axis=1) if tables else np.empty((4, 0), np.int64)
+            runs = runs[:, np.argsort(runs[2], kind="stable")]
+            self._known[queue] = runs if (np.diff(runs[0]) > 0).all() else runs[:, :0]
+        first, stop, start_at, stop_at = self._known[queue]
+        before, after = stop_at[stop <= unit.number], start_at[first > unit.number]
+        low, high = before.max(initial=0), after.min(initial=np.iinfo(np.int64).max)
+        return bool(low <= unit.physical_offset < high)
 
 
 @dataclass(slots=True)
@@ -162,7 +188,8 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
-    units = sorted(set(_units(plan, plan.nearby().read, audit.findings)), key=lambda unit: (unit.physical_offset, unit))
+    told = _units(plan, plan.nearby().read, audit.findings, Order(concluded))
+    units = sorted(set(told), key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
     for finding in audit.findings:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
@@ -226,7 +253,7 @@ def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:
             return
 
 
-def _units(plan: AuditPlan, read: Read, findings: Iterable[Finding]) -> Iterator[Unit]:
+def _units(plan: AuditPlan, read: Read, findings: Iterable[Finding], fits: Order) -> Iterator[Unit]:
     for finding in findings:
         if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
             continue
@@ -235,7 +262,10 @@ def _units(plan: AuditPlan, read: Read, findings: Iterable[Finding]) -> Iterator
         file = next((file for file in queue.files if file.path == finding.path), None)
         if file is None:
             continue
-        yield from _read(read, queue, file.base + finding.position, file.base + finding.position + finding.length)
+        start = file.base + finding.position
+        for unit in _read(read, queue, start, start + finding.length):
+            if finding.code not in LOST_CODES or fits(unit):
+                yield unit
 
 
 def _read(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
