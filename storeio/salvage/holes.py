@@ -7,8 +7,10 @@ record.
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterator, Sequence
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,6 +33,7 @@ BLANK: Final = "blank"
 RESTORED: Final = "restored"
 USUAL_BYTES: Final = 256  # of a filler that may have any size
 ZEROS: Final = "zeros"
+MOST_TRIED: Final = 16  # tombstones that are too long for a free piece before it is left to fillers
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +114,12 @@ Row = tuple[int, int, Want | None]
 def _rows(hole: Hole) -> list[Row]:
     """Return the hole cut into tombstones and free pieces, none of them too small for a record."""
     slots = sorted((want for want in hole.wants if want.place >= 0), key=lambda want: want.place)
-    free = sorted((want for want in hole.wants if want.place < 0), key=lambda want: want.high)
+    free = [want for want in hole.wants if want.place < 0]
     rows: list[Row] = []
     at = hole.start
     for slot in slots:
         if slot.place < at or slot.place + slot.size > hole.stop or least_tombstone(slot.lost) > slot.size:
-            insort(free, slot, key=lambda want: want.high)
+            free.append(slot)
             continue
         if slot.place > at:
             rows.append((at, slot.place, None))
@@ -137,35 +140,80 @@ def _settings(rows: Sequence[Row], setting: Setting) -> list[Setting]:
     return found[::-1]
 
 
-def _with(rows: Sequence[Row], free: Sequence[Want], hole: Hole) -> Iterator[Row]:
+def _with(rows: Sequence[Row], free: Iterable[Want], hole: Hole) -> Iterator[Row]:
     """Yield the rows with the tombstones that have no place put into the free ones, those of a queue in their order."""
-    left = list(free)
+    waiting = _Waiting(free)
     for low, high, want in rows:
         if want is not None:
             yield low, high, want
             continue
         closing = hole.closes and high == hole.stop
         stop = high - (log.BLANK_HEAD_BYTES if closing else 0)
-        spare = stop - low - sum(least_tombstone(want.lost) for want in left)
-        later: list[Want] = []
-        waiting: set[tuple[bytes, int]] = set()  # queues whose next number finds no room here
-        for one in left:
-            least, room = least_tombstone(one.lost), min(stop, one.high) - low
-            if one.low > low or least > room or one.queue in waiting:
-                if one.high - low >= least:
-                    waiting.add(one.queue)
-                later.append(one)
-                continue
-            usual = usual_tombstone(one.lost, hole.setting)
-            need = usual if usual - least <= spare and usual <= room else least
+        spare = stop - low - waiting.least
+        while stop - low >= LEAST_BYTES and (one := waiting.take(low, stop)) is not None:
+            least, usual = least_tombstone(one.lost), usual_tombstone(one.lost, hole.setting)
+            need = usual if usual - least <= spare and usual <= min(stop, one.high) - low else least
             rest = stop - low - need
             size = need + rest if rest < LEAST_BYTES and not closing else need
             yield low, low + size, one
             low, spare = low + size, spare - (size - least)
-        left = later
         if low < high:
             yield low, high, None
-    hole.unplaced += left
+    hole.unplaced += waiting.left()
+
+
+class _Waiting:
+    """Tombstones that have no place yet: of each queue the next number, first the one that has to come soonest.
+
+    ``least`` are the bytes that all of them need.
+    """
+
+    def __init__(self, wants: Iterable[Want]) -> None:
+        self._queues: dict[tuple[bytes, int], deque[Want]] = {}
+        for want in sorted(wants, key=lambda want: want.high):
+            self._queues.setdefault(want.queue, deque()).append(want)
+        self.least = sum(least_tombstone(want.lost) for queue in self._queues.values() for want in queue)
+        self._early: list[tuple[int, int, Want]] = []  # heap by where they may lie at the soonest
+        self._ready: list[tuple[int, int, Want]] = []  # heap by where they must end
+        self._late: list[Want] = []
+        self._serial = itertools.count()
+        for name in self._queues:
+            self._next(name)
+
+    def _next(self, name: tuple[bytes, int]) -> None:
+        if self._queues[name]:
+            want = self._queues[name].popleft()
+            heapq.heappush(self._early, (want.low, next(self._serial), want))
+
+    def take(self, low: int, stop: int) -> Want | None:
+        """Return one that fits between two places, None if those that have to come soonest do not."""
+        aside: list[tuple[int, int, Want]] = []
+        found = None
+        while found is None and len(aside) < MOST_TRIED:
+            while self._early and self._early[0][0] <= low:
+                _, serial, want = heapq.heappop(self._early)
+                heapq.heappush(self._ready, (want.high, serial, want))
+            if not self._ready:
+                break
+            entry = heapq.heappop(self._ready)
+            one, least = entry[2], least_tombstone(entry[2].lost)
+            if one.high - low >= least > stop - low:
+                aside.append(entry)
+                continue
+            if one.high - low < least:
+                self._late.append(one)
+            else:
+                found = one
+            self.least -= least
+            self._next(one.queue)
+        for entry in aside:
+            heapq.heappush(self._ready, entry)
+        return found
+
+    def left(self) -> list[Want]:
+        """Return those that found no place."""
+        heads = [entry[2] for entry in (*self._early, *self._ready)]
+        return [*self._late, *heads, *itertools.chain.from_iterable(self._queues.values())]
 
 
 def _joined(rows: list[Row], hole: Hole) -> list[Row]:

@@ -82,9 +82,9 @@ class Order:
             runs = runs[:, np.argsort(runs[2], kind="stable")]
             self._known[queue] = runs if (np.diff(runs[0]) > 0).all() else runs[:, :0]
         first, stop, start_at, stop_at = self._known[queue]
-        before, after = stop_at[stop <= unit.number], start_at[first > unit.number]
-        low, high = before.max(initial=0), after.min(initial=np.iinfo(np.int64).max)
-        return bool(low <= unit.physical_offset < high)
+        before, after = np.searchsorted(stop, unit.number, "right"), np.searchsorted(first, unit.number, "right")
+        is_behind = before == 0 or stop_at[before - 1] <= unit.physical_offset
+        return bool(is_behind and (after == len(first) or unit.physical_offset < start_at[after]))
 
 
 @dataclass(slots=True)
