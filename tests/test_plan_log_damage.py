@@ -143,3 +143,16 @@ def test_an_index_whose_units_point_into_damage_stays(tmp_path: Path) -> None:
     found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
     assert "INDEX_UNIT_ORPHAN" in {finding.code for finding in found.before.findings}
     assert not found.plan.actions
+
+
+def test_a_segment_without_its_first_bytes_gets_no_name_from_what_stands_there(tmp_path: Path) -> None:
+    """Its records lie a little off, and what stands where a physical offset would names another segment by chance."""
+    name = "base-5.3.3"
+    size = int(golden_data.options(name)["clFile"])
+    path = f"commitlog/{2 * size:020d}"
+    data = (golden_data.store(name) / path).read_bytes()[12:] + bytes(12)
+    head = data[:28] + struct.pack(">q", 20 * size)
+    root = golden_data.damaged(name, [["write", path, 0, (head + data[36:]).hex()]], tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1, allow_log=True)
+    assert "LOG_SEGMENT_MISNAMED" in {finding.code for finding in found.before.findings}
+    assert not [action for action in found.plan.actions if action.path.startswith("commitlog")]

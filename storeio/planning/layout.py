@@ -16,6 +16,7 @@ from storeio.plan import model
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
 from storeio.results import Audit
+from storeio.salvage.evidence import whole_record
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
@@ -45,14 +46,25 @@ def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
 
 
 def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    head = b"".join(draft.store.pieces(finding.path, 0, log.PHYSICAL_OFFSET_AT + 8))
-    (base,) = struct.unpack_from(">q", head, log.PHYSICAL_OFFSET_AT)
+    base = _named_base(draft, finding.path)
     if base < 0 or base % segment_bytes:
         return
     target = f"{COMMITLOG}/{file_name(base)}"
     if not draft.store.exists(target):
         reason = f"all its records say that they lie from {base} on"
         draft.rename(finding.path, target, Why(model.LOG, reason, (finding.code,)))
+
+
+def _named_base(draft: Draft, path: str) -> int:
+    """Return where the intact record says to lie with which a segment begins, -1 without one: bytes may be missing."""
+    length = draft.store.length(path)
+    if length < log.MIN_RECORD_BYTES:
+        return -1
+    (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, 0, 4)))
+    if not log.MIN_RECORD_BYTES <= size <= length:
+        return -1
+    record = whole_record(b"".join(draft.store.pieces(path, 0, size)))
+    return record.physical_offset if record is not None else -1
 
 
 def _dirty_tail(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
