@@ -11,7 +11,6 @@ import pytest
 
 from storeio.apply import apply_plan
 from storeio.format import commitlog as log
-from storeio.format import consumequeue
 from storeio.planning import plan_store
 from tests import golden_data
 from tests.test_plan_recorded import given_for
@@ -64,13 +63,11 @@ def test_a_message_stays_in_its_queue_where_its_record_says_another(name: str, d
     found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
     assert not found.cures  # the record is damaged still
     assert [action.path for action in found.plan.actions if action.path != "checkpoint"] == [elsewhere]
-    assert any(" LOG_" in f" {sentence}" for sentence in found.plan.left)
+    assert any(sentence.startswith("LOG_") for sentence in found.plan.left)
     apply_plan(tmp_path / "plan.json", root)
     for number in (NUMBER - 10, NUMBER):
-        path, position = unit_at(number)
+        path, _ = unit_at(number)
         assert (root / path).read_bytes() == (golden_data.store(name) / path).read_bytes()
-        unit = consumequeue.decode((root / path).read_bytes()[position : position + 20])
-        assert number == NUMBER - 10 or int(unit["physical_offset"][0]) == int(row_of(name)["phy_offset"])
     assert not (root / f"consumequeue/{TOPIC}/77").exists()
     assert not plan_store(root, tmp_path / "again.json", given=given_for(name), jobs=1).plan.actions
 
@@ -80,7 +77,7 @@ def test_where_nothing_but_the_record_speaks_the_record_is_believed(tmp_path: Pa
     edits = [DAMAGES["a new queue"](name), ["delete", unit_at(NUMBER)[0]]]
     root = golden_data.damaged(name, edits, tmp_path / "store")
     found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
-    assert f"consumequeue/{TOPIC}/77" in " ".join(action.path for action in found.plan.actions)
+    assert any(action.path.startswith(f"consumequeue/{TOPIC}/77/") for action in found.plan.actions)
 
 
 def zeroed(name: str, rows: Iterable[dict[str, str]]) -> list[Any]:

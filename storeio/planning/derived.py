@@ -53,7 +53,7 @@ class Target:
         return self.built.first * consumequeue.UNIT_BYTES if self.built else NOWHERE
 
     @property
-    def last_byte(self) -> int:
+    def stop_byte(self) -> int:
         """Behind the last byte that may change."""
         return self.built.stop * consumequeue.UNIT_BYTES if self.built and self.keeps_tail else NOWHERE
 
@@ -77,7 +77,7 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
     wanted = _numbered(rebuilt / target.directory)
     have = _numbered(draft.store.root / target.directory)
     start = target.first_byte if target.keeps_front else _dead_bytes(draft, target, have, log_min)
-    stop = target.last_byte
+    stop = target.stop_byte
     for base in sorted(have):
         path = f"{target.directory}/{have[base]}"
         keeps = base in wanted or base < start or base >= stop

@@ -20,6 +20,7 @@ from storeio.salvage.evidence import whole_record
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
+MOST_RECORD_BYTES: Final = 64 << 20  # of one that is read whole: its size may be damaged
 
 
 def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segment_bytes: int) -> None:
@@ -51,7 +52,7 @@ def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) 
         return
     target = f"{COMMITLOG}/{file_name(base)}"
     if not draft.store.exists(target):
-        reason = f"all its records say that they lie from {base} on"
+        reason = f"it begins with the record of {base}, and none of its records lies where its name says"
         draft.rename(finding.path, target, Why(model.LOG, reason, (finding.code,)))
 
 
@@ -61,7 +62,7 @@ def _named_base(draft: Draft, path: str) -> int:
     if length < log.MIN_RECORD_BYTES:
         return -1
     (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, 0, 4)))
-    if not log.MIN_RECORD_BYTES <= size <= length:
+    if not log.MIN_RECORD_BYTES <= size <= min(length, MOST_RECORD_BYTES):
         return -1
     record = whole_record(b"".join(draft.store.pieces(path, 0, size)))
     return record.physical_offset if record is not None else -1

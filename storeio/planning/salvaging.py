@@ -129,5 +129,15 @@ def _write_patches(draft: Draft, decision: Decision, size: int) -> None:
         topic, queue_id = (lost.topic.decode("utf-8", "replace"), lost.queue_id) if lost else (None, None)
         why = Why(model.LOG, REASONS[patch.kind], topic=topic, queue_id=queue_id)
         path, start = f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base
-        if b"".join(draft.store.pieces(path, start, start + len(data))) != data:  # it may have been salvaged before
+        if not _stands(draft, path, start, data):  # it may have been salvaged before
             draft.write(path, start, data, why)
+
+
+def _stands(draft: Draft, path: str, start: int, data: bytes) -> bool:
+    """Tell whether these bytes are there already; they may be those of a whole segment."""
+    at = 0
+    for piece in draft.store.pieces(path, start, start + len(data)):
+        if data[at : at + len(piece)] != piece:
+            return False
+        at += len(piece)
+    return True

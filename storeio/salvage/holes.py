@@ -25,7 +25,7 @@ from storeio.salvage.fillers import (
     least_tombstone,
     tombstone,
     usual_tombstone,
-)
+)  # fmt: skip
 
 FILLER: Final = "filler"
 TOMBSTONE: Final = "tombstone"
@@ -33,6 +33,7 @@ BLANK: Final = "blank"
 RESTORED: Final = "restored"
 USUAL_BYTES: Final = 256  # of a filler that may have any size
 ZEROS: Final = "zeros"
+BEHIND_ALL: Final = 2**63 - 1  # behind every place of a log
 MOST_TRIED: Final = 16  # tombstones that are too long for a free piece before it is left to fillers
 
 
@@ -59,7 +60,7 @@ class Want:
     place: int = -1
     size: int = 0
     low: int = 0
-    high: int = 2**63 - 1
+    high: int = BEHIND_ALL
 
     @property
     def queue(self) -> tuple[bytes, int]:

@@ -12,13 +12,13 @@ from storeio.format import properties as p
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit
 from storeio.salvage.fillers import Lost
+from storeio.salvage.holes import BEHIND_ALL
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 NOWHERE: Final = "storeio_tombstones"
 """Topic to which tombstones of delayed messages are delivered when their time has come."""
 
-NO_PLACE: Final = 2**63 - 1  # behind all logs
 MOST_BATCH: Final = 2**15 - 1  # messages in one inner batch
 
 
@@ -38,7 +38,7 @@ class Missing:
     high: int
     unit: Unit | None = None
     behind: int = 0
-    ahead: int = NO_PLACE
+    ahead: int = BEHIND_ALL
 
 
 def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: frozenset[str]) -> Iterator[Missing]:
@@ -80,14 +80,14 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
 
 def _between(part: LostRange, number: int, near: Iterable[Unit]) -> tuple[int, int]:
     """Return the places between which the units before and after a number leave room, as far as they fit its range."""
-    behind, ahead = 0, NO_PLACE
+    behind, ahead = 0, BEHIND_ALL
     for unit in near:
         if part.physical_start <= unit.physical_offset < part.physical_stop:
             if unit.number < number:
                 behind = unit.physical_offset + unit.size
             elif unit.number > number:
                 ahead = unit.physical_offset
-    return (behind, ahead) if behind < ahead else (0, NO_PLACE)
+    return (behind, ahead) if behind < ahead else (0, BEHIND_ALL)
 
 
 def stands_for(missing: Missing, delays_ms: tuple[int, ...], store_ms: int, batch_topics: frozenset[str]) -> Lost:

@@ -43,8 +43,9 @@ def test_a_plan_takes_no_message_from_consumers(version: str, seed: int, tmp_pat
     damaged, how = contents(root), {"broker": version, "given": given_for(name), "jobs": 1}
     allow_log = chance.random() < 0.5
     found = plan_store(root, tmp_path / "plan.json", allow_log=allow_log, **how)
+    assert contents(root) == damaged  # planning only reads
     if not found.plan.actions:
-        return
+        pytest.skip("the seed's damages leave nothing to plan")
     apply_plan(tmp_path / "plan.json", root, allow_log=allow_log)
     assert not plan_store(root, tmp_path / "again.json", allow_log=allow_log, **how).plan.actions
     shutil.copytree(root, tmp_path / "after")
@@ -54,6 +55,7 @@ def test_a_plan_takes_no_message_from_consumers(version: str, seed: int, tmp_pat
     if starts[0].outcome == "starts":
         assert starts[1].outcome == "starts", starts[1].reason
         assert delivered(starts[0], name) <= delivered(starts[1], name)
-        assert [new.delivered for new in starts[0].new] <= [new.delivered for new in starts[1].new]
+        first, second = ([new.delivered for new in started.new] for started in starts)
+        assert all(now or not then for then, now in zip(first, second, strict=True)), (first, second)
     undo(root)
     assert contents(root) == damaged
