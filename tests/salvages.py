@@ -65,6 +65,8 @@ class Damage:
     segment_bytes: int
     originals: Originals
     kinds: list[str] = field(default_factory=list)
+    overwritten: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    """Units that queues had before they were overwritten."""
 
     def __post_init__(self) -> None:
         self.pick()
@@ -188,9 +190,6 @@ KINDS: Final[dict[str, Callable[[Damage], Any]]] = {
 }
 
 
-OVERWRITTEN = "units overwritten"
-
-
 def seeds(few: int, many: int) -> list[Any]:
     """Return seeds as parameters: a few for make test, the rest up to ``many`` for make long-test."""
     return [pytest.param(seed, marks=[] if seed < few else [pytest.mark.long]) for seed in range(many)]
@@ -206,8 +205,27 @@ def overwrite_units(damage: Damage) -> None:
         at = chance.randrange(len(data))
         piece = chance.choice((bytes(20), bytes(60), chance.randbytes(1), chance.randbytes(60), bytes(len(data) // 2)))
         data[at : at + len(piece)] = piece[: len(data) - at]
+        damage.overwritten[path.parts[-3], int(path.parts[-2])] = path.read_bytes()
         path.write_bytes(data)
-    damage.kinds.append(OVERWRITTEN)
+
+
+def units_until(damage: Damage, queue: tuple[str, int], end: int) -> int:
+    """Return the number up to which the units left of an overwritten queue tell its messages, of which one ends it.
+
+    That is behind the last that is as it was, in front of zeros.
+    """
+    paths = sorted((damage.root / "consumequeue" / queue[0] / str(queue[1])).glob("*"))
+    if len(paths) != 1:
+        return end
+    now, before, told = paths[0].read_bytes(), damage.overwritten[queue], end
+    first = int(paths[0].name) // 20
+    for number in range(max(end, first), first + len(now) // 20):
+        at = 20 * (number - first)
+        if not any(now[at : at + 20]):
+            break
+        if now[at : at + 20] == before[at : at + 20]:
+            told = number + 1
+    return told
 
 
 def damaged(name: str, seed: int, target: Path) -> Damage:
@@ -289,15 +307,19 @@ def compared(damage: Damage, into: Path, result: Salvaged) -> Compared:
     for at in messages:
         if saved[at].numbers:
             ends[saved[at].name] = max(ends.get(saved[at].name, 0), saved[at].numbers.stop)
-    no_queues = any(kind in ("queue missing", "all queues missing", OVERWRITTEN) for kind in damage.kinds)
+    no_queues = any(kind in ("queue missing", "all queues missing") for kind in damage.kinds)
     lost = {
         (*record.name, number)
         for at, record in damage.originals.items()
         if (at not in messages or at in wrong) and at >= result.min_physical_offset
         for number in record.numbers
     }
-    # Behind the last record of a queue only its units tell of more.
-    needed = {row for row in lost if not no_queues or row[2] < ends.get(row[:2], 0)}
+    told: dict[tuple[str, int], int] = {}
+    for queue in {row[:2] for row in lost}:
+        # Behind the last record of a queue only its units tell of more.
+        end = ends.get(queue, 0)
+        told[queue] = end if no_queues else units_until(damage, queue, end) if queue in damage.overwritten else 2**63
+    needed = {row for row in lost if row[2] < told[row[:2]]}
     return Compared(
         sorted(left - set(saved)),
         sorted(at for at in left & set(saved) if saved[at].raw != damage.originals[at].raw),

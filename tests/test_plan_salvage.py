@@ -21,10 +21,8 @@ __all__ = ["no_waiting_for_disks"]
 STORES = ("base-4.9.8", "base-5.3.3", "rich-5.5.1")
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(2, 12))
-@pytest.mark.parametrize("name", STORES)
-def test_in_place_as_elsewhere(name: str, seed: int, tmp_path: Path) -> None:
-    damage = salvages.damaged(name, seed, tmp_path / "store")
+def assert_in_place_as_elsewhere(damage: salvages.Damage, tmp_path: Path) -> None:
+    """Write into a store what a salvage writes elsewhere, find it sound, and take it back."""
     sizes = {"mappedFileSizeCommitLog": str(damage.segment_bytes)}
     salvage(damage.root, tmp_path / "new", given=sizes, jobs=1)
     before = tree_of(damage.root)
@@ -39,6 +37,20 @@ def test_in_place_as_elsewhere(name: str, seed: int, tmp_path: Path) -> None:
     if found.plan.actions:
         undo(damage.root)
     assert tree_of(damage.root) == before
+
+
+@pytest.mark.parametrize("seed", salvages.seeds(2, 12))
+@pytest.mark.parametrize("name", STORES)
+def test_in_place_as_elsewhere(name: str, seed: int, tmp_path: Path) -> None:
+    assert_in_place_as_elsewhere(salvages.damaged(name, seed, tmp_path / "store"), tmp_path)
+
+
+# 589 of base-5.3.3: the log's end is gone, and of the units that point there one between others is damaged.
+@pytest.mark.parametrize(("name", "seed"), [("base-5.3.3", 589), ("ext-5.5.1", 561), ("rich-4.9.8", 4)])
+def test_in_place_where_units_are_overwritten(name: str, seed: int, tmp_path: Path) -> None:
+    damage = salvages.damaged(name, seed, tmp_path / "store")
+    salvages.overwrite_units(damage)
+    assert_in_place_as_elsewhere(damage, tmp_path)
 
 
 def test_a_copy_gives_back_what_was_lost(tmp_path: Path) -> None:

@@ -82,6 +82,26 @@ def test_units_of_garbage_behind_a_queue_name_no_lost_messages(tmp_path: Path) -
     assert found.lost == []
 
 
+@pytest.mark.parametrize("at", [0, 3])
+def test_numbers_between_units_behind_the_log_are_lost(at: int, tmp_path: Path) -> None:
+    """The log's last segment is gone, and one of the units that pointed there is no unit any more."""
+    name, queue = "base-5.3.3", ("topic_1", 0)
+    size, records = int(golden.options(name)["clFile"]), salvages.originals_of(name)
+    last = max(records) // size * size
+    behind = (record for place, record in records.items() if place >= last)
+    numbers = sorted(record.numbers.start for record in behind if record.name == queue)
+    root = golden.copy_of(name, tmp_path / "store")
+    per_file = int(golden.options(name)["cqEntries"])
+    number = numbers[at]
+    file = f"consumequeue/topic_1/0/{number // per_file * per_file * 20:020d}"
+    golden.apply_edits(root, [
+        ["delete", f"commitlog/{last:020d}"], ["write", file, number % per_file * 20, "ff" * 20],
+    ])  # fmt: skip
+    found = audit.check(root, given=sizes_of(golden.options(name)), jobs=1)
+    lost = [range(p.first_queue_offset, p.stop_queue_offset) for p in found.lost if (p.topic, p.queue_id) == queue]
+    assert [n for part in lost for n in part] == numbers
+
+
 def test_the_copy_of_a_record_is_none_though_no_unit_says_so(tmp_path: Path) -> None:
     """It took the place of another record of the same size, whose unit is gone; nothing vouches for either."""
     name = "ext-5.5.1"

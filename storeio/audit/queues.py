@@ -10,7 +10,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.split import SplitReport
 from storeio.checks.columns import joined
-from storeio.checks.numbering import Numbering, Numbers, number_queue
+from storeio.checks.numbering import Numbering, Numbers, between_units, number_queue
 from storeio.checks.queue_files import Queue, Read, unwritten_files
 from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
@@ -129,6 +129,7 @@ def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRa
     known = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
     last = max((stop for _, stop in numbering.runs), default=0)
     beyond = [row for row in leftover.beyond if row[0] >= last and row[1] < MOST_LOG_BYTES and row[2] < MOST_UNIT_BYTES]
+    lost += between_units(queue.topic, queue.queue_id, numbering.end, sorted(beyond + leftover.damaged))
     for rows, evidence in (
         (leftover.damaged, "its unit points into damage"),
         (beyond, "its unit points behind the log"),

@@ -6,8 +6,9 @@ Source: ``QueueOffsetOperator``; exceptions as brokers make them (restart, re-is
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -21,17 +22,24 @@ from storeio.results import LostRange
 
 Numbers = npt.NDArray[np.int64]
 
+UnitRow = tuple[int, int, int]
+"""Unit number, physical offset and size."""
+
 LONG_JUMP: Final = 2**40  # no queue loses so many messages; such a number is damaged
 
 
 @dataclass(slots=True)
 class Numbering:
-    """What the runs of one queue say. Ranges are half-open queue offsets."""
+    """What the runs of one queue say. Ranges are half-open queue offsets.
+
+    ``end`` is the record of the highest number, told as a unit of no bytes at its end; None without records.
+    """
 
     runs: list[tuple[int, int]] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     records: int = 0
+    end: UnitRow | None = None
 
 
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
@@ -51,6 +59,8 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
                 _at(view, "LOG_QUEUE_OFFSET_REPEATED", start_at, stop_at - start_at, topic, queue_id, first, detail)
             )
         result.runs.append((first, stop))
+        if result.end is None or stop > result.end[0]:
+            result.end = stop - 1, stop_at, 0
         expected, before_at = stop, stop_at
     return result
 
@@ -71,6 +81,7 @@ def joined_runs(runs: list[list[int]]) -> list[list[int]]:
 STRANGER: Final = "no record of this queue"
 IN_A_HOLE: Final = "a hole in the log lies between its neighbours"
 JUMP: Final = "the numbers jump in an intact log"
+BETWEEN_UNITS: Final = "its unit is damaged, those before and behind it point behind the log or into damage"
 BETWEEN_RECORDS: Final = (IN_A_HOLE, JUMP)
 """Evidence of losses that stands and falls with the records before and behind them."""
 
@@ -135,6 +146,21 @@ def _gap(
                 f"numbers {first} to {stop - 1} are missing before this record",
             )
         )  # fmt: skip
+
+
+def between_units(topic: str, queue_id: int, end: UnitRow | None, units: Sequence[UnitRow]) -> Iterator[LostRange]:
+    """Yield the numbers between units whose records are lost, where these leave room: their own units are damaged.
+
+    Args:
+        topic: Of the queue.
+        queue_id: Of the queue.
+        end: ``Numbering.end`` of the queue.
+        units: Its units of lost records, by number; only those behind its last record are looked at.
+    """
+    known = units if end is None else [end, *(unit for unit in units if unit[0] > end[0])]
+    for (number, physical, size), (ahead, place, length) in pairwise(known):
+        if 0 < ahead - number - 1 <= (place - physical - size) // log.MIN_RECORD_BYTES:
+            yield LostRange(topic, queue_id, number + 1, ahead, physical, place + length, BETWEEN_UNITS)
 
 
 def place_of(view: LogView, physical: int) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import BETWEEN_RECORDS, joined_runs, number_queue
+from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, joined_runs, number_queue
 from storeio.checks.ranges import meeting, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
@@ -82,13 +82,16 @@ def _lost(
     queue: tuple[str, int], table: list[Run], said: list[LostRange], units: Sequence[Unit], view: LogView
 ) -> list[LostRange]:
     lost = [] if table else said
-    ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost]
+    numbering = Numbering()
     if table:
         numbering = number_queue(*queue, [np.array(table, np.int64).T], view)
         lost += [*_beginning(queue, table[0], view), *numbering.lost]
-        ranges = [(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs
-    ranges = merged(ranges)
-    for unit in sorted(units, key=lambda unit: unit.number):
+    units = sorted(units, key=lambda unit: unit.number)
+    if all(unit.messages == 1 for unit in units):
+        rows = [(unit.number, unit.physical_offset, unit.size) for unit in units]
+        lost += between_units(*queue, numbering.end, rows)
+    ranges = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
+    for unit in units:
         stop_at = unit.number + unit.messages
         for first, stop in subtract((unit.number, stop_at), meeting(ranges, unit.number, stop_at)):
             behind = unit.physical_offset + unit.size
