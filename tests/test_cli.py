@@ -330,7 +330,7 @@ def test_interrupt_ends_with_32(number: signal.Signals) -> None:
     [
         (["rebuild", "--into"], "storeio.rebuild.node:Build.add"),
         (["salvage", "--into"], "storeio.salvage.node:write_log"),
-        (["plan", "--out"], "storeio.planning.node:_Planner.run"),
+        (["plan", "--out"], "storeio.planning.planner:Planner.run"),
         (["simulate", "--into"], "storeio.staging:Staging.write"),
     ],
 )

@@ -153,3 +153,32 @@ def test_a_segment_without_its_first_bytes_gets_no_name_from_what_stands_there(t
     found = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1, allow_log=True)
     assert "LOG_SEGMENT_MISNAMED" in {finding.code for finding in found.before.findings}
     assert not [action for action in found.plan.actions if action.path.startswith("commitlog")]
+
+
+def test_a_segment_keeps_its_wrong_name_where_the_true_one_would_lead_recovery_into_damage(tmp_path: Path) -> None:
+    """As it is, recovery begins in that segment; else it comes to a torn record in the last one, and cuts there."""
+    name = "base-5.5.1"
+    size = int(golden_data.options(name)["clFile"])
+    places = [int(row["phy_offset"]) for row in golden_data.dump(name)]
+    last = max(places) // size * size
+    torn = sorted(place for place in places if place >= last)[3]
+    edits = [
+        ["rename", f"commitlog/{last - 2 * size:020d}", f"commitlog/{70 * size:020d}"],
+        ["write", f"commitlog/{last:020d}", torn % size, struct.pack(">i", 2**31 - 1).hex()],
+        ["write", unit_at(NUMBER)[0], unit_at(NUMBER)[1], "00" * 20],
+        ["write", "abort", 0, ""],
+    ]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    how: dict[str, Any] = {"broker": "5.5.1", "given": given_for(name), "allow_log": True, "jobs": 1}
+    found = plan_store(root, tmp_path / "plan.json", **how)
+    assert found.predicted_before.given_up is not None
+    assert found.predicted_after.given_up is not None
+    assert found.predicted_after.given_up.messages <= found.predicted_before.given_up.messages
+    assert found.predicted_after.outcome.after_load is not None
+    assert found.predicted_before.outcome.after_load is not None
+    cut = [start.outcome.after_load.max_physical_offset for start in (found.predicted_before, found.predicted_after)]
+    assert cut[0] == cut[1], "the log is cut"
+    assert [action.path for action in found.plan.actions] == [unit_at(NUMBER)[0]]
+    assert any(sentence.startswith("commitlog is left as it is") for sentence in found.plan.left)
+    apply_plan(tmp_path / "plan.json", root, allow_log=True)
+    assert not plan_store(root, tmp_path / "again.json", **how).plan.actions

@@ -1,0 +1,197 @@
+"""One plan while it is made: layout of the log, then what is derived from it, until nothing is left to cure."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storeio import __version__, audit
+from storeio.codes import ERROR, WARNING
+from storeio.config import infer_config
+from storeio.errors import AuditError, UnreadableError, UsageError
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.linked import LinkedStore
+from storeio.paths import BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
+from storeio.plan import Plan, model
+from storeio.plan.rules import check_plan
+from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
+from storeio.planning.draft import Draft, Why
+from storeio.planning.layout import plan_layout
+from storeio.planning.limits import RefusedError
+from storeio.planning.salvaging import plan_salvage, with_true_heads
+from storeio.planning.selection import Selection
+from storeio.planning.summary import asks_for_index, codes_of, into_damage, left_of, queues_of, summary_of
+from storeio.rebuild.node import rebuild
+from storeio.results import Audit, Progress, Tell
+from storeio.salvage.survey import DOUBT_CODES
+from storeio.scan import list_store
+from storeio.simulate.predicted import Prediction
+
+EVERYTHING: Final = "everything"
+ROUNDS: Final = 3  # an action may bring to light what another finding hid
+
+
+class Planner:
+    """One plan while it is made."""
+
+    def __init__(
+        self, root: Path, work: Path, settings: dict[str, str], jobs: int | None, withheld: frozenset[str],
+        progress: Tell | None = None,
+    ) -> None:  # fmt: skip
+        self.settings, self.work, self.jobs, self.withheld = settings, work, jobs, withheld
+        listing = list_store(root)
+        self.config = infer_config(listing, settings)
+        self._sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
+        self.store = LinkedStore(listing, work / "store")
+        self.draft = Draft(self.store, work / "bytes")
+        self._rebuilds, self.progress, self.lost = 0, progress, -1
+        self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
+        self.broker: str | None = None  # whose index it is, where nothing else tells
+        self.problems: list[str] = []
+
+    def changes(self, parts: Iterable[str]) -> bool:
+        """Tell whether the plan changes each of some parts of the store; a salvage is not made without the log."""
+        changed = {action.path.split("/")[0] for action in self.draft.actions}
+        return changed.issuperset(parts) and (self.donors is None or COMMITLOG not in parts)
+
+    def audited(self) -> Audit:
+        """Return the audit of the store as the plan would leave it, with the settings of the first one."""
+        return audit.check(self.store.root, given=self.settings, jobs=self.jobs, progress=self._tell)
+
+    def _tell(self, progress: Progress) -> None:
+        if self.progress is not None:
+            self.progress(replace(progress, phase=f"the result: {progress.phase}"))
+
+    def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
+        """Plan until nothing is left that an action could cure; return the audit of what comes out."""
+        self.draft.allow_log, self.draft.may_move = allow_log, select.takes_risk(model.METADATA)
+        for number in range(ROUNDS if EVERYTHING not in self.withheld else 0):
+            count = len(self.draft.actions)
+            wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            if self.donors is not None and not number:
+                misnamed = [finding for finding in wanted if finding.code == "LOG_SEGMENT_MISNAMED"]
+                self._layout(found, misnamed, select, allow_log=allow_log)
+                self._salvage(self.donors)
+                found = self.audited()
+                wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            self._layout(found, wanted, select, allow_log=allow_log)
+            if len(self.draft.actions) > count:
+                found = self.audited()
+                wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            middle = len(self.draft.actions)
+            if any(f.code == "LOG_MISSING" for f in found.findings):
+                break  # nothing can be derived from a log that is not there
+            self._derived(found, wanted, select)
+            if len(self.draft.actions) > middle:
+                found = self.audited()
+            if len(self.draft.actions) == count:
+                break
+        return found
+
+    def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
+        """Make the log whole."""
+
+        others = [self._look(donor) for donor in donors]
+        with self._left_out("the damaged log"):
+            self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", self._look, others)
+
+    def _look(self, root: str | os.PathLike[str]) -> audit.Concluded:
+        return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
+
+    def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
+        risky = allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld
+        tame = select.takes_risk(model.METADATA)
+        chosen = [f for f in wanted if (tame if f.code.startswith("STRAY") else risky)]
+        plan_layout(self.draft, found, chosen, segment_bytes=self.config.commitlog_file_bytes)
+
+    def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
+        queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
+        index = codes_of(filter(asks_for_index, wanted)) if select.takes_risk(model.DERIVED) else ()
+        point = codes_of(f for f in wanted if f.code.startswith("CHECKPOINT_"))
+        index = index if INDEX not in self.withheld else ()
+        may_point = select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld
+        point = point if may_point else ()
+        if not (queues or index or point):
+            return
+        place = self.work / f"rebuilt-{self._rebuilds}"
+        self._rebuilds += 1
+        try:
+            source = self.store.root
+            if any(finding.code in DOUBT_CODES for finding in found.findings):
+                source = with_true_heads(source, self.work / f"{place.name}-from", self._look)
+            built = rebuild(source, place, given=self.settings, broker=self.broker, jobs=self.jobs)
+        except UnreadableError as error:
+            self.draft.left_out.add(str(error), "all that is derived from the log")
+            return
+        by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
+        for key, codes in sorted(queues.items()):
+            with self._left_out(f"queue {key[1]}/{key[2]}"):
+                why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
+                target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
+                self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)
+        if index:
+            with self._left_out("the index"):
+                plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
+        if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
+            why = Why(model.METADATA, "what is true of the log and the index", point)
+            with self._left_out("the checkpoint"):
+                plan_checkpoint(self.draft, place, self.settings, why)
+
+    @contextmanager
+    def _left_out(self, what: str) -> Iterator[None]:
+        """Go on without what an apply would refuse, and remember that."""
+        try:
+            yield
+        except RefusedError as error:
+            self.draft.left_out.add(str(error), what)
+
+    def _queue(self, place: Path, target: Target, held: Sequence[range], log_min: int) -> None:
+        """Plan one queue and its ext files; ``held`` are units into damage of the log, which stay where they are."""
+        targets = [target]
+        ext = QUEUE_EXT, target.topic, str(target.queue_id)
+        if target.kind == CONSUMEQUEUE and place.joinpath(*ext).is_dir():
+            targets.append(replace(target, kind=QUEUE_EXT, file_bytes=self.config.ext_file_bytes))
+        if held:
+            # Units in log order would all move, and ext files are numbered in it, too.
+            if target.built is None or len(targets) > 1 or target.topic.startswith(log.LMQ_PREFIX):
+                raise RefusedError("units point into damage of the log: salvage it first")
+            first, stop = target.built.first, target.built.stop
+            front, tail = any(part.start < first for part in held), any(part.stop > stop for part in held)
+            targets = [replace(target, keeps_front=front, keeps_tail=tail)]
+        for each in targets:  # both or none: units of the one hold addresses in the other
+            make_way_for(self.draft, place, each)
+        for each in targets:
+            plan_queue(self.draft, place, each, log_min=log_min)
+
+    def finish(
+        self, store: str, broker: str, bytes_name: str, audits: tuple[Audit, Audit],
+        starts: tuple[Prediction, Prediction], *, allow_log: bool,
+    ) -> Plan:  # fmt: skip
+        """Return the plan."""
+        digest = self.draft.close()
+        plan = Plan(
+            store, __version__, time.time_ns() // 1_000_000, broker,
+            bytes_name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
+            tuple(self.draft.actions), self.settings,
+            summary_of(audits[0], starts[0]), summary_of(audits[1], starts[1]),
+            (
+                *self._withheld(broker), *self.problems, *self.draft.left_out.sentences(),
+                *left_of(audits[1], starts[1], allow_log=allow_log),
+            ),
+        )  # fmt: skip
+        try:
+            check_plan(plan, allow_log=allow_log)
+        except UsageError as error:
+            raise AuditError(f"no apply would carry out what was planned: {error}") from error
+        return plan
+
+    def _withheld(self, broker: str) -> list[str]:
+        """Return sentences on what was left out on purpose."""
+        why = f"broker {broker} would then do more harm than it does now, because of damage in the log: salvage first"
+        return [f"{what} is left as it is: {why}" for what in sorted(self.withheld)]
