@@ -167,7 +167,8 @@ def layout_findings(plan: AuditPlan) -> list[Finding]:
         BATCHQUEUE: plan.config.batch_file_bytes,
         QUEUE_EXT: plan.config.ext_file_bytes,
     }
-    return check_layout(plan.listing.files, lengths) + type_findings(plan)
+    found = check_layout(plan.listing.files, lengths) + type_findings(plan)
+    return found if plan.moment is None else plan.moment.told(found)
 
 
 def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:

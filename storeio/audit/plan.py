@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio import many_files
+from storeio.audit.moment import Moment
+from storeio.audit.running import moment_of
 from storeio.checks import index_structure
 from storeio.checks.layout import is_offset
 from storeio.checks.packed import PackedQueues
@@ -81,6 +84,7 @@ class AuditPlan:
     index: list[index_structure.IndexStructure] = field(default_factory=list)
     file_reports: list[FileReport] = field(default_factory=list)
     facts: QueueFacts = QueueFacts()
+    moment: Moment | None = None  # of a store on which a broker runs
 
     @property
     def rolled_index_ms(self) -> int:
@@ -107,8 +111,10 @@ class AuditPlan:
         return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))
 
     def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
-        """Return bytes of a file of the store, as ``scan.read_range``."""
-        return read_range(self.root, path, start, stop, populate_to=populate_to)
+        """Return bytes of a file of the store, as ``scan.read_range``; with a moment, as they were then."""
+        if self.moment is None or start >= stop:
+            return read_range(self.root, path, start, stop, populate_to=populate_to)
+        return self.moment.read(partial(read_range, self.root), path, start, stop)
 
     def agreeing(self, pieces: Pieces) -> Mask:
         """Tell which pieces of consume queue files are as expected, shape ``(n,)``; False says nothing."""
@@ -117,8 +123,9 @@ class AuditPlan:
         return many_files.agreeing(self.root, pieces)
 
     def filler(self, path: str) -> Fill | None:
-        """Return what puts bytes of a file of the store into an array, as ``scan.filler``."""
-        return filler(self.root, path)
+        """Return what puts bytes of a file of the store into an array, as ``scan.filler``; as ``read`` has them."""
+        fill = filler(self.root, path)
+        return self.moment.fill(fill, path) if self.moment is not None and fill is not None else fill
 
     def nearby(self, *, window_bytes: int = 64 << 10, most: int = 64) -> Nearby:
         """Return what reads small pieces of the store's files that lie near each other; by default, units of queues."""
@@ -151,6 +158,8 @@ def prepare(
 ) -> AuditPlan:
     """Return the plan of an audit; reads the listing and the heads of index files only.
 
+    Where a broker runs on the store, the plan is of the moment at which this is called, and its end of the log is read.
+
     Raises:
         NotAStoreError: ``root`` is no store.
         UsageError: A given setting is unknown or has a bad value.
@@ -158,11 +167,14 @@ def prepare(
     started_ms = time.time_ns() // 1_000_000
     listing = listing or list_store(root)
     config = infer_config(listing, given or {})
+    shape, moment = index_shape_of(listing, config), None
+    if (then := moment_of(listing, config, shape)) is not None:
+        listing, moment = then
     segments = [f for f in listing.of_kind(COMMITLOG) if is_offset(f, config.commitlog_file_bytes)]
     segments = [f for i, f in enumerate(segments) if i == 0 or f.base_offset != segments[i - 1].base_offset]
     size = split_bytes or split_size(segments, listing)
     splits = [split for segment in segments for split in cut(_bounded(segment, config.commitlog_file_bytes), size)]
-    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, index_shape_of(listing, config))
+    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, shape, moment=moment)
 
 
 def split_size(segments: Iterable[StoreFile], listing: Listing) -> int:

@@ -1,0 +1,98 @@
+"""A moment of a store on which a broker runs: where its log ends, and what of queues and index belongs to that.
+
+What the broker has not dispatched yet is waited for; if it does not come, it is missing.
+
+Source: ``DefaultMessageStore.start`` locks byte 0 of the ``lock`` file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from storeio.audit.log_end import log_end, wait_for
+from storeio.audit.moment import Moment
+from storeio.audit.store_now import StoreNow
+from storeio.audit.then import QueueEnd, index_then, queue_ends
+from storeio.config import StoreConfig
+from storeio.errors import UnreadableError
+from storeio.format import index as layout
+from storeio.paths import CHECKPOINT, COMMITLOG, LOCK
+from storeio.scan import Listing, list_store
+from storeio.uris import is_remote
+
+FLOCK: Final = "hhqqi"  # type, whence, start, length, process: as Linux has it
+MOST_CONTENT: Final = 4096  # bytes of the checkpoint
+
+
+def has_broker(root: str) -> bool:
+    """Tell whether another process of this machine holds a store's lock, as a running broker does."""
+    if is_remote(root) or not sys.platform.startswith("linux"):
+        return False
+    try:
+        handle = os.open(os.path.join(root, LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        answer = struct.unpack(FLOCK, fcntl.fcntl(handle, fcntl.F_GETLK, asked))
+        return bool(answer[0] != fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def moment_of(listing: Listing, config: StoreConfig, shape: tuple[int, int] | None) -> tuple[Listing, Moment] | None:
+    """Return a moment of a store on which a broker runs, and the files that it had then.
+
+    None if no broker runs, the log is empty, or a file that it asks cannot be read: the audit will say so.
+
+    Raises:
+        NotAStoreError: It has gone.
+    """
+    if not has_broker(listing.root):
+        return None
+    with contextlib.suppress(UnreadableError):
+        return _moment_of(listing, StoreNow(listing.root, config, shape))
+    return None
+
+
+def _moment_of(listing: Listing, store: StoreNow) -> tuple[Listing, Moment] | None:
+    small = [file for file in listing.files if file.path == CHECKPOINT]
+    contents = {file.path: store.read(file.path, 0, min(file.size, MOST_CONTENT)).tobytes() for file in small}
+    end = log_end(store, listing)
+    if end is None:
+        return None
+    wait_for(store, end)
+    return moment_at(store, list_store(listing.root), end.log_stop, contents)
+
+
+def moment_at(
+    store: StoreNow, listing: Listing, log_stop: int, contents: Mapping[str, bytes]
+) -> tuple[Listing, Moment]:
+    """Return the moment at which a store's log ended at ``log_stop``, and the files that it had then.
+
+    Raises:
+        UnreadableError: A file could not be read.
+    """
+    index, gone = index_then(store, listing, log_stop)
+    stops = {}
+    if index is not None:
+        stops[index.path] = layout.units_start(index.slots) + index.units * layout.UNIT_BYTES
+    segments = tuple(listing.of_kind(COMMITLOG))
+    later = frozenset(file.path for file in segments if (file.base_offset or 0) >= log_stop)
+    for end in (QueueEnd(log_stop, segments, later), *queue_ends(store, listing, log_stop)):
+        gone |= end.newer
+        for file in end.files:
+            base = file.base_offset or 0
+            if base + file.size > end.stop:
+                stops[file.path] = max(end.stop - base, 0)
+    left = tuple(file for file in listing.files if file.path not in gone)
+    return replace(listing, files=left), Moment(log_stop, stops, contents, index)

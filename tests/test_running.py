@@ -1,0 +1,188 @@
+"""Audits of a store on which a broker runs: the store as it was at one moment, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import storeio
+from storeio.audit import log_end, running
+from storeio.audit.moment import Moment
+from storeio.audit.running import has_broker, moment_at
+from storeio.audit.store_now import StoreNow
+from storeio.config import StoreConfig
+from storeio.format import commitlog as log
+from storeio.results import Audit
+from storeio.scan import Listing
+from tests import golden_data
+from tests.test_apply_errors import hold
+
+CHECKPOINT_CODES = {"CHECKPOINT_AHEAD", "CHECKPOINT_BEHIND"}  # the checkpoint is that of the whole store
+Row = Mapping[str, str]
+
+
+def stop_of(row: Row) -> int:
+    """Return where a record ends."""
+    return int(row["phy_offset"]) + int(row["size"])
+
+
+def odd(found: Audit) -> list[tuple[str, str, int, str]]:
+    """Return what is wrong with a store."""
+    serious = (f for f in found.findings if f.severity != "info" and f.code not in CHECKPOINT_CODES)
+    return [(f.code, f.path, f.position, f.detail) for f in serious]
+
+
+@contextmanager
+def held(root: Path) -> Iterator[None]:
+    """Hold a store's lock as a broker does; the store's name is ``store``."""
+    broker: subprocess.Popen[str] = hold(root.parent)
+    try:
+        yield
+    finally:
+        broker.communicate()
+
+
+@pytest.fixture
+def then(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that audits a store as it was when its log ended at a place."""
+
+    def look(root: Path, log_stop: int, given: Mapping[str, str] | None = None) -> Audit:
+        def moment(listing: Listing, config: StoreConfig, shape: tuple[int, int] | None) -> tuple[Listing, Moment]:
+            return moment_at(StoreNow(listing.root, config, shape), listing, log_stop, {})
+
+        monkeypatch.setattr("storeio.audit.plan.moment_of", moment)
+        return storeio.check(root, given=given, jobs=1)
+
+    return look
+
+
+@pytest.mark.parametrize("name", golden_data.STORES)
+def test_at_every_moment_a_sound_store_was_sound(name: str, then: Any) -> None:
+    rows = golden_data.dump(name)
+    chance = random.Random(name)
+    size = int(golden_data.options(name)["clFile"])
+    borders = [
+        i + 1 for i in range(len(rows) - 1) if stop_of(rows[i]) // size != int(rows[i + 1]["phy_offset"]) // size
+    ]
+    for count in sorted({1, 2, len(rows), *borders[:2], *chance.sample(range(1, len(rows)), 6)}):
+        found = then(golden_data.store(name), stop_of(rows[count - 1]))
+        assert odd(found) == [], count
+        assert (found.lost, found.failed, found.log.records) == ([], [], count)
+
+
+def test_a_lock_that_another_process_holds_tells_that_a_broker_runs(tmp_path: Path) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    assert not has_broker(str(root))
+    with held(root):
+        assert has_broker(str(root))
+    assert not has_broker(str(root))
+    assert not has_broker(str(tmp_path / "nowhere"))
+
+
+def test_what_a_broker_is_about_to_write_is_no_damage(tmp_path: Path) -> None:
+    """The first half of a record, and units of records that are not to be seen yet."""
+    name = "base-5.5.1"
+    rows, size = golden_data.dump(name), int(golden_data.options(name)["clFile"])
+    root = golden_data.copy_of(name, tmp_path / "store")
+    (root / "abort").write_text("1")
+    half = rows[-4]
+    at = int(half["phy_offset"])
+    path = root / "commitlog" / f"{at - at % size:020d}"
+    data = path.read_bytes()
+    path.write_bytes(data[: at % size + 100].ljust(size, b"\0"))
+    assert odd(storeio.check(root, jobs=1))  # of a broker that was killed, it is
+    with held(root):
+        found = storeio.check(root, jobs=1)
+    assert odd(found) == []
+    assert found.log.max_physical_offset == at
+    assert found.log.records == len(rows) - 4
+    (note,) = (f.detail for f in found.findings if f.code == "ABORT_PRESENT")
+    assert f"ended at {at}" in note
+
+
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
+def test_damage_of_what_was_there_is_found_though_a_broker_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.1)
+    rows, size = golden_data.dump(name), int(golden_data.options(name)["clFile"])
+    row = rows[20]
+    (index,) = (path.name for path in sorted((golden_data.store(name) / "index").iterdir())[:1])
+    queue = f"consumequeue/{row['topic']}/{row['queue_id']}/{0:020d}"
+    place = int(rows[5]["phy_offset"])
+    edits = [
+        ["write", f"commitlog/{place - place % size:020d}", place % size + 92, "ffff"],
+        ["zero", queue, 20 * int(row["queue_offset"]), 20],
+        ["write", f"index/{index}", 40 + 4 * 7, "7fffffff"],
+    ]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    quiet = odd(storeio.check(root, jobs=1))
+    with held(root):
+        assert odd(storeio.check(root, jobs=1)) == quiet
+    assert {code for code, *_ in quiet} >= {"LOG_BODY_CRC", "CQ_UNIT_MISSING", "INDEX_CHAIN"}
+
+
+def test_what_is_never_dispatched_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.1)
+    name = "base-5.3.3"
+    last = golden_data.dump(name)[-1]
+    per_file = int(golden_data.options(name)["cqEntries"])
+    number = int(last["queue_offset"])
+    path = f"consumequeue/{last['topic']}/{last['queue_id']}/{number // per_file * per_file * 20:020d}"
+    root = golden_data.damaged(name, [["zero", path, number % per_file * 20, 20]], tmp_path / "store")
+    with held(root):
+        found = storeio.check(root, jobs=1)
+    assert [(code, at, position) for code, at, position, _ in odd(found)] == [
+        ("CQ_UNIT_MISSING", path, number % per_file * 20)
+    ]
+
+
+def test_what_is_dispatched_a_moment_later_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "base-5.3.3"
+    last = golden_data.dump(name)[-1]
+    per_file = int(golden_data.options(name)["cqEntries"])
+    number = int(last["queue_offset"])
+    path = f"consumequeue/{last['topic']}/{last['queue_id']}/{number // per_file * per_file * 20:020d}"
+    root = golden_data.damaged(name, [["zero", path, number % per_file * 20, 20]], tmp_path / "store")
+    looks = iter((False, True))
+
+    def dispatch(_: float) -> None:
+        if next(looks, None):
+            shutil.copyfile(golden_data.store(name) / path, root / path)
+
+    monkeypatch.setattr(log_end.time, "sleep", dispatch)
+    with held(root):
+        assert odd(storeio.check(root, jobs=1)) == []
+
+
+@pytest.mark.parametrize("damage", ["empty log", "no queue can be read", "hostile topic"])
+def test_a_moment_that_cannot_be_had_is_no_error(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.1)
+    name = "base-5.3.3"
+    root = golden_data.copy_of(name, tmp_path / "store")
+    if damage == "empty log":
+        for path in (root / "commitlog").iterdir():
+            path.write_bytes(bytes(path.stat().st_size))
+    elif damage == "no queue can be read":
+        file = next(path for path in (root / "consumequeue").rglob("0*") if path.is_file())
+        file.unlink()
+        file.symlink_to("/proc/self/mem")
+    else:
+        last, size = golden_data.dump(name)[-1], int(golden_data.options(name)["clFile"])
+        at = int(last["phy_offset"])
+        path = root / "commitlog" / f"{at - at % size:020d}"
+        data, topic = bytearray(path.read_bytes()), last["topic"].encode()
+        where = data.index(topic, at % size)
+        data[where : where + len(topic)] = b"../../\0"[: len(topic)].ljust(len(topic), b"x")
+        path.write_bytes(data)
+    with held(root):
+        found = storeio.check(root, jobs=1)
+    assert found.exit_code != 0
+    assert running.has_broker(str(root)) is False
