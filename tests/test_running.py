@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -13,15 +14,14 @@ from typing import Any
 import pytest
 
 import storeio
-from storeio.audit import log_end, running
+from storeio.audit import AuditPlan, log_end, node, running
 from storeio.audit.moment import Moment
 from storeio.audit.running import has_broker, moment_at
 from storeio.audit.store_now import StoreNow
 from storeio.config import StoreConfig
-from storeio.format import commitlog as log
 from storeio.results import Audit
 from storeio.scan import Listing
-from tests import golden_data
+from tests import golden_data, incrementals
 from tests.test_apply_errors import hold
 
 CHECKPOINT_CODES = {"CHECKPOINT_AHEAD", "CHECKPOINT_BEHIND"}  # the checkpoint is that of the whole store
@@ -186,3 +186,43 @@ def test_a_moment_that_cannot_be_had_is_no_error(damage: str, tmp_path: Path, mo
         found = storeio.check(root, jobs=1)
     assert found.exit_code != 0
     assert running.has_broker(str(root)) is False
+
+
+def test_a_segment_that_retention_takes_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    prepare, first = node.prepare, min((root / "commitlog").iterdir())
+
+    def prepare_and_delete(*given: Any, **named: Any) -> AuditPlan:
+        plan = prepare(*given, **named)
+        first.unlink(missing_ok=True)
+        return plan
+
+    monkeypatch.setattr(node, "prepare", prepare_and_delete)
+    with held(root):
+        found = storeio.check(root, jobs=1)
+    assert (odd(found), found.failed) == ([], [])
+    assert found.log.min_physical_offset == int(golden_data.options("base-5.3.3")["clFile"])
+
+
+def test_what_is_written_into_a_mapped_file_is_seen_by_the_next_incremental_audit(tmp_path: Path) -> None:
+    """The file's times do not tell of it: they change when pages are flushed."""
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    place, size = (
+        int(golden_data.dump("base-5.3.3")[-2]["phy_offset"]),
+        int(golden_data.options("base-5.3.3")["clFile"]),
+    )
+    incrementals.age(root)
+    kept = incrementals.Kept()
+    with held(root):
+        first = kept.audit(root)
+        assert isinstance(first, Audit)
+        assert odd(first) == []
+        path = root / "commitlog" / f"{place - place % size:020d}"
+        written_ns = path.stat().st_mtime_ns
+        golden_data.apply_edits(root, [["write", str(path.relative_to(root)), place % size + 92, "ffff"]])
+        os.utime(path, ns=(written_ns, written_ns))
+        second = kept.audit(root)
+    assert isinstance(second, Audit)
+    assert "LOG_BODY_CRC" in {code for code, *_ in odd(second)}
+    assert second.reading is not None
+    assert 0 < second.reading.parts_known < second.reading.parts

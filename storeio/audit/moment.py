@@ -70,11 +70,11 @@ class Moment:
         if path in self.contents:
             content = self.contents[path][start:stop].ljust(stop - start, b"\0")
             return np.frombuffer(content, np.uint8)
-        data = read(path, start, stop)
-        limit = self.stops.get(path, stop)
+        data, limit = read(path, start, stop), self.stops.get(path, stop)
         if limit < stop:
-            data = data.copy()
-            data[max(limit - start, 0) :] = 0
+            then = np.zeros(stop - start, np.uint8)  # what is behind stays untouched: it may be holes of a large file
+            then[: max(limit - start, 0)] = data[: max(limit - start, 0)]
+            data = then
         if self.index is not None and path == self.index.path and start < layout.units_start(self.index.slots):
             data = _slots_then(partial(read, path), self.index, start, stop, data)
         data.flags.writeable = False

@@ -24,6 +24,7 @@ from storeio.splits import Split
 
 FILES_PHASE: Final = "queues and index"
 LOG_PHASE: Final = "commitlog"
+TRIES: Final = 3  # where a running broker deletes files meanwhile
 
 
 class _Meter:
@@ -85,7 +86,20 @@ def look_at_store(
     progress: Callable[[Progress], None] | None = None,
 ) -> Concluded:
     """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does."""
-    plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
+    for _ in range(TRIES - 1):
+        found = _looked_at(prepare(os.fspath(root), given=given, split_bytes=split_bytes), jobs, progress)
+        if not _has_lost_files(found):
+            return found
+    return _looked_at(prepare(os.fspath(root), given=given, split_bytes=split_bytes), jobs, progress)
+
+
+def _has_lost_files(found: Concluded) -> bool:
+    """Tell whether a running broker has deleted files before they were read, as it does with old ones every night."""
+    paths = (why.partition(": ")[0] for why in found.audit.failed)
+    return found.plan.moment is not None and any(not os.path.lexists(f"{found.plan.root}/{path}") for path in paths)
+
+
+def _looked_at(plan: AuditPlan, jobs: int | None, progress: Callable[[Progress], None] | None) -> Concluded:
     run = _Run(plan, _Meter(plan.total_bytes, progress))
     try:
         with _threads(jobs or os.cpu_count() or 1) as pool:

@@ -114,7 +114,7 @@ class AuditPlan:
         """Return bytes of a file of the store, as ``scan.read_range``; with a moment, as they were then."""
         if self.moment is None or start >= stop:
             return read_range(self.root, path, start, stop, populate_to=populate_to)
-        return self.moment.read(partial(read_range, self.root), path, start, stop)
+        return self.moment.read(partial(read_range, self.root, populate_to=populate_to), path, start, stop)
 
     def agreeing(self, pieces: Pieces) -> Mask:
         """Tell which pieces of consume queue files are as expected, shape ``(n,)``; False says nothing."""

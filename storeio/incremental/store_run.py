@@ -107,6 +107,8 @@ class StoreRun:
     def __post_init__(self) -> None:
         """Take the fingerprints, before anything is read, and choose what to look at again."""
         self.now = fingerprints(self.plan.listing)
+        if self.plan.moment is not None:  # a mapped file's times do not tell what a broker writes into it
+            self.now |= dict.fromkeys(filter(self.plan.moment.changes, self.now), UNKNOWN)
         self.settings = settings_of(self.plan)
         keys = [*map(file_key, file_tasks(self.plan)), *map(split_key, self.plan.splits)]
         current = (self.kept[key] for key in keys if key in self.kept)
@@ -117,8 +119,6 @@ class StoreRun:
         return verdict.settings == self.settings and is_same(verdict.fingerprint, self._fingerprint(verdict.path))
 
     def _fingerprint(self, path: str) -> str:
-        if self.plan.moment is not None and self.plan.moment.changes(path):
-            return UNKNOWN  # a broker is writing to it
         found = self.now.get(path, UNKNOWN)
         return found if valid_text(path) == path else UNKNOWN  # two files may look alike in a table
 

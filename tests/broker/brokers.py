@@ -118,6 +118,7 @@ def run(
     timeout: float = 60.0,
     java_options: Sequence[str] = QUICK,
     meanwhile: Callable[[], None] | None = None,
+    busy: Sequence[str] = (),
 ) -> Started:
     """Start a broker's store at ``root``, read it as clients do, and stop it.
 
@@ -134,6 +135,7 @@ def run(
         timeout: Seconds after which it is said to hang, and killed.
         java_options: Heap and compiler.
         meanwhile: Called while the broker runs, before it is read.
+        busy: Topics that get some 2,000 messages a second, in four queues each, as long as that takes.
 
     Raises:
         UnavailableError: That broker cannot be started on this machine.
@@ -150,7 +152,7 @@ def run(
         if put := list(put):
             arguments["put"] = str(_write(home / "put", put))
         if meanwhile is not None:
-            arguments["pause"] = str(home)
+            arguments |= {"pause": str(home), **({"busy": ",".join(busy)} if busy else {})}
         command = [str(java_path()), *JAVA_OPTIONS, *java_options, "-cp", place, "BrokerStart", str(root.absolute())]
         command += [f"{name}={value}" for name, value in arguments.items()]
         with _while_up(home, meanwhile, timeout):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import golden_data as golden
 import pytest
 from py4j.protocol import Py4JError
+from test_apply_errors import hold
 from test_datasource import expected_rows, unreadable_store
 
 from jobs import audit_store, tables
@@ -67,6 +68,24 @@ def test_json_is_the_nodes(finished_run: Path, stores: list[Path]) -> None:
         assert {name: line[name] for name in line if name not in ("started_ms", "seconds")} == (
             timeless(audit.check(store))
         )
+
+
+def test_under_a_running_broker_json_is_the_nodes(tmp_path: Path) -> None:
+    """The last record is half written, and its units are there already: workers look at the moment of the driver."""
+    name = "rich-5.5.1"
+    at, size = int(golden.dump(name)[-1]["phy_offset"]), int(golden.options(name)["clFile"])
+    segment, inside = f"commitlog/{at - at % size:020d}", at % size + 60
+    root = golden.damaged(name, [["zero", segment, inside, size - inside]], tmp_path / "store")
+    broker = hold(tmp_path)
+    try:
+        words = ["--store", str(root), "--tables", str(tmp_path / "tables"), "--json", str(tmp_path / "report.json")]
+        assert audit_store.main([*words, "--quiet"]) & 4 == 4 * bool(audit.check(root).exit_code)
+        found, expected = json.loads((tmp_path / "report.json").read_text()), timeless(audit.check(root))
+    finally:
+        broker.communicate()
+    assert {key: found[key] for key in found if key not in ("started_ms", "seconds")} == expected
+    assert found["log"]["max_physical_offset"] == at
+    assert {one["code"] for one in found["findings"] if one["severity"] != "info"} <= {"CHECKPOINT_AHEAD"}
 
 
 def test_tables_hold_what_the_report_says(finished_run: Path, stores: list[Path], spark: SparkSession) -> None:

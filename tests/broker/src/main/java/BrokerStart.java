@@ -38,6 +38,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *   cqExt=true       queues with consumequeue_ext
  *   bcqTopics=A,B    topics whose queues hold batches (5.0 and later)
  *   set.NAME=VALUE   any other setting of MessageStoreConfig
+ *   pause=DIR        once it runs make DIR/up, wait for DIR/go; with busy=A,B put 2,000 messages a second of these topics
  *   delivered=FILE   pull every queue from its minimum to its maximum, one line a message
  *   keys=FILE        query each line, topic TAB key; found=FILE gets topic TAB key TAB physical offsets; from 5.4 on
  *                    T#TAG is the key that the index has for a tag
@@ -127,11 +128,15 @@ public final class BrokerStart {
         return 0;
     }
 
-    /** Says that the store runs by a file "up", and waits for a file "go". */
-    private static void pause(Path place) throws Exception {
+    /** Says that the store runs by a file "up", and waits for a file "go"; messages are put meanwhile if asked for. */
+    private void pause(Path place) throws Exception {
         Files.createFile(place.resolve("up"));
         long end = System.nanoTime() + 120_000_000_000L;
-        while (!Files.exists(place.resolve("go")) && System.nanoTime() < end) {
+        List<String> busy = options.containsKey("busy") ? List.of(options.get("busy").split(",")) : List.of();
+        for (int i = 0; !Files.exists(place.resolve("go")) && System.nanoTime() < end; i++) {
+            for (int k = 0; k < 20 && !busy.isEmpty(); k++) {
+                store.putMessage(newMessage(new Queue(busy.get(k % busy.size()), k / 5), "busy" + i + "-" + k));
+            }
             Thread.sleep(10);
         }
     }
