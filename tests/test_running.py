@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +86,16 @@ def test_a_lock_that_another_process_holds_tells_that_a_broker_runs(tmp_path: Pa
         assert has_broker(str(root))
     assert not has_broker(str(root))
     assert not has_broker(str(tmp_path / "nowhere"))
+
+
+def test_a_look_at_the_lock_ends_no_lock_that_this_process_holds(tmp_path: Path) -> None:
+    """POSIX locks of a process end when it closes the file, whichever of its handles that was."""
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    with (root / "lock").open("r+b") as ours:
+        fcntl.lockf(ours, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        assert not has_broker(str(root))
+        code = f"from storeio.audit.running import has_broker; raise SystemExit(7 * has_broker({str(root)!r}))"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7
 
 
 def test_what_a_broker_is_about_to_write_is_no_damage(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
-from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, file_name, is_legal_topic, queue_directory
-from storeio.scan import Listing, filler, list_store
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, file_name, is_legal_topic, queue_directory
+from storeio.scan import Listing, filler
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import Walked, walk_split
 
@@ -117,5 +117,5 @@ def _has_unit(store: StoreNow, row: _Row) -> bool:
 def _has_key(store: StoreNow, physical: int) -> bool:
     if physical < 0 or store.shape is None or not store.config.index_enabled:
         return True
-    files = list_store(store.root).of_kind(INDEX)
+    files = store.index_files()
     return not files or store.last_indexed(files[-1], store.index_units(files[-1])) >= physical

@@ -23,7 +23,7 @@ from storeio.audit.then import QueueEnd, index_then, queue_ends
 from storeio.config import StoreConfig
 from storeio.errors import UnreadableError
 from storeio.format import index as layout
-from storeio.paths import CHECKPOINT, COMMITLOG, LOCK
+from storeio.paths import CHECKPOINT, COMMITLOG, CONSUMEQUEUE, LOCK
 from storeio.scan import Listing, list_store
 from storeio.uris import is_remote
 
@@ -33,10 +33,11 @@ MOST_CONTENT: Final = 4096  # bytes of the checkpoint
 
 def has_broker(root: str) -> bool:
     """Tell whether another process of this machine holds a store's lock, as a running broker does."""
-    if is_remote(root) or not sys.platform.startswith("linux"):
+    path = os.path.join(root, LOCK)
+    if is_remote(root) or not sys.platform.startswith("linux") or _is_open_here(path):
         return False
     try:
-        handle = os.open(os.path.join(root, LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -47,6 +48,18 @@ def has_broker(root: str) -> bool:
         return False
     finally:
         os.close(handle)
+
+
+def _is_open_here(path: str) -> bool:
+    """Tell whether this process has a file open: closing it once more would end a lock that an ``apply`` holds."""
+    with contextlib.suppress(OSError):
+        wanted = os.stat(path)
+        for handle in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                found = os.stat(f"/proc/self/fd/{handle}")
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    return True
+    return False
 
 
 def moment_of(listing: Listing, config: StoreConfig, shape: tuple[int, int] | None) -> tuple[Listing, Moment] | None:
@@ -70,7 +83,8 @@ def _moment_of(listing: Listing, store: StoreNow) -> tuple[Listing, Moment] | No
     end = log_end(store, listing)
     if end is None:
         return None
-    wait_for(store, end)
+    if listing.of_kind(CONSUMEQUEUE):
+        wait_for(store, end)
     return moment_at(store, list_store(listing.root), end.log_stop, contents)
 
 

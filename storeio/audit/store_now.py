@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from storeio.config import StoreConfig
 from storeio.format import index as layout
-from storeio.paths import StoreFile
+from storeio.paths import INDEX, StoreFile, describe
 from storeio.scan import read_range
 
 Bytes = npt.NDArray[np.uint8]
@@ -30,6 +31,15 @@ class StoreNow:
             UnreadableError: They are not there.
         """
         return read_range(self.root, path, start, stop)
+
+    def index_files(self) -> list[StoreFile]:
+        """Return the index files, oldest first."""
+        try:
+            with os.scandir(os.path.join(self.root, INDEX)) as found:
+                files = [describe(f"{INDEX}/{entry.name}", entry.stat().st_size) for entry in found]
+        except OSError:
+            return []
+        return sorted((file for file in files if file.base_offset is not None), key=lambda file: file.path)
 
     def index_units(self, file: StoreFile) -> int:
         """Return how many units an index file has, unit 0 included; not before its shape is known."""
