@@ -141,33 +141,31 @@ def test_damage_of_what_was_there_is_found_though_a_broker_runs(
     assert {code for code, *_ in quiet} >= {"LOG_BODY_CRC", "CQ_UNIT_MISSING", "INDEX_CHAIN"}
 
 
-def test_what_is_never_dispatched_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.1)
+def without_last_unit(tmp_path: Path) -> tuple[Path, str, int]:
+    """Return a store whose last record has no unit, and the unit's file and position."""
     name = "base-5.3.3"
-    last = golden_data.dump(name)[-1]
-    per_file = int(golden_data.options(name)["cqEntries"])
+    last, per_file = golden_data.dump(name)[-1], int(golden_data.options(name)["cqEntries"])
     number = int(last["queue_offset"])
     path = f"consumequeue/{last['topic']}/{last['queue_id']}/{number // per_file * per_file * 20:020d}"
-    root = golden_data.damaged(name, [["zero", path, number % per_file * 20, 20]], tmp_path / "store")
+    position = number % per_file * 20
+    return golden_data.damaged(name, [["zero", path, position, 20]], tmp_path / "store"), path, position
+
+
+def test_what_is_never_dispatched_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.1)
+    root, path, position = without_last_unit(tmp_path)
     with held(root):
-        found = storeio.check(root, jobs=1)
-    assert [(code, at, position) for code, at, position, _ in odd(found)] == [
-        ("CQ_UNIT_MISSING", path, number % per_file * 20)
-    ]
+        found = odd(storeio.check(root, jobs=1))
+    assert [(code, file, at) for code, file, at, _ in found] == [("CQ_UNIT_MISSING", path, position)]
 
 
 def test_what_is_dispatched_a_moment_later_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "base-5.3.3"
-    last = golden_data.dump(name)[-1]
-    per_file = int(golden_data.options(name)["cqEntries"])
-    number = int(last["queue_offset"])
-    path = f"consumequeue/{last['topic']}/{last['queue_id']}/{number // per_file * per_file * 20:020d}"
-    root = golden_data.damaged(name, [["zero", path, number % per_file * 20, 20]], tmp_path / "store")
+    root, path, _ = without_last_unit(tmp_path)
     looks = iter((False, True))
 
     def dispatch(_: float) -> None:
         if next(looks, None):
-            shutil.copyfile(golden_data.store(name) / path, root / path)
+            shutil.copyfile(golden_data.store("base-5.3.3") / path, root / path)
 
     monkeypatch.setattr(log_end.time, "sleep", dispatch)
     with held(root):
