@@ -162,24 +162,37 @@ def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], r
     """Audit the stores and report on each; return the verdicts that are still to be kept."""
     now_ms = time.time_ns() // 1_000_000
     plans = [replace(plan, started_ms=now_ms) for plan in plans]  # what a session costs is no part of the audit
-    meter = Meter()
-    results: Sequence[Audit | Unfinished | Exception]
-    pending: list[Verdict] = []
-    try:
-        title = plans[0].root if len(plans) == 1 else f"{len(plans)} stores"
-        with meter.bar(title, shown=not call.args.quiet):
-            if call.args.incremental:
-                results, pending = audited_incrementally(call, spark, plans, run_id, meter)
-            else:
-                results = audit_stores(spark, plans, meter.update)
-    except WorkersError as error:
-        results = [error] * len(plans)
+    results, pending = looked_at(call, spark, plans, run_id)
+    again: dict[int, audit.AuditPlan] = {}
+    for i, (plan, found) in enumerate(zip(plans, results, strict=True)):
+        if isinstance(found, Audit) and audit.has_lost_files(plan, found):
+            with contextlib.suppress(StoreError, OSError):  # what was found stands
+                again[i] = audit.prepare(plan.root, given=call.given, split_bytes=call.args.split_bytes)
+    if again:
+        later, more = looked_at(call, spark, [*again.values()], run_id)
+        results = [dict(zip(again, later, strict=True)).get(i, found) for i, found in enumerate(results)]
+        pending += more
     for plan, result in zip(plans, results, strict=True):
         if isinstance(result, Exception):
             call.failed(plan.root, result)
         else:
             call.report(result)
     return pending
+
+
+def looked_at(
+    call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str
+) -> tuple[list[Outcome], list[Verdict]]:
+    """Return the audits of the stores, and verdicts still to be kept."""
+    meter = Meter()
+    title = plans[0].root if len(plans) == 1 else f"{len(plans)} stores"
+    try:
+        with meter.bar(title, shown=not call.args.quiet):
+            if call.args.incremental:
+                return audited_incrementally(call, spark, plans, run_id, meter)
+            return [*audit_stores(spark, plans, meter.update)], []
+    except WorkersError as error:
+        return [error] * len(plans), []
 
 
 def audited_incrementally(

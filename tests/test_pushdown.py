@@ -20,7 +20,12 @@ from storebuilder import StoreBuilder
 from test_datasource import begins_here, forged_store
 
 from storeio import scan
+from storeio.audit.moment import Moment
+from storeio.audit.running import moment_at
+from storeio.audit.store_now import StoreNow
+from storeio.config import StoreConfig
 from storeio.errors import UsageError
+from storeio.scan import Listing
 from udfs import begins as states
 from udfs import units
 from udfs.conditions import parse
@@ -121,6 +126,23 @@ def read_here(options: Options, names: Sequence[str]) -> list[Row]:
     reader = (RecordsReader if options.what == RECORDS else FilesReader)(options, names)
     batches: Iterator[pa.RecordBatch] = itertools.chain.from_iterable(map(reader.read, reader.partitions()))
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("what", [RECORDS, UNITS, INDEX_UNITS])
+def test_under_a_running_broker_rows_are_those_of_one_moment(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "base-5.5.1"
+    root, given = str(golden.store(name)), "mappedFileSizeConsumeQueue=1000"
+    options = Options(root, what, 8192, settings=given)
+    log_stop = int(golden.dump(name)[500]["phy_offset"])
+    whole = read_here(options, ["physical_offset"])
+
+    def moment(listing: Listing, config: StoreConfig, shape: tuple[int, int] | None) -> tuple[Listing, Moment]:
+        return moment_at(StoreNow(root, config, shape), listing, log_stop, {})
+
+    monkeypatch.setattr("storeio.audit.plan.moment_of", moment)
+    found = read_here(options, ["physical_offset"])
+    assert found == [row for row in whole if row["physical_offset"] < log_stop]
+    assert 0 < len(found) < len(whole)
 
 
 def stores(directory: Path) -> list[Path]:

@@ -167,7 +167,7 @@ class RecordsReader(DataSourceReader):
         """Return one partition per split that may have wanted records; splits of small segments share one."""
         plan = self.options.plan()
         known = states.from_text(self.options.begins) if self.options.begins else {}
-        splits = [split for split in plan.splits if self._may_hold(split, known.get((split.path, split.start)))]
+        splits = [split for split in plan.splits_then() if self._may_hold(split, known.get((split.path, split.start)))]
         found: list[InputPartition] = []
         for group in grouped(splits, lambda split: split.stop - split.start, self.options.split_bytes):
             begins = [known.get((split.path, split.start)) for split in group]
@@ -233,14 +233,17 @@ class FilesReader(DataSourceReader):
             piece
             for file in units.wanted_files(files, self.conditions)
             for piece in units.pieces_of(
-                file, options.split_bytes, slots=slots, stop=self._stop(file), conditions=self.conditions
+                file, options.split_bytes, slots=slots, stop=self._stop(plan, file), conditions=self.conditions
             )
         ]
         return [FilesPartition(tuple(group)) for group in grouped(pieces, units.weight_of, options.split_bytes)]
 
-    def _stop(self, file: StoreFile) -> int | None:
+    def _stop(self, plan: audit.AuditPlan, file: StoreFile) -> int | None:
         """Return where the zeros behind a queue file's units begin; of an index file the header counts the units."""
-        return None if file.kind == INDEX else data_stop(self.options.path, file.path, file.size)
+        then = plan.moment.stops.get(file.path) if plan.moment is not None else None
+        if then is not None or file.kind == INDEX:
+            return then
+        return data_stop(self.options.path, file.path, file.size)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the units of some pieces."""

@@ -9,7 +9,7 @@ from storeio.audit.facts import Told, all_told
 from storeio.audit.files import few_bytes, run_file_task, run_file_tasks, with_files
 from storeio.audit.learned import learned
 from storeio.audit.looks import FILES_TOGETHER, FileLooks
-from storeio.audit.node import FILES_PHASE, LOG_PHASE, check, look_at_store
+from storeio.audit.node import FILES_PHASE, LOG_PHASE, check, has_lost_files, look_at_store
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.results import Progress
@@ -33,6 +33,7 @@ __all__ = [
     "concluded",
     "few_bytes",
     "file_tasks",
+    "has_lost_files",
     "learned",
     "look_at_store",
     "prepare",

@@ -88,15 +88,15 @@ def look_at_store(
     """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does."""
     for _ in range(TRIES - 1):
         found = _looked_at(prepare(os.fspath(root), given=given, split_bytes=split_bytes), jobs, progress)
-        if not _has_lost_files(found):
+        if not has_lost_files(found.plan, found.audit):
             return found
     return _looked_at(prepare(os.fspath(root), given=given, split_bytes=split_bytes), jobs, progress)
 
 
-def _has_lost_files(found: Concluded) -> bool:
-    """Tell whether a running broker has deleted files before they were read, as it does with old ones every night."""
-    paths = (why.partition(": ")[0] for why in found.audit.failed)
-    return found.plan.moment is not None and any(not os.path.lexists(f"{found.plan.root}/{path}") for path in paths)
+def has_lost_files(plan: AuditPlan, found: Audit) -> bool:
+    """Tell whether a running broker deleted files before they were read, as with old ones every night: look again."""
+    paths = (why.partition(": ")[0] for why in found.failed)
+    return plan.moment is not None and any(not os.path.lexists(f"{plan.root}/{path}") for path in paths)
 
 
 def _looked_at(plan: AuditPlan, jobs: int | None, progress: Callable[[Progress], None] | None) -> Concluded:

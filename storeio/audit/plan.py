@@ -110,6 +110,14 @@ class AuditPlan:
         """Bytes that the tasks will read."""
         return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))
 
+    def splits_then(self) -> list[Split]:
+        """Return the splits, of a store under a running broker cut where its log ended."""
+        if self.moment is None:
+            return self.splits
+        end = self.moment.log_stop
+        then = [replace(split, stop=min(split.stop, end - split.base_offset)) for split in self.splits]
+        return [split for split in then if split.start < split.stop]
+
     def read(self, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
         """Return bytes of a file of the store, as ``scan.read_range``; with a moment, as they were then."""
         if self.moment is None or start >= stop:

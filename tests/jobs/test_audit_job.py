@@ -88,6 +88,31 @@ def test_under_a_running_broker_json_is_the_nodes(tmp_path: Path) -> None:
     assert {one["code"] for one in found["findings"] if one["severity"] != "info"} <= {"CHECKPOINT_AHEAD"}
 
 
+@pytest.mark.parametrize("how", [[], ["--incremental"]])
+def test_a_segment_that_a_running_broker_deletes_meanwhile(
+    how: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = [golden.copy_of("base-5.3.3", tmp_path / name) for name in ("other", "store")]
+    prepare, first = audit.prepare, min((roots[1] / "commitlog").iterdir())
+
+    def prepare_and_delete(*given: Any, **named: Any) -> audit.AuditPlan:
+        plan = prepare(*given, **named)
+        if plan.root == str(roots[1]):
+            first.unlink(missing_ok=True)
+        return plan
+
+    monkeypatch.setattr(audit, "prepare", prepare_and_delete)
+    broker = hold(tmp_path)
+    try:
+        words = ["--store", *map(str, roots), "--tables", str(tmp_path / "tables"), *how]
+        assert audit_store.main([*words, "--json", str(tmp_path / "report.json"), "--quiet"]) == 0
+    finally:
+        broker.communicate()
+    lines = [json.loads(line) for line in (tmp_path / "report.json").read_text().splitlines()]
+    assert [line["store"] for line in lines] == list(map(str, roots))
+    assert [line["log"]["min_physical_offset"] for line in lines] == [0, int(golden.options("base-5.3.3")["clFile"])]
+
+
 def test_tables_hold_what_the_report_says(finished_run: Path, stores: list[Path], spark: SparkSession) -> None:
     expected: dict[str, list[Row]] = {name: [] for name in TABLES}
     for store in stores:
