@@ -65,8 +65,8 @@ class Damage:
     segment_bytes: int
     originals: Originals
     kinds: list[str] = field(default_factory=list)
-    overwritten: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    """Units that queues had before they were overwritten."""
+    overwritten: dict[Path, bytes] = field(default_factory=dict)
+    """What queue files held before they were overwritten."""
 
     def __post_init__(self) -> None:
         self.pick()
@@ -205,26 +205,27 @@ def overwrite_units(damage: Damage) -> None:
         at = chance.randrange(len(data))
         piece = chance.choice((bytes(20), bytes(60), chance.randbytes(1), chance.randbytes(60), bytes(len(data) // 2)))
         data[at : at + len(piece)] = piece[: len(data) - at]
-        damage.overwritten[path.parts[-3], int(path.parts[-2])] = path.read_bytes()
+        damage.overwritten[path] = path.read_bytes()
         path.write_bytes(data)
 
 
 def units_until(damage: Damage, queue: tuple[str, int], end: int) -> int:
-    """Return the number up to which the units left of an overwritten queue tell its messages, of which one ends it.
+    """Return the number up to which a queue's units tell its messages from ``end`` on.
 
-    That is behind the last that is as it was, in front of zeros.
+    That is behind the last unit that is as it was, in front of zeros; of batch queues, whose units no number tells, and
+    of a queue that is not there, the end.
     """
+    now, before, told = b"", b"", end
     paths = sorted((damage.root / "consumequeue" / queue[0] / str(queue[1])).glob("*"))
-    if len(paths) != 1:
-        return end
-    now, before, told = paths[0].read_bytes(), damage.overwritten[queue], end
-    first = int(paths[0].name) // 20
-    for number in range(max(end, first), first + len(now) // 20):
-        at = 20 * (number - first)
+    for path in paths:
+        data = path.read_bytes()
+        now, before = now + data, before + damage.overwritten.get(path, data)
+    first = int(paths[0].name) // 20 if paths else end
+    for at in range(20 * max(end - first, 0), len(now), 20):
         if not any(now[at : at + 20]):
             break
         if now[at : at + 20] == before[at : at + 20]:
-            told = number + 1
+            told = first + at // 20 + 1
     return told
 
 
@@ -314,11 +315,12 @@ def compared(damage: Damage, into: Path, result: Salvaged) -> Compared:
         if (at not in messages or at in wrong) and at >= result.min_physical_offset
         for number in record.numbers
     }
+    hit = {(path.parts[-3], int(path.parts[-2])) for path in damage.overwritten}
     told: dict[tuple[str, int], int] = {}
     for queue in {row[:2] for row in lost}:
         # Behind the last record of a queue only its units tell of more.
         end = ends.get(queue, 0)
-        told[queue] = end if no_queues else units_until(damage, queue, end) if queue in damage.overwritten else 2**63
+        told[queue] = end if no_queues else units_until(damage, queue, end) if queue in hit else 2**63
     needed = {row for row in lost if row[2] < told[row[:2]]}
     return Compared(
         sorted(left - set(saved)),

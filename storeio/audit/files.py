@@ -39,13 +39,10 @@ def few_bytes(work: Iterable[tuple[AuditPlan, Sequence[FileTask]]], *, files: in
 
 def run_file_tasks(plan: AuditPlan, tasks: Sequence[FileTask]) -> list[FileReport]:
     """Return what each file says of itself, as ``run_file_task``, but small queue files of this machine together."""
-    changes = plan.moment.changes if plan.moment is not None else {}.__contains__
-    places = [
-        i
-        for i, task in enumerate(tasks)
-        if task.file.kind in UNIT_BYTES and not is_remote(plan.root) and not changes(task.file.path)
-    ]
-    queues = [tasks[i].file for i in places]
+    local = not is_remote(plan.root)
+    files = [task.file for task in tasks]
+    places = [i for i, f in enumerate(files) if local and f.kind in UNIT_BYTES and not plan.is_written(f.path)]
+    queues = [files[i] for i in places]
     rows, known = many_files.summaries_of(plan.root, [(f.path, f.size, UNIT_BYTES[f.kind]) for f in queues])
     found = zip(places, queues, rows.tolist(), known.tolist(), strict=True)
     reports = {i: FileReport(file, summary_of(file, row)) for i, file, row, is_known in found if is_known}

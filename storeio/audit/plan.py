@@ -110,6 +110,10 @@ class AuditPlan:
         """Bytes that the tasks will read."""
         return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))
 
+    def is_written(self, path: str) -> bool:
+        """Tell whether a running broker may write to a file while it is looked at."""
+        return self.moment is not None and self.moment.changes(path)
+
     def splits_then(self) -> list[Split]:
         """Return the splits, of a store under a running broker cut where its log ended."""
         if self.moment is None:

@@ -107,8 +107,8 @@ class StoreRun:
     def __post_init__(self) -> None:
         """Take the fingerprints, before anything is read, and choose what to look at again."""
         self.now = fingerprints(self.plan.listing)
-        if self.plan.moment is not None:  # a mapped file's times do not tell what a broker writes into it
-            self.now |= dict.fromkeys(filter(self.plan.moment.changes, self.now), UNKNOWN)
+        # A mapped file's times do not tell what a broker writes into it.
+        self.now |= dict.fromkeys(filter(self.plan.is_written, self.now), UNKNOWN)
         self.settings = settings_of(self.plan)
         keys = [*map(file_key, file_tasks(self.plan)), *map(split_key, self.plan.splits)]
         current = (self.kept[key] for key in keys if key in self.kept)
