@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from bench import brokers, pagecache
 from bench.brokers import (
     GIB,
@@ -29,6 +32,7 @@ from bench.brokers import (
     write_json,
 )  # fmt: skip
 from bench.cases import peak_bytes
+from storeio.checks.ranges import merged
 from storeio.format import index
 from storeio.paths import COMMITLOG
 from storeio.process import own_process
@@ -46,18 +50,24 @@ TIMES: Final = ("seconds", "process_seconds")
 @kept_open()
 def simulation(root: Path, version: str, segment_bytes: int) -> Figures:
     """Return the figures of one simulated start in this process."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+
+    def read(path: str, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        ranges.setdefault(path, []).append((start, stop))
+        return read_range(str(root), path, start, stop)
+
     started = time.perf_counter()
-    disk = Disk(list_store(root).files, lambda path, start, stop: read_range(str(root), path, start, stop))
+    disk = Disk(list_store(root).files, read)
     sizes = segment_bytes, 20 * UNITS_PER_FILE, index.DEFAULT_SLOTS, index.DEFAULT_UNITS
     outcome, broker = simulate_start(disk, rules_of(version), Setup(*sizes, DEFAULT_DELAYS_MS), digests=False)
     seconds = time.perf_counter() - started
-    ranges = disk.ranges_read()
-    segments = [path for path, parts in ranges.items() if path.startswith(COMMITLOG) and parts[-1][1] > 1 << 20]
+    found = {path: merged(parts) for path, parts in sorted(ranges.items())}
+    segments = [path for path, parts in found.items() if path.startswith(COMMITLOG) and parts[-1][1] > 1 << 20]
     return {
         "seconds": seconds,
         "outcome": outcome.outcome,
         "log_end": broker.log.max_offset,
-        "bytes_read": sum(stop - start for parts in ranges.values() for start, stop in parts),
+        "bytes_read": sum(stop - start for parts in found.values() for start, stop in parts),
         "segments_walked": segments,
         "peak_bytes": peak_bytes(),
     }

@@ -115,8 +115,9 @@ def simulate(
     found = given_up = None
     whole = small or cuts(started_broker) if whole_log is None else whole_log
     if outcome.outcome == STARTS and whole:
-        given_up = Finder(started_broker, listing.files, read).find(progress)
-        found = consume(started_broker)
+        finder = Finder(started_broker, listing.files, read)
+        given_up = finder.find(progress)
+        found = consume(started_broker, finder.there)
     emptied = [path for path in disk.deleted if held_something(listing, path)]
     seconds = time.monotonic() - started
     if changed := changed_since(listing):

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from damage import MESSAGES, Draw, _damage, append
+from hypothesis import strategies as st
+from storebuilder import StoreBuilder, derive
+
 from storeio.config import infer_config
+from storeio.paths import describe, file_name
 from storeio.scan import list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
+from storeio.walk import DEFAULT_DELAYS_MS
+
+SEGMENT = 4096
+SETUP = Setup(SEGMENT, 20 * 8, 10, 30, DEFAULT_DELAYS_MS, multi_dispatch=True, lmq=True)
 
 
 def disk_of(root: Path) -> Disk:
@@ -34,3 +47,46 @@ def setup_of(root: Path, options: Mapping[str, Any]) -> Setup:
         ext_enabled=options.get("cqExt") == "true",
         batch_topics=frozenset(name for name in options.get("bcqTopics", "").split(",") if name),
     )
+
+
+@st.composite
+def stores(draw: Draw) -> dict[str, bytes]:
+    """Return the files of a small store: a random log, damaged, with all, some or none of what belongs to it."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    builder = StoreBuilder(base=SEGMENT * draw(st.sampled_from([0, 3])), segment_bytes=SEGMENT)
+    kinds = [*rng.choices(MESSAGES, k=3), "tagged", "keyed", "plain"]
+    for _ in range(rng.choice((5, 30, 60, 90))):
+        append(builder, rng.choice(kinds), rng.choice((0, 9, 60, 200)), rng.randrange(50))
+    segments = builder.segment_files()
+    records = builder.records()
+    own = replace(builder.settings, units_per_file=8, index_slots=10, index_units=30, multi_dispatch=True)
+    derived = derive(records, own)
+    files: dict[str, bytes] = {}
+    for base, original in segments:
+        data = bytearray(original)
+        starts = [head.position for head in records if original[head.position :].startswith(head.raw)]
+        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            _damage(draw, data, starts or [0], base, segments)
+            data = data[:SEGMENT].ljust(SEGMENT, b"\0")
+        files[f"commitlog/{file_name(base)}"] = bytes(data)
+    if draw(st.booleans()):
+        files[f"commitlog/{file_name(segments[-1][0] + SEGMENT)}"] = bytes(SEGMENT)
+    queues = draw(st.sampled_from([("whole",), ("gone",), ("whole", "zeroed", "gone")]))
+    for path, content in derived.files.items():
+        what = rng.choice(queues)
+        if what != "gone":
+            keep = len(content) if what == "whole" else 20 * rng.randrange(9)
+            files[path] = bytes(content[:keep]).ljust(len(content), b"\0")
+    if draw(st.booleans()):
+        files |= {f"index/{20231114221320000 + n:017d}": bytes(data) for n, data in enumerate(derived.index)}
+    times = draw(st.sampled_from([(0, 0, 0), (2**60, 2**60, 2**60), (1_700_000_000_050,) * 3]))
+    files["checkpoint"] = struct.pack(">qqq", *times).ljust(4096, b"\0")
+    if draw(st.booleans()):
+        files["abort"] = b""
+    return files
+
+
+def in_memory(files: Mapping[str, bytes]) -> Disk:
+    """Return a store that is held in memory."""
+    listed = [describe(path, len(data)) for path, data in sorted(files.items())]
+    return Disk(listed, lambda path, start, stop: np.frombuffer(files[path], np.uint8)[start:stop])

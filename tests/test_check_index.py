@@ -18,7 +18,7 @@ import pytest
 from storeio.checks import index_bytes, index_damage, index_stretch
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_finish import finish_content
-from storeio.checks.index_outside import units_outside
+from storeio.checks.index_outside import units_outside, unjudged
 from storeio.checks.index_shape import infer_shape
 from storeio.checks.index_structure import IndexStructure, check_structure
 from storeio.findings import Finding, merge
@@ -80,15 +80,17 @@ class Store:
         findings += finish_content(structures, contents)
         ends = [int(x.split.base_offset + x.records[0, -1] + x.records[1, -1]) for x in kept if x.count]
         low = min((x.split.base_offset + x.split.start for x in kept), default=0)
+        high = max(ends, default=0)
+        gaps = unjudged([content.covered for content in contents], low, high)
         beyond: list[int] = []
         for file_no in range(len(structures)):
             outside = units_outside(
                 structures,
                 file_no,
                 read_units,
-                [content.covered for content in contents],
+                gaps,
                 min_physical_offset=low,
-                max_physical_offset=max(ends, default=0),
+                max_physical_offset=high,
             )
             findings += outside.findings
             beyond += outside.beyond

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,29 +10,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from damage import MESSAGES, Draw, _damage, append
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from storebuilder import StoreBuilder, derive
 
 from storeio.dispatch import Implied
 from storeio.kernels import tables as w
-from storeio.paths import describe, file_name
+from storeio.scan import list_store, read_range
 from storeio.simulate import blocks, logscan, skipping
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.consumequeue import ConsumeQueue
-from storeio.simulate.disk import Disk, joined
+from storeio.simulate.disk import Disk
 from storeio.simulate.outcome import as_recorded, simulate_start
 from storeio.simulate.rules import LINES, rules_of
 from storeio.splits import Split, WalkState
-from storeio.walk import DEFAULT_DELAYS_MS, Walked
+from storeio.walk import Walked
 from tests import golden_data
-from tests.simulated import disk_of, setup_of
+from tests.simulated import SETUP, disk_of, in_memory, setup_of, stores
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[::24]
-SEGMENT = 4096
-SETUP = Setup(SEGMENT, 20 * 8, 10, 30, DEFAULT_DELAYS_MS, multi_dispatch=True, lmq=True)
 
 
 @pytest.fixture(autouse=True)
@@ -92,49 +86,6 @@ def test_same_where_queues_are_made_again(name: str, version: str, abort: bool, 
         shutil.rmtree(root / "index")
         (root / "checkpoint").unlink(missing_ok=True)
     assert_same(root, golden_data.options(name), version)
-
-
-@st.composite
-def stores(draw: Draw) -> dict[str, bytes]:
-    """Return the files of a small store: a random log, damaged, with all, some or none of what belongs to it."""
-    rng = random.Random(draw(st.integers(0, 2**32)))
-    builder = StoreBuilder(base=SEGMENT * draw(st.sampled_from([0, 3])), segment_bytes=SEGMENT)
-    kinds = [*rng.choices(MESSAGES, k=3), "tagged", "keyed", "plain"]
-    for _ in range(rng.choice((5, 30, 60, 90))):
-        append(builder, rng.choice(kinds), rng.choice((0, 9, 60, 200)), rng.randrange(50))
-    segments = builder.segment_files()
-    records = builder.records()
-    own = replace(builder.settings, units_per_file=8, index_slots=10, index_units=30, multi_dispatch=True)
-    derived = derive(records, own)
-    files: dict[str, bytes] = {}
-    for base, original in segments:
-        data = bytearray(original)
-        starts = [head.position for head in records if original[head.position :].startswith(head.raw)]
-        for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
-            _damage(draw, data, starts or [0], base, segments)
-            data = data[:SEGMENT].ljust(SEGMENT, b"\0")
-        files[f"commitlog/{file_name(base)}"] = bytes(data)
-    if draw(st.booleans()):
-        files[f"commitlog/{file_name(segments[-1][0] + SEGMENT)}"] = bytes(SEGMENT)
-    queues = draw(st.sampled_from([("whole",), ("gone",), ("whole", "zeroed", "gone")]))
-    for path, content in derived.files.items():
-        what = rng.choice(queues)
-        if what != "gone":
-            keep = len(content) if what == "whole" else 20 * rng.randrange(9)
-            files[path] = bytes(content[:keep]).ljust(len(content), b"\0")
-    if draw(st.booleans()):
-        files |= {f"index/{20231114221320000 + n:017d}": bytes(data) for n, data in enumerate(derived.index)}
-    times = draw(st.sampled_from([(0, 0, 0), (2**60, 2**60, 2**60), (1_700_000_000_050,) * 3]))
-    files["checkpoint"] = struct.pack(">qqq", *times).ljust(4096, b"\0")
-    if draw(st.booleans()):
-        files["abort"] = b""
-    return files
-
-
-def in_memory(files: Mapping[str, bytes]) -> Disk:
-    """Return a store that is held in memory."""
-    listed = [describe(path, len(data)) for path, data in sorted(files.items())]
-    return Disk(listed, lambda path, start, stop: np.frombuffer(files[path], np.uint8)[start:stop])
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
@@ -195,26 +146,28 @@ def test_units_are_put_as_one_by_one(steps: list[tuple[int, int]], number: int, 
 def test_clean_start_reads_only_the_segments_that_the_rule_names(version: str) -> None:
     name = f"base-{version}" if f"base-{version}" in golden_data.BASES else "base-5.3.3"
     root, options = golden_data.store(name), golden_data.options(name)
-    disk = disk_of(root)
+    read: dict[str, int] = {}  # up to where each segment was read
+
+    def watched(path: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+        if path.startswith("commitlog/") and start < stop:
+            read[path] = max(read.get(path, 0), stop)
+        return read_range(str(root), path, start, stop)
+
+    disk = Disk(list_store(root).files, watched)
     outcome, broker = simulate_start(disk, rules_of(version), setup_of(root, options), digests=False)
     assert outcome.outcome == "starts"
     segments = sorted(path for path in disk.files if path.startswith("commitlog/"))
     assert len(segments) > 4
     first = outcome.start_file
     walked = {path for path in segments if path >= first}
-    read = {path: ranges for path, ranges in disk.ranges_read().items() if path.startswith("commitlog/")}
     assert walked <= read.keys()
     # What lies before is looked at, if at all, for one record at its start.
-    assert all(ranges[-1][1] <= 64 << 10 for path, ranges in read.items() if path not in walked)
+    assert all(stop <= 64 << 10 for path, stop in read.items() if path not in walked)
     if rules_of(version).clean_start == "the last but two":
         assert first == segments[-3]
         assert read.keys() == set(segments[-3:])
     assert not any(disk.changed(path) for path in segments)
     assert broker.dispatched.records == 0
-
-
-def test_ranges_are_joined() -> None:
-    assert joined([(5, 9), (0, 2), (2, 3), (7, 12)]) == [(0, 3), (5, 12)]
 
 
 def test_pinned_bytes_and_written_ones_are_the_same() -> None:

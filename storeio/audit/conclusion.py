@@ -19,7 +19,7 @@ from storeio.checks.bands import bands_of
 from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.columns import Columns
 from storeio.checks.index_finish import finish_content
-from storeio.checks.index_outside import IndexOutside, units_outside
+from storeio.checks.index_outside import IndexOutside, units_outside, unjudged
 from storeio.checks.layout import check_layout
 from storeio.checks.marks import edge_findings
 from storeio.checks.numbering import Numbers
@@ -207,10 +207,11 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
             gathered.findings.append(Finding("INDEX_MISSING", INDEX, count=keys, detail=f"{keys} keys in the log"))
         return []
     gathered.findings += finish_content(plan.index, contents)
-    ranges = [content.covered for content in contents]
+    covered = [content.covered for content in contents]
+    gaps = unjudged(covered, view.min_physical_offset, view.max_physical_offset)
     beyond: list[int] = []
     for number in range(len(plan.index)):
-        outside = _outside(plan, number, ranges, view, gathered)
+        outside = _outside(plan, number, gaps, view, gathered)
         if outside is not None:
             gathered.findings += outside.findings
             beyond += outside.beyond
@@ -218,11 +219,11 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
 
 
 def _outside(
-    plan: AuditPlan, number: int, ranges: Sequence[tuple[int, int]], view: LogView, gathered: _Gathered
+    plan: AuditPlan, number: int, gaps: Sequence[tuple[int, int]], view: LogView, gathered: _Gathered
 ) -> IndexOutside | None:
     try:
         return units_outside(
-            plan.index, number, index_reader(plan), ranges,
+            plan.index, number, index_reader(plan), gaps,
             min_physical_offset=view.min_physical_offset, max_physical_offset=view.max_physical_offset,
         )  # fmt: skip
     except UnreadableError as error:

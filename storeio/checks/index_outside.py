@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from storeio.checks.index_stretch import INTO_DAMAGE, ReadUnits, chunks, first_unit, place_of, runs_of
 from storeio.checks.index_structure import IndexStructure
+from storeio.checks.ranges import meeting
 from storeio.findings import Finding
 
 Numbers = npt.NDArray[np.int64]
@@ -32,24 +33,40 @@ class IndexOutside:
     beyond_count: int = 0
 
 
+def unjudged(ranges: Ranges, low: int, high: int) -> list[tuple[int, int]]:
+    """Return what of all offsets lies in none of the ranges, ascending; below the log only what no broker writes.
+
+    Args:
+        ranges: The ``covered`` of all splits, in any order.
+        low: Start of the log.
+        high: End of the log.
+    """
+    gaps = [(-(2**63), min(low, 0))]
+    at = low
+    for start, stop in sorted([*(r for r in ranges if r[0] < r[1]), (high, high)]):
+        if start > at:
+            gaps.append((at, start))
+        at = max(at, stop)
+    return [*gaps, (max(at, high), 2**63 - 1)]
+
+
 def units_outside(
     files: Sequence[IndexStructure],
     file_no: int,
     read_units: ReadUnits,
-    ranges: Ranges,
+    gaps: Ranges,
     *,
     min_physical_offset: int,
     max_physical_offset: int,
 ) -> IndexOutside:
-    """Return what is wrong with the units of one file that point into none of ``ranges``.
+    """Return what is wrong with the units of one file that point where no split judged.
 
     Args:
-        ranges: The ``covered`` of all splits, in any order.
+        gaps: As ``unjudged`` of all splits.
         min_physical_offset: Start of the log; what points below has expired.
         max_physical_offset: End of the log.
     """
     file = files[file_no]
-    gaps = _gaps(ranges, min_physical_offset, max_physical_offset)
     parts = (_parts_of_ordered if file.ordered else _parts_of_any)(file, file_no, read_units, gaps)
     findings: list[Finding] = []
     beyond, first, count = np.empty(0, np.int64), 0, 0
@@ -77,24 +94,12 @@ def units_outside(
     return IndexOutside(tuple(findings), tuple(beyond.tolist()), count)
 
 
-def _gaps(ranges: Ranges, low: int, high: int) -> list[tuple[int, int]]:
-    """Return what of all offsets lies in none of the ranges; of those below the log only what no broker writes."""
-    gaps = [(-(2**63), min(low, 0))]
-    at = low
-    for start, stop in sorted([*(r for r in ranges if r[0] < r[1]), (high, high)]):
-        if start > at:
-            gaps.append((at, start))
-        at = max(at, stop)
-    return [*gaps, (max(at, high), 2**63 - 1)]
-
-
 Part = tuple[Numbers, Numbers, npt.NDArray[np.bool_]]  # unit numbers, their offsets, whether those are out of order
 
 
 def _parts_of_ordered(file: IndexStructure, file_no: int, read_units: ReadUnits, gaps: Ranges) -> Iterator[Part]:
-    for start, stop in gaps:
-        if not file.entries or start > max(file.end_physical_offset, 0) or stop <= file.begin_physical_offset:
-            continue
+    some = file.entries > 0
+    for start, stop in meeting(gaps, file.begin_physical_offset, max(file.end_physical_offset, 0) + 1) if some else ():
         first = first_unit(file, file_no, read_units, start)
         after = first_unit(file, file_no, read_units, stop)
         step = 1 << 20

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,6 @@ Read = Callable[[str, int, int], Bytes]
 PAGE: Final = 4096
 CHUNK: Final = 16 << 20
 PIECE: Final = 64 << 10  # read at once where records are looked at one by one
-MANY_RANGES: Final = 4096  # kept apart of one file before they are sorted and joined
 
 
 @dataclass(slots=True)
@@ -53,8 +51,6 @@ class Disk:
 
     def __init__(self, files: Iterable[StoreFile], read: Read, directories: Iterable[str] = ()) -> None:
         self._read = read
-        self._lock = Lock()
-        self._ranges: dict[str, list[list[int]]] = {}
         self.files = {f.path: File(f.path, f.size, f.is_dir, stored=0 if f.is_dir else f.size) for f in files}
         self.deleted: list[str] = []
         self.made: list[str] = []
@@ -129,31 +125,15 @@ class Disk:
             else [n for n in file.pages if first <= n < last]
         )
         if not touched and stop <= file.stored:
-            return self._stored(path, start, stop)
+            return self._read(path, start, stop)
         data = np.zeros(max(stop - start, 0), np.uint8)
         known = min(stop, file.stored)
         if known > start:
-            data[: known - start] = self._stored(path, start, known)
+            data[: known - start] = self._read(path, start, known)
         for n in touched:
             low, high = max(n * PAGE, start), min((n + 1) * PAGE, stop)
             data[low - start : high - start] = np.frombuffer(file.pages[n], np.uint8)[low - n * PAGE : high - n * PAGE]
         return data
-
-    def _stored(self, path: str, start: int, stop: int) -> Bytes:
-        """Read from the store, and remember it."""
-        with self._lock:  # the log is read in two threads
-            ranges = self._ranges.setdefault(path, [])
-            if ranges and ranges[-1][0] <= start <= ranges[-1][1]:
-                ranges[-1][1] = max(ranges[-1][1], stop)
-            elif start < stop:
-                ranges.append([start, stop])
-                if len(ranges) % MANY_RANGES == 0:
-                    self._ranges[path] = [list(one) for one in joined(ranges)]
-        return self._read(path, start, stop)
-
-    def ranges_read(self) -> dict[str, list[tuple[int, int]]]:
-        """Return which bytes of the store's files were read, by path: sorted, neighbours joined."""
-        return {path: joined(ranges) for path, ranges in sorted(self._ranges.items())}
 
     def write(self, path: str, position: int, data: bytes | memoryview) -> None:
         """Write into a file, which is long enough."""
@@ -207,17 +187,6 @@ class Disk:
     def below(self, prefixes: Sequence[str]) -> list[str]:
         """Return the files below some directories, sorted."""
         return sorted(p for p, f in self.files.items() if not f.is_dir and p.split("/")[0] in prefixes)
-
-
-def joined(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return half-open ranges sorted, those that touch or overlap made one."""
-    found: list[tuple[int, int]] = []
-    for start, stop in sorted((one[0], one[1]) for one in ranges):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], stop)
-        else:
-            found.append((start, stop))
-    return found
 
 
 class FileBytes:

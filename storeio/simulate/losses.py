@@ -19,7 +19,7 @@ from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
-from storeio.simulate.consumequeue import ConsumeQueue
+from storeio.simulate.units_there import Messages, UnitsThere, decodable
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import walk_split
 
@@ -91,6 +91,7 @@ class Finder:
         self.losses: dict[tuple[str, int, str, str], Loss] = {}
         self.highest: dict[QueueKey, int] = {}
         self.found = GivenUp()
+        self.there = UnitsThere(broker)
 
     def find(self, tell: Tell | None = None) -> GivenUp:
         """Walk the log once and return what is given up; ``tell`` is called after each stretch of it."""
@@ -133,20 +134,19 @@ class Finder:
         self._add(key, implied, physical, front, BEFORE, split.path)
         left = ~(gone | behind | front)
         if left.any():
-            self._units(key, implied, physical, left)
+            self._units(split, implied, physical, left)
 
-    def _units(self, key: QueueKey, implied: Implied, physical: Numbers, left: Mask) -> None:
+    def _units(self, split: Split, implied: Implied, physical: Numbers, left: Mask) -> None:
         """Find those without a unit; most stand at their own number, so all others are searched for."""
-        queue = self.broker.queues.get(key)
+        key = implied.topic, implied.queue_id
         missing = left.copy()
-        if queue is not None:
-            numbers = implied.queue_offset
+        if key in self.broker.queues:
             rows = np.flatnonzero(left)
-            there = _offsets_at(queue, numbers[rows]) == physical[rows]
-            missing[rows[there]] = False
+            messages = _messages(split.path, implied, rows)
+            missing[rows[self.there.point_at(key, implied.queue_offset[rows], messages)]] = False
             rest = np.flatnonzero(missing)
             if len(rest):
-                missing[rest[np.isin(physical[rest], _all_offsets(queue))]] = False
+                missing[rest[self.there.anywhere(key, physical[rest])]] = False
         if missing.any():
             had = self._had_units(key, implied, physical, missing)
             self._add(key, implied, physical, missing & had, CUTS_QUEUE, "")
@@ -156,16 +156,17 @@ class Finder:
         """Tell which messages have a unit at their number in the files as they are before the start."""
         had = np.zeros(len(physical), bool)
         rows = np.flatnonzero(missing)
-        size = self.broker.setup.queue_file_bytes
-        positions = implied.queue_offset[rows] * units_format.UNIT_BYTES
+        size, unit = self.broker.setup.queue_file_bytes, units_format.UNIT_BYTES
+        positions = implied.queue_offset[rows] * unit
         for base in np.unique(positions // size * size).tolist():
             file = self.stored.get(f"consumequeue/{key[0]}/{key[1]}/{base:020d}")
             inside = rows[positions // size * size == base]
             if file is None or base < 0 or file.size < size:
                 continue
-            units = self.read(file.path, 0, size).view(units_format.UNIT)
-            places = (implied.queue_offset[inside] * units_format.UNIT_BYTES - base) // units_format.UNIT_BYTES
-            had[inside] = units["physical_offset"][places] == physical[inside]
+            places = (implied.queue_offset[inside] * unit - base) // unit
+            low, high = int(places.min()), int(places.max()) + 1
+            units = self.read(file.path, low * unit, high * unit).view(units_format.UNIT)
+            had[inside] = units["physical_offset"][places - low] == physical[inside]
         return had
 
     def _add(self, key: QueueKey, implied: Implied, physical: Numbers, mask: Mask, action: str, path: str) -> None:
@@ -193,26 +194,8 @@ class Finder:
                 yield Reissue(topic, queue_id, first, stop)
 
 
-def _offsets_at(queue: ConsumeQueue, numbers: Numbers) -> Numbers:
-    """Return the physical offset of the unit at each number, -1 where the queue has none; numbers rise mostly."""
-    found = np.full(len(numbers), -1, np.int64)
-    size = queue.files.size
-    positions = numbers * queue.unit_bytes
-    for file in queue.files.files:
-        inside = (positions >= max(file.base, queue.min_position)) & (positions < file.base + min(file.wrote, size))
-        if inside.any():
-            places = (positions[inside] - file.base) // queue.unit_bytes
-            low, high = int(places.min()), int(places.max()) + 1
-            units = queue.units(file, low * queue.unit_bytes, high * queue.unit_bytes)
-            found[inside] = units["physical_offset"][places - low]
-    return found
-
-
-def _all_offsets(queue: ConsumeQueue) -> Numbers:
-    """Return the physical offsets of all units that consumers get."""
-    parts = [np.empty(0, np.int64)]
-    for file in queue.files.files:
-        start = max(queue.min_position - file.base, 0)
-        if start < file.wrote:
-            parts.append(queue.units(file, start, file.wrote)["physical_offset"].astype(np.int64))
-    return np.concatenate(parts)
+def _messages(path: str, implied: Implied, rows: Numbers) -> Messages:
+    """Return some of the messages of a queue, and what clients can read of them."""
+    walked, sizes = implied.walked, implied.column(w.R_SIZE, rows)
+    fine = decodable(walked.window, walked.origin, implied.column(w.R_POSITION, rows), sizes)
+    return Messages(path, implied.physical(rows), sizes, fine)

@@ -13,19 +13,19 @@ from typing import Final
 import numpy as np
 
 from storeio.format import commitlog as log
+from storeio.kernels.pulls import MOST_MESSAGES, TRANSFERRED_BYTES
 from storeio.simulate.batchqueue import BatchQueue
-from storeio.simulate.broker import Broker
+from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.ends import JavaError
 from storeio.simulate.java import as_int, as_long, remainder
 from storeio.simulate.rules import Rules
+from storeio.simulate.units_there import UnitsThere
 
 FOUND: Final = "FOUND"
 NOTHING_THERE: Final = "OFFSET_FOUND_NULL"
 THROWS: Final = "EXCEPTION"  # no answer: the pull ends with an error, and the consumer asks again
-MOST_MESSAGES: Final = 32
 FILTERED_BYTES: Final = 16000  # of units that one pull looks at
-TRANSFERRED_BYTES: Final = 256 << 10
 Row = tuple[int, int, int, int, int]  # of a unit: queue offset, messages, physical offset, size, tags code
 MOST_STUCK: Final = 8192  # pulls of one queue that lead to no higher offset; numbers in damage lead anywhere
 
@@ -62,11 +62,14 @@ class Pulled:
     missed: int = 0
 
 
-def consume(broker: Broker) -> Consumed:
-    """Return what consumers get from all queues."""
+def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
+    """Return what consumers get from all queues; messages that are known to be there are not pulled one by one."""
     total = Consumed()
     for key in sorted(broker.queues):
-        for asked, pulled in _pulls(broker, broker.queues[key]):
+        for asked, pulled in _pulls(broker, key, there):
+            if isinstance(pulled, int):
+                total.messages += pulled
+                continue
             if pulled.status == THROWS:
                 total.stuck.append((*key, asked))
             if not pulled.buffers:
@@ -82,11 +85,17 @@ def consume(broker: Broker) -> Consumed:
     return total
 
 
-def _pulls(broker: Broker, queue: ConsumeQueue) -> Iterator[tuple[int, Pulled]]:
-    """Yield a consumer's pulls, without those of which it is sure that they find nothing either."""
+def _pulls(broker: Broker, key: QueueKey, there: UnitsThere | None) -> Iterator[tuple[int, Pulled | int]]:
+    """Yield a consumer's pulls, without those of which it is sure that they find nothing either; a number of messages
+    for those that are sure to get all of them."""
+    queue = broker.queues[key]
     offset, stop = queue.min_offset, queue.max_offset
     left = MOST_STUCK
     while offset < stop:
+        if there is not None and (count := there.pulled(key, offset)):
+            yield offset, count
+            offset += count
+            continue
         pulled = pull(broker, queue, offset)
         yield offset, pulled
         if pulled.status == THROWS or left == 0:

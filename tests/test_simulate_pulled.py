@@ -1,0 +1,165 @@
+"""What consumers get, told from what the walk over the log saw, is what pulling every message gets."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from storebuilder import StoreBuilder, derive
+
+from storeio.format import queueext as queue_ext
+from storeio.kernels.pulls import is_decodable
+from storeio.paths import describe, file_name
+from storeio.simulate import units_there
+from storeio.simulate.broker import Setup
+from storeio.simulate.disk import Disk
+from storeio.simulate.losses import Finder
+from storeio.simulate.outcome import simulate_start
+from storeio.simulate.pull import Consumed, _pulls, consume, decodes
+from storeio.simulate.rules import LINES, rules_of
+from storeio.simulate.units_there import UnitsThere
+from storeio.walk import DEFAULT_DELAYS_MS
+from tests import golden_data
+from tests.simulated import SETUP, disk_of, in_memory, setup_of, stores
+
+CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
+SAMPLED = CASES[7::12]
+Pulled = tuple[Consumed, Consumed, int]
+"""What consumers get as told and as pulled one by one, and how many messages were told without a pull."""
+
+
+class Counting(UnitsThere):
+    """Counts the messages that need no pull."""
+
+    count = 0
+
+    def pulled(self, key: tuple[str, int], offset: int) -> int:
+        found = super().pulled(key, offset)
+        self.count += found
+        return found
+
+
+@pytest.fixture(autouse=True)
+def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read few units at once, so that small queues have seams, too."""
+    monkeypatch.setattr(units_there, "PULLED_UNITS", 50)
+
+
+def both_ways(disk: Disk, version: str, setup: Setup) -> Iterator[Pulled]:
+    """Yield what consumers get of a store on which the version starts, nothing of another."""
+    outcome, broker = simulate_start(disk, rules_of(version), setup, digests=False)
+    if outcome.outcome != "starts":
+        return
+    files = [
+        describe(path, file.stored) for path, file in sorted(disk.files.items()) if file.stored and not file.is_dir
+    ]
+    finder = Finder(broker, files, disk.read)
+    finder.there = there = Counting(broker)
+    finder.find()
+    told, count = consume(broker, there), there.count
+    for key, queue in broker.queues.items():
+        asked = {offset for offset, _ in _pulls(broker, key, None)}
+        ends = {offset + (found if isinstance(found, int) else 0) for offset, found in _pulls(broker, key, there)}
+        assert ends <= asked | {queue.max_offset}, "a pull begins where no consumer asks"
+    yield told, consume(broker), count
+
+
+@pytest.mark.parametrize(("name", "case"), SAMPLED, ids=[f"{name}:{case['id']}" for name, case in SAMPLED])
+def test_same_on_recorded_damages(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+    base = golden_data.base_of(name)
+    root = golden_data.damaged(base, case["edits"], tmp_path / "store")
+    for version in LINES.values():
+        for told, pulled, _ in both_ways(disk_of(root), version, setup_of(root, golden_data.options(base))):
+            assert told == pulled
+
+
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.3.3", "base-5.5.1"])
+def test_whole_queues_need_no_pull(name: str) -> None:
+    root = golden_data.store(name)
+    ((told, pulled, count),) = both_ways(
+        disk_of(root), name.partition("-")[2], setup_of(root, golden_data.options(name))
+    )
+    assert told == pulled
+    assert told.messages == count > 0
+
+
+@pytest.mark.parametrize("name", [name for name in golden_data.STORES if name.startswith("ext")])
+def test_same_where_ext_units_are_read(name: str, tmp_path: Path) -> None:
+    options, stuck = golden_data.options(name), 0
+    (ext,) = (golden_data.store(name) / "consumequeue_ext/topic_0/0").glob("0*")
+    written = len(ext.read_bytes().rstrip(b"\0"))
+    for address in range(written - 12, written):  # amid the last units: what stands there is no size
+        root = golden_data.copy_of(name, tmp_path / str(address))
+        (path,) = (root / "consumequeue/topic_0/0").glob("0*0")
+        data = bytearray(path.read_bytes())
+        data[12 + 20 * 3 : 20 + 20 * 3] = struct.pack(">q", queue_ext.ADDRESS_BASE + address)
+        path.write_bytes(data)
+        for told, pulled, _ in both_ways(disk_of(root), name.partition("-")[2], setup_of(root, options)):
+            assert told == pulled
+            stuck += len(told.stuck)
+        shutil.rmtree(root)
+    assert stuck
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(stores(), st.sampled_from(sorted(LINES.values())), st.integers(0, 2**32))
+def test_same_on_random_stores(files: dict[str, bytes], version: str, seed: int) -> None:
+    rng = random.Random(seed)
+    files = {path: odd_units(rng, data) if path.startswith("consumequeue/") else data for path, data in files.items()}
+    for told, pulled, _ in both_ways(in_memory(files), version, SETUP):
+        assert told == pulled
+
+
+def odd_units(rng: random.Random, data: bytes) -> bytes:
+    """Return a queue file of which now and then a unit is wrong, or another's."""
+    units = [data[at : at + 20] for at in range(0, len(data), 20)]
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        i, odd = rng.randrange(len(units)), bytearray(units[rng.randrange(len(units))])
+        odd[rng.randrange(20)] ^= rng.choice((0, 1, 128))
+        units[i] = bytes(odd)
+    return b"".join(units)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(sorted(LINES.values())))
+def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
+    rng = random.Random(seed)
+    builder = StoreBuilder(segment_bytes=4 << 20)
+    while builder.end < (3 << 20):
+        builder.message("T", 0, body=bytes(rng.choice((9, 900, 9_000, 90_000, 270_000))))
+    ((_, log),) = builder.segment_files()
+    own = replace(builder.settings, units_per_file=100)
+    files = {path: odd_units(rng, bytes(data)) for path, data in derive(builder.records(), own).files.items()}
+    files["commitlog/" + file_name(0)] = bytes(log)
+    files["checkpoint"] = bytes(4096)
+    setup = Setup(4 << 20, 2000, 10, 30, DEFAULT_DELAYS_MS)
+    for told, pulled, count in both_ways(in_memory(files), version, setup):
+        assert told == pulled
+        assert count > 0 or told.messages < 200
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_what_is_called_decodable_decodes(data: st.DataObject) -> None:
+    builder = StoreBuilder(segment_bytes=1 << 16)
+    builder.message(
+        "T", 0, body=bytes(data.draw(st.integers(0, 40))), properties=data.draw(st.sampled_from([b"", b"a\1b\2"]))
+    )
+    ((head,), (_, log)) = builder.records(), builder.segment_files()[0]
+    record = bytearray(log[: len(head.raw)])
+    assert is_decodable(np.frombuffer(bytes(record), np.uint8), 0, len(record))
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(4, len(record) - 1))
+        record[at] = data.draw(st.sampled_from([0, 1, 16, 127, 128, 255]))
+    record = record[: data.draw(st.integers(len(record) - 2, len(record)))]
+    if is_decodable(np.frombuffer(bytes(record), np.uint8), 0, len(record)):
+        assert all(decodes(memoryview(bytes(record)), rules_of(version)) for version in LINES.values())
