@@ -20,6 +20,7 @@ from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import units_outside, unjudged
 from storeio.checks.index_shape import infer_shape
+from storeio.checks.index_stretch import IndexFiles
 from storeio.checks.index_structure import IndexStructure, check_structure
 from storeio.findings import Finding, merge
 from storeio.format import index
@@ -66,7 +67,7 @@ class Store:
 
     def audit(self, drop: Callable[[Walked], bool] = lambda _: False) -> Result:
         """Return what the audit says; splits that ``drop`` selects are missing, as in a gap of the log."""
-        structures = [structure_of(path, data, self.slots, self.units) for path, data in self.files.items()]
+        structures = IndexFiles(structure_of(path, data, self.slots, self.units) for path, data in self.files.items())
         datas = list(self.files.values())
 
         def read_units(file_no: int, first: int, stop: int) -> index.Units:
@@ -102,7 +103,7 @@ class Store:
 
 @dataclass
 class Result:
-    structures: list[IndexStructure]
+    structures: IndexFiles
     contents: list[IndexContent]
     findings: list[Finding]
     beyond: list[int]

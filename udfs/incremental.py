@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from storeio import audit
 from storeio.audit import AuditPlan, FileTask, Progress
+from storeio.checks.index_stretch import IndexFiles
 from storeio.incremental.store_run import FileLook, SplitLook, StoreRun, Work, in_steps, look_at_file, look_at_split
 from storeio.incremental.verdicts import Verdict
 from storeio.results import Audit, Unfinished
@@ -150,5 +151,5 @@ def _result(runner: Runner, run: StoreRun) -> Outcome:
         if not run.taken_over or runner.is_late():
             return error
     # What was taken over does not fit to what lies there now, though nothing says that it changed: read all of it.
-    bare = replace(run.plan, file_reports=[], queues={}, index=[])
+    bare = replace(run.plan, file_reports=[], queues={}, index=IndexFiles())
     return audit_incrementally([StoreRun(bare, {}, run.recheck, run.run_id)], runner)[0]

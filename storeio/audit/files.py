@@ -13,6 +13,7 @@ from storeio import many_files
 from storeio.audit.facts import declared_batches, file_facts
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_bytes_of
 from storeio.checks import ext_units, index_structure
+from storeio.checks.index_stretch import IndexFiles
 from storeio.checks.queue_files import UNIT_BYTES, QueueFile, gather, summarize_file, summary_of
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
@@ -122,7 +123,7 @@ def with_files(plan: AuditPlan, reports: Iterable[FileReport]) -> AuditPlan:
 def with_index(plan: AuditPlan, reports: list[FileReport]) -> AuditPlan:
     """Return a plan that has what queue files say of themselves with all reports, among them those of index files."""
     index = sorted((r.index for r in reports if r.index is not None), key=lambda s: s.path)
-    return replace(plan, index=index, file_reports=reports)
+    return replace(plan, index=IndexFiles(index), file_reports=reports)
 
 
 def _declared_or_told(plan: AuditPlan) -> tuple[frozenset[str] | None, Listing]:

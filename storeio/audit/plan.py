@@ -15,6 +15,7 @@ from storeio import many_files
 from storeio.audit.moment import Moment
 from storeio.audit.running import moment_of
 from storeio.checks import index_structure
+from storeio.checks.index_stretch import IndexFiles
 from storeio.checks.layout import is_offset
 from storeio.checks.packed import PackedQueues
 from storeio.checks.queue_files import Queue, QueueFile
@@ -81,7 +82,7 @@ class AuditPlan:
     splits: list[Split]
     index_shape: tuple[int, int] | None
     queues: Mapping[QueueKey, Queue] = field(default_factory=dict)
-    index: list[index_structure.IndexStructure] = field(default_factory=list)
+    index: IndexFiles = field(default_factory=IndexFiles)
     file_reports: list[FileReport] = field(default_factory=list)
     facts: QueueFacts = QueueFacts()
     moment: Moment | None = None  # of a store on which a broker runs

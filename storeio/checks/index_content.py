@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from storeio.checks.index_stretch import (
     INTO_DAMAGE,
+    IndexFiles,
     Piece,
     Place,
     ReadUnits,
     first_unit,
-    in_log_order,
     outliers_of,
     pieces_of,
     place_of,
@@ -30,7 +30,6 @@ from storeio.checks.index_stretch import (
     runs_of,
     without_holes,
 )
-from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
 from storeio.kernels import tables as w
@@ -92,7 +91,7 @@ class IndexContent:
     times: tuple[FileTimes, ...]
 
 
-def check_content(files: Sequence[IndexStructure], read_units: ReadUnits, walked: Walked) -> IndexContent:
+def check_content(files: IndexFiles, read_units: ReadUnits, walked: Walked) -> IndexContent:
     """Return the comparison of one split with the index files, which are in name order.
 
     Args:
@@ -139,7 +138,7 @@ def _holes(walked: Walked) -> list[tuple[int, int]]:
     return [(base + int(a), base + int(b)) for a, b in zip(bad[w.SPAN_START], bad[w.SPAN_STOP], strict=True)]
 
 
-def _into_holes(files: Sequence[IndexStructure], lost: Sequence[tuple[int, Numbers]]) -> Iterator[Finding]:
+def _into_holes(files: IndexFiles, lost: Sequence[tuple[int, Numbers]]) -> Iterator[Finding]:
     """Yield that units point at records that are damaged or lost."""
     for file_no, numbers in lost:
         for run in runs_of(np.sort(numbers)):
@@ -153,9 +152,7 @@ def _into_holes(files: Sequence[IndexStructure], lost: Sequence[tuple[int, Numbe
 class _Split:
     """One split's keys and the index units that point into it."""
 
-    def __init__(
-        self, files: Sequence[IndexStructure], read_units: ReadUnits, walked: Walked, pieces: list[Piece]
-    ) -> None:
+    def __init__(self, files: IndexFiles, read_units: ReadUnits, walked: Walked, pieces: list[Piece]) -> None:
         self.files, self.read_units, self.walked, self.pieces = files, read_units, walked, pieces
         self.base = walked.split.base_offset
         lengths = [len(piece.units) for piece in pieces]
@@ -234,10 +231,10 @@ class _Split:
                 file = self.files[piece.file_no]
                 return file.path, file.position_of(piece.number(unit - stop + len(piece.units)))
         start = self.base + self.walked.split.start
-        before = [i for i in in_log_order(self.files) if self.files[i].begin_physical_offset < start]
+        before = [i for i in self.files.log_order if self.files[i].begin_physical_offset < start]
         if not self.files:
             return INDEX, 0
-        file_no = before[-1] if before else (in_log_order(self.files) or [0])[0]
+        file_no = before[-1] if before else (self.files.log_order or [0])[0]
         file = self.files[file_no]
         number = first_unit(file, file_no, self.read_units, start) if before and file.ordered else 1
         return file.path, file.position_of(number)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from storeio.checks.index_content import CODES, FileTimes, IndexContent, Seconds
-from storeio.checks.index_stretch import in_log_order
+from storeio.checks.index_stretch import IndexFiles
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
@@ -36,7 +36,7 @@ class _Times:
         self.last = (content, times.last) if times.last else self.last
 
 
-def finish_content(files: Sequence[IndexStructure], contents: Sequence[IndexContent]) -> list[Finding]:
+def finish_content(files: IndexFiles, contents: Sequence[IndexContent]) -> list[Finding]:
     """Return all findings of the splits' comparisons, which are in log order."""
     times: dict[int, _Times] = {}
     for content in contents:
@@ -45,7 +45,7 @@ def finish_content(files: Sequence[IndexStructure], contents: Sequence[IndexCont
     findings = _joined(finding for content in contents for finding in content.findings)
     whole = bool(contents) and contents[0].covered[0] == 0
     before: int | None = None
-    for file_no in in_log_order(files):
+    for file_no in files.log_order:
         known = times.get(file_no, _Times())
         findings += _times_of(files[file_no], known)
         if known.first:
@@ -74,9 +74,7 @@ def _joined(findings: Iterator[Finding]) -> list[Finding]:
     return joined
 
 
-def _inherited(
-    files: Sequence[IndexStructure], times: dict[int, _Times], before: int | None, *, whole: bool
-) -> tuple[int, ...]:
+def _inherited(files: IndexFiles, times: dict[int, _Times], before: int | None, *, whole: bool) -> tuple[int, ...]:
     """Return the times that a file's first unit may count from; empty if they are unknown."""
     if before is None:
         return (0,) if whole else ()  # with a log from its beginning, no index file has expired

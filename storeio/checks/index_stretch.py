@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -46,16 +47,38 @@ class Piece:
         return int(self.numbers[i]) if i < len(self.numbers) else int(self.numbers[-1]) + 1
 
 
-def in_log_order(files: Sequence[IndexStructure]) -> list[int]:
-    """Return the numbers of the files that have units, by what their first unit points at."""
-    used = [i for i, file in enumerate(files) if file.entries]
-    return sorted(used, key=lambda i: (files[i].begin_physical_offset, i))
+class IndexFiles(tuple[IndexStructure, ...]):
+    """A store's index files in name order; every split asks them for its stretch of the log."""
+
+    @cached_property
+    def log_order(self) -> list[int]:
+        """Numbers of the files that have units, by what their first unit points at."""
+        used = [i for i, file in enumerate(self) if file.entries]
+        return sorted(used, key=lambda i: (self[i].begin_physical_offset, i))
+
+    @cached_property
+    def _bounds(self) -> tuple[Numbers, Numbers]:
+        """Of the files in log order where each begins, and the highest end of those so far that have an order."""
+        files = [self[i] for i in self.log_order]
+        begins = np.array([file.begin_physical_offset for file in files], np.int64)
+        ends = np.array([file.end_physical_offset if file.ordered else -1 for file in files], np.int64)
+        return begins, np.maximum.accumulate(ends)
+
+    @cached_property
+    def _without_order(self) -> list[int]:
+        return [place for place, i in enumerate(self.log_order) if not self[i].ordered]
+
+    def near(self, start: int, stop: int) -> list[int]:
+        """Return numbers of files in log order, among them all with units that point into ``[start, stop)``."""
+        begins, ends = self._bounds
+        places = range(int(np.searchsorted(ends, start)), int(np.searchsorted(begins, stop)))
+        return [self.log_order[place] for place in sorted({*places, *self._without_order})]
 
 
-def pieces_of(files: Sequence[IndexStructure], read_units: ReadUnits, start: int, stop: int) -> list[Piece]:
+def pieces_of(files: IndexFiles, read_units: ReadUnits, start: int, stop: int) -> list[Piece]:
     """Return the units that point into ``[start, stop)`` of the log, in log order; a file of none is left out."""
     found: list[Piece] = []
-    for file_no in in_log_order(files):
+    for file_no in files.near(start, stop):
         file = files[file_no]
         if not file.ordered:
             units, numbers = _selected(file, file_no, read_units, start, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -88,15 +89,19 @@ class Queue:
         """Queue position where the first file begins, 0 without files."""
         return self.files[0].base if self.files else 0
 
+    def _at_or_before(self, position: int) -> int:
+        """Return the index of the last file that begins at or before a queue position, 0 without any."""
+        return max(bisect_right(self.files, position, key=lambda file: file.base) - 1, 0)
+
     def path_at(self, position: int) -> tuple[str, int]:
         """Return the file that holds or should hold a queue position, and the position in it.
 
         Where the queue has no file at all it is the directory and the queue position itself.
         """
-        for file in self.files:
-            if file.base <= position < file.base + max(file.size, 1):
-                return file.path, position - file.base
-        if not self.files:
+        file = self.files[self._at_or_before(position)] if self.files else None
+        if file is not None and file.base <= position < file.base + max(file.size, 1):
+            return file.path, position - file.base
+        if file is None:
             return self.directory, position
         base = position // self.file_bytes * self.file_bytes
         return f"{self.directory}/{file_name(base)}", position - base
@@ -105,9 +110,11 @@ class Queue:
         """Return ``[start, stop)`` of the queue cut at file borders: file or None, and queue positions."""
         found: list[tuple[QueueFile | None, int, int]] = []
         at = start
-        for file in self.files:
+        for file in itertools.islice(self.files, self._at_or_before(start), None):
             end = file.base + file.size
-            if end <= at or file.base >= stop:
+            if file.base >= stop:
+                break
+            if end <= at:
                 continue
             if file.base > at:
                 found.append((None, at, file.base))
