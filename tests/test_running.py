@@ -172,6 +172,31 @@ def test_what_is_dispatched_a_moment_later_is_waited_for(tmp_path: Path, monkeyp
         assert odd(storeio.check(root, jobs=1)) == []
 
 
+@pytest.mark.parametrize("made", [True, False], ids=["made", "damaged"])
+def test_a_file_that_is_just_being_made_has_no_length_yet(
+    made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "base-5.3.3"
+    root = golden_data.copy_of(name, tmp_path / "store")
+    last = golden_data.dump(name)[-1]
+    files = sorted((root / "consumequeue" / last["topic"] / last["queue_id"]).iterdir())
+    size = files[-1].stat().st_size
+    new = [files[-1].with_name(f"{int(files[-1].name) + size:020d}"), root / "index" / "99990101000000000"]
+    lengths = size, min((root / "index").iterdir()).stat().st_size
+    for path in new:
+        path.touch()
+
+    def give_lengths(_: float) -> None:
+        for path, length in zip(new, lengths if made else (0, 0), strict=True):
+            os.truncate(path, length)
+
+    monkeypatch.setattr(running, "MADE_SECONDS", 0.2)
+    monkeypatch.setattr(running.time, "sleep", give_lengths)
+    with held(root):
+        found = odd(storeio.check(root, jobs=1))
+    assert {(code, root / path) for code, path, *_ in found} == (set() if made else {("CQ_LENGTH", new[0])})
+
+
 @pytest.mark.parametrize("damage", ["empty log", "no queue can be read", "hostile topic"])
 def test_a_moment_that_cannot_be_had_is_no_error(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.1)

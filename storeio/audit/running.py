@@ -2,7 +2,8 @@
 
 What the broker has not dispatched yet is waited for; if it does not come, it is missing.
 
-Source: ``DefaultMessageStore.start`` locks byte 0 of the ``lock`` file.
+Source: ``DefaultMessageStore.start`` locks byte 0 of the ``lock`` file; ``DefaultMappedFile`` makes a file and then maps
+it, which gives it its length.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import fcntl
 import os
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from storeio.audit.log_end import log_end, wait_for
+from storeio.audit.log_end import LOOK_AGAIN_SECONDS, log_end, wait_for
 from storeio.audit.moment import Moment
 from storeio.audit.store_now import StoreNow
 from storeio.audit.then import QueueEnd, index_then, queue_ends
@@ -29,6 +31,7 @@ from storeio.uris import is_remote
 
 FLOCK: Final = "hhqqi"  # type, whence, start, length, process: as Linux has it
 MOST_CONTENT: Final = 4096  # bytes of the checkpoint
+MADE_SECONDS: Final = 1.0  # in which a new file gets its length
 
 
 def has_broker(root: str) -> bool:
@@ -85,7 +88,22 @@ def _moment_of(listing: Listing, store: StoreNow) -> tuple[Listing, Moment] | No
         return None
     if listing.of_kind(CONSUMEQUEUE):
         wait_for(store, end)
-    return moment_at(store, list_store(listing.root), end.log_stop, contents)
+    return moment_at(store, _with_lengths(list_store(listing.root)), end.log_stop, contents)
+
+
+def _with_lengths(listing: Listing) -> Listing:
+    """Return the files once those that are just being made have their length; what stays empty is damaged."""
+    until = time.monotonic() + MADE_SECONDS
+    files = {file.path: file for file in listing.files}
+    while time.monotonic() < until:
+        empty = [file for file in files.values() if not file.size and file.base_offset is not None and not file.is_dir]
+        if not empty:
+            break
+        time.sleep(LOOK_AGAIN_SECONDS)
+        for file in empty:
+            with contextlib.suppress(OSError):
+                files[file.path] = replace(file, size=os.stat(os.path.join(listing.root, file.path)).st_size)
+    return replace(listing, files=tuple(files.values()))
 
 
 def moment_at(

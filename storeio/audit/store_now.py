@@ -44,6 +44,8 @@ class StoreNow:
     def index_units(self, file: StoreFile) -> int:
         """Return how many units an index file has, unit 0 included; not before its shape is known."""
         assert self.shape is not None
+        if file.size < layout.HEADER_BYTES:
+            return 1  # it is just being made
         header = layout.decode_header(self.read(file.path, 0, layout.HEADER_BYTES).data)
         most = (file.size - layout.units_start(self.shape[0])) // layout.UNIT_BYTES
         return max(min(int(header["unit_count"]), most), 1)
