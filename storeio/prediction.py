@@ -81,6 +81,7 @@ def simulate(
     given: Mapping[str, str] | None = None,
     whole_log: bool | None = None,
     heap_bytes: int = DEFAULT_HEAP_BYTES,
+    consumers: bool = True,
     progress: Tell | None = None,
 ) -> Prediction:
     """Return what a broker of this version does with the store at ``root``, which is only read.
@@ -92,6 +93,7 @@ def simulate(
         whole_log: Read all of the log to find what is given up and what consumers get. If not said:
             of logs of up to 1 GiB, and of larger ones where the start deletes or cuts something.
         heap_bytes: The broker's heap; 4.x dies of a record that claims more.
+        consumers: Tell what consumers get, too, wherever the log is read for what is given up.
         progress: Called while the log is read for what is given up.
 
     Raises:
@@ -117,7 +119,7 @@ def simulate(
     if outcome.outcome == STARTS and whole:
         finder = Finder(started_broker, listing.files, read)
         given_up = finder.find(progress)
-        found = consume(started_broker, finder.there)
+        found = consume(started_broker, finder.there) if consumers else None
     emptied = [path for path in disk.deleted if held_something(listing, path)]
     seconds = time.monotonic() - started
     if changed := changed_since(listing):

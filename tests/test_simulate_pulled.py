@@ -92,6 +92,29 @@ def test_whole_queues_need_no_pull(name: str) -> None:
     assert told.messages == count > 0
 
 
+def test_queues_that_the_start_shifts_need_no_pull(tmp_path: Path) -> None:
+    (case,) = (case for case in golden_data.cases("rows-5.5.1") if case["id"] == "23-clean")  # the first segment gone
+    base = golden_data.base_of("rows-5.5.1")
+    root = golden_data.damaged(base, case["edits"], tmp_path / "store")
+    ((told, pulled, count),) = both_ways(disk_of(root), "5.5.1", setup_of(root, golden_data.options(base)))
+    assert told == pulled
+    assert told.messages == count > 0
+
+
+@pytest.mark.parametrize("kept", [1, 1 << 20])
+def test_same_where_few_units_are_kept(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units_there, "KEPT_UNITS", kept)
+    base = golden_data.base_of("rows-5.3.3")
+    edits = [
+        ["write", "consumequeue/topic_0/0/00000000000000003000", 500, "fffffffffffffffb"],
+        ["write", "abort", 0, ""],
+    ]
+    root = golden_data.damaged(base, edits, tmp_path / "store")
+    ((told, pulled, count),) = both_ways(disk_of(root), "5.3.3", setup_of(root, golden_data.options(base)))
+    assert told == pulled
+    assert told.messages == count > 0
+
+
 @pytest.mark.parametrize("name", [name for name in golden_data.STORES if name.startswith("ext")])
 def test_same_where_ext_units_are_read(name: str, tmp_path: Path) -> None:
     options, stuck = golden_data.options(name), 0

@@ -12,7 +12,7 @@ from storeio.audit.split import SplitReport
 from storeio.checks.columns import joined
 from storeio.checks.numbering import Numbering, Numbers, between_units, number_queue
 from storeio.checks.queue_files import Queue, Read, unwritten_files
-from storeio.checks.ranges import meeting, merged, subtract
+from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
 from storeio.checks.uncovered import Leftover, Names, judge_uncovered
 from storeio.errors import UnreadableError
@@ -136,7 +136,7 @@ def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRa
     ):
         at = {number: (physical, size) for number, physical, size in rows}
         for number in sorted(at):
-            for first, stop in subtract((number, number + 1), meeting(known, number, number + 1)):
+            for first, stop in subtract((number, number + 1), known):
                 physical, size = at[number]
                 part = LostRange(queue.topic, queue.queue_id, first, stop, physical, physical + size, evidence)
                 if lost and _follows(lost[-1], part):
@@ -166,12 +166,12 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
     covered = merged(said.covered)
     for low, high in covered:
         add("record", low, high)
-    claimed: list[tuple[int, int]] = []
+    claimed = 0  # up to here
     for name, low, high in sorted(said.classed, key=lambda row: row[1:]):
-        for a, b in subtract((low, high), claimed):
-            add("record", a, b, -1)
-            add(name, a, b)
-        claimed.append((low, high))
+        if (start := max(low, claimed)) < high:
+            add("record", start, high, -1)
+            add(name, start, high)
+            claimed = high
     stop = max(-(-queue.stop // size) * size, covered[-1][1] * size if covered else 0)
     for file in queue.files:
         behind = file.base + file.size - max(stop, file.base)

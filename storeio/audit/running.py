@@ -2,8 +2,8 @@
 
 What the broker has not dispatched yet is waited for; if it does not come, it is missing.
 
-Source: ``DefaultMessageStore.start`` locks byte 0 of the ``lock`` file; ``DefaultMappedFile`` makes a file and then maps
-it, which gives it its length.
+Source: ``DefaultMessageStore.start`` locks byte 0 of the ``lock`` file; ``DefaultMappedFile`` makes a file and
+then maps it, which gives it its length.
 """
 
 from __future__ import annotations

@@ -74,16 +74,26 @@ def numbers_of(queue: Queue, read: Read, physical: Numbers) -> Numbers:
 
     ``physical`` is sorted, shape ``(n,)``; the first unit wins where several point at one place.
     """
-    result = np.full(len(physical), -1, np.int64)
     if not len(physical):
-        return result
-    numbers, units = stretch(queue, read, int(physical[0]), int(physical[-1]) + 1)
+        return np.empty(0, np.int64)
+    return number_in(*numbers_by_place(queue, read, int(physical[0]), int(physical[-1]) + 1), physical)
+
+
+def numbers_by_place(queue: Queue, read: Read, low: int = 0, high: int = 2**63 - 1) -> tuple[Numbers, Numbers]:
+    """Return where all units point that point into ``[low, high)``, sorted, and their numbers."""
+    numbers, units = stretch(queue, read, low, high)
     offsets = units["physical_offset"].astype(np.int64)
     order = np.argsort(offsets, kind="stable")
-    place = np.searchsorted(offsets[order], physical)
-    hit = place < len(order)
-    hit[hit] = offsets[order][place[hit]] == physical[hit]
-    result[hit] = numbers[order][place[hit]]
+    return offsets[order], numbers[order]
+
+
+def number_in(places: Numbers, numbers: Numbers, physical: Numbers) -> Numbers:
+    """Return for each physical offset the first number at its place, -1 for none; ``places`` are sorted."""
+    result = np.full(len(physical), -1, np.int64)
+    place = np.searchsorted(places, physical)
+    hit = place < len(places)
+    hit[hit] = places[place[hit]] == physical[hit]
+    result[hit] = numbers[place[hit]]
     return result
 
 

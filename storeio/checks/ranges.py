@@ -26,16 +26,21 @@ def meeting(ranges: Sequence[Range], low: int, high: int) -> Sequence[Range]:
     return ranges[first : bisect_left(ranges, high, first, key=lambda one: one[0])]
 
 
-def subtract(whole: Range, ranges: Iterable[Range]) -> Ranges:
-    """Return what of ``whole`` lies in none of the ranges, which may overlap and come in any order."""
+def subtract(whole: Range, ranges: Sequence[Range]) -> Ranges:
+    """Return what of ``whole`` lies in none of merged ranges."""
     left = []
     at = whole[0]
-    for low, high in sorted(ranges):
+    for low, high in meeting(ranges, *whole):
         if low > at:
-            left.append((at, min(low, whole[1])))
+            left.append((at, low))
         at = max(at, high)
-        if at >= whole[1]:
-            break
     if at < whole[1]:
         left.append((at, whole[1]))
-    return [(low, high) for low, high in left if high > low]
+    return left
+
+
+def add(ranges: Ranges, row: Range) -> None:
+    """Put one more range into merged ones."""
+    first = bisect_left(ranges, row[0], key=lambda one: one[1])
+    stop = bisect_right(ranges, row[1], first, key=lambda one: one[0])
+    ranges[first:stop] = merged([row, *ranges[first:stop]])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.ranges import Ranges, subtract
+from storeio.checks.ranges import Ranges, meeting, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.format import consumequeue
@@ -61,12 +61,12 @@ def judge_uncovered(
     size = queue.unit_bytes
     covered_stop = max((high for _, high in covered), default=queue.start // size)
     stop = max(-(-queue.stop // size), covered_stop)
-    uncovered = subtract((queue.start // size, stop), covered)
+    uncovered, claimed = subtract((queue.start // size, stop), merged(covered)), merged(claimed)
     if not uncovered:
         return result
     covered_start = min((low for low, _ in covered), default=queue.last_real)
     state = _State(queue, view, names, covered_start, covered_stop)
-    gaps = [gap for low, high in uncovered for gap in _wide_gaps(queue, low, high)]
+    gaps = merged(gap for low, high in uncovered for gap in _wide_gaps(queue, low, high))
     for gap in gaps:
         for low, high in subtract((gap[0], min(gap[1], covered_stop)), claimed):
             state.absent(result, low, high)
@@ -135,13 +135,9 @@ def _read(queue: Queue, pieces: Ranges, claimed: Ranges, read: Read) -> _Units:
         for start, stop in absent:
             there = slice(at + start // size - low, at + -(-stop // size) - low)
             gone[there] = True
-            unknown[there] |= not _overlaps((start, stop), claimed, size)
+            unknown[there] |= not meeting(claimed, start // size, -(-stop // size))
         at = here.stop
     return _Units(numbers, decode(queue, data), gone, unknown)
-
-
-def _overlaps(piece: tuple[int, int], claimed: Ranges, size: int) -> bool:
-    return any(low * size < piece[1] and high * size > piece[0] for low, high in claimed)
 
 
 @dataclass(slots=True)

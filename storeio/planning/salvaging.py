@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import Concluded
-from storeio.checks.ranges import subtract
+from storeio.checks.ranges import merged, subtract
 from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, file_name
 from storeio.plan import model
@@ -58,6 +58,7 @@ def plan_salvage(
     decision = decide(survey(found))
     size = found.plan.config.commitlog_file_bytes
     segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
+    patched = merged((patch.physical_offset, patch.stop) for patch in decision.patches)
     make_way(draft, [*segments, *(file.path for file in listing.of_kind(COMMITLOG))], LENGTH)
     there = {file.path for file in found.plan.listing.files}
     for file in listing.of_kind(COMMITLOG):
@@ -68,7 +69,6 @@ def plan_salvage(
             draft.create(path, size, LENGTH)
         elif draft.store.length(path) != size:
             draft.resize(path, size, LENGTH)
-        patched = [(patch.physical_offset, patch.stop) for patch in decision.patches]
         if scratch.exists():
             for low, high in _differing(draft, scratch / path, path, size):
                 for start, stop in subtract((base + low, base + high), patched):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storeio.audit import AuditPlan, Concluded
-from storeio.checks.ranges import Ranges, subtract
+from storeio.checks.ranges import Ranges, add, merged, subtract
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
@@ -101,7 +101,7 @@ def _lay(store: Target, piece: Piece, size: int) -> None:
 
 def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterator[tuple[str, int, int]]:
     """Yield where pieces of this store lay: bytes that stay there would be taken for records of another place again."""
-    targets = [(piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces]
+    targets = merged((piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces)
     for piece in pieces:
         base = parse_number(piece.path.rpartition("/")[2])
         if piece.plan is found.plan and base is not None and 0 <= base < 2**62:
@@ -112,7 +112,7 @@ def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterat
 
 def _cut_off(found: Concluded, pieces: Sequence[Piece]) -> Iterator[tuple[str, int, int]]:
     """Yield what is left of stale records over which pieces were laid: a walk would pass the piece along with them."""
-    targets = [(piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces]
+    targets = merged((piece.physical_offset, piece.physical_offset + piece.length) for piece in pieces)
     for segment in found.view.segments:
         for low, high in segment.spans[:2, segment.spans[w.SPAN_CLASS] == w.STALE].T.tolist():
             left = subtract((segment.base + low, segment.base + high), targets)
@@ -142,10 +142,10 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
 
     A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
     """
-    taken = records_of(found)
+    taken = merged(records_of(found))
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
     if stale:
-        gone = list(Doubts(survey(found)).gone())
+        gone = merged(Doubts(survey(found)).gone())
         taken = [part for row in taken for part in subtract(row, gone)]
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
@@ -173,7 +173,7 @@ def _first_record(plan: AuditPlan, file: StoreFile) -> int | None:
 
 
 def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges, *, alone: bool) -> Iterator[Piece]:
-    """Yield what of ``[low, high)`` of a file belongs to free places; ``taken`` grows by them.
+    """Yield what of ``[low, high)`` of a file belongs to free places; ``taken``, merged ranges, grows by them.
 
     Of a file that is ``alone``, without any record in its place, all goes along that the record's segment has room for.
     """
@@ -192,4 +192,5 @@ def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges
         begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
     for start, limit in subtract((begin, stop), taken):
         yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
-    taken.append((begin, stop))
+    if begin < stop:
+        add(taken, (begin, stop))

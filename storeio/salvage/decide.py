@@ -64,6 +64,7 @@ class _Decider:
         self.survey, self.losses = survey, losses
         self.made = Decision()
         self.holes: list[tuple[Hole, list[Unit]]] = []
+        self.slots: set[Unit] = set()  # of all holes
         self.covered: Ranges = []  # what was decided before records that something speaks against
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
         self.doubts = Doubts(survey)
@@ -126,13 +127,16 @@ class _Decider:
         end = max(at, min(self.made.stop, segment + size))
         if end > at:
             self._hole(at, end, segment, closes=False, slots=judged.slots)
-        if any(self.survey.read(end, segment + size)):
+        if self.survey.holds_something(end, segment + size):
             self.made.patches.append(Patch(end, holes.ZEROS, Bytes(b"", segment + size - end, b"")))
 
-    def _hole(self, start: int, stop: int, segment: int, *, closes: bool, slots: Iterable[Unit]) -> None:
+    def _hole(self, start: int, stop: int, segment: int, *, closes: bool, slots: Sequence[Unit]) -> None:
+        """Remember a hole and which of the slots, which are in order, lie in it."""
         if stop <= start and not closes:
             return
-        inside = [slot for slot in slots if start <= slot.physical_offset and slot.physical_offset + slot.size <= stop]
+        low = bisect_left(slots, start, key=lambda slot: slot.physical_offset)
+        inside = slots[low : bisect_left(slots, stop, low, key=lambda slot: slot.physical_offset)]
+        inside = [slot for slot in inside if slot.physical_offset + slot.size <= stop]
         self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, UNKNOWN), inside))
 
     def _setting(self, place: int, fixed: Sequence[Fixed]) -> Setting:
@@ -189,6 +193,7 @@ class _Decider:
         joined = _joined(sorted(self.holes, key=lambda row: row[0].start))
         self.holes = [(replace(hole, setting=self._setting(hole.stop, fixed)), slots) for hole, slots in joined]
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
+        self.slots = {unit for _, slots in self.holes for unit in slots}
         room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
         for missing in self.made.missing:
             if self.losses != TOMBSTONES or not self._place(missing, wants, room):
@@ -199,7 +204,10 @@ class _Decider:
                 self.made.patches += filled(hole)
             except TooSmallError as error:
                 self.made.tight.append(str(error))
-            self.made.unplaced += [missing for want, missing in rows if want in hole.unplaced]
+            unplaced = {(want.queue, want.lost.queue_offset) for want in hole.unplaced}
+            self.made.unplaced += [
+                missing for want, missing in rows if (want.queue, want.lost.queue_offset) in unplaced
+            ]
 
     def _place(self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int]) -> bool:
         """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie."""
@@ -208,8 +216,8 @@ class _Decider:
         if unit is not None:
             low, high = unit.physical_offset, unit.physical_offset + 1
         for i in range(bisect_right(self.holes, low, key=lambda row: row[0].stop), len(self.holes)):
-            hole, slots = self.holes[i]
-            if hole.start >= high or (unit is not None and unit not in slots):
+            hole = self.holes[i][0]
+            if hole.start >= high or (unit is not None and unit not in self.slots):
                 return False
             lost = stands_for(missing, self.survey.plan.config.delays_ms, hole.setting.store_ms, self.batch_topics)
             need = unit.size if unit is not None else least_tombstone(lost)
@@ -223,12 +231,13 @@ class _Decider:
 
 
 def _joined(rows: Iterable[tuple[Hole, list[Unit]]]) -> Iterator[tuple[Hole, list[Unit]]]:
-    """Yield holes in order, each joined with the one that follows at its end in the same segment."""
+    """Yield holes in order, each joined with the one that follows at its end in the same segment; its list grows."""
     last: tuple[Hole, list[Unit]] | None = None
     for hole, slots in rows:
         if last is not None and last[0].stop == hole.start > hole.segment_start and not last[0].closes:
             joined = replace(last[0], stop=hole.stop, closes=hole.closes, setting=hole.setting)
-            last = joined, [*last[1], *slots]
+            last[1].extend(slots)
+            last = joined, last[1]
             continue
         if last is not None:
             yield last

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
 from storeio.audit import Concluded
-from storeio.checks.ranges import Ranges, subtract
+from storeio.checks.ranges import Ranges, meeting, merged, subtract
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, file_name
@@ -28,16 +29,15 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
     holes += list(_odd_blanks(known))
     places = [*known.doubts, *(at for each in judged for at in each.forged)]
-    doubtful = [(place, place + known.size_at(place)) for place in places]
+    doubtful = merged((place, place + known.size_at(place)) for place in places)
     own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
+    theirs_doubted = sorted(theirs.doubts)
     for start, stop in sorted(set(holes)):
-        if not _agree(known, theirs, own, start, stop):
+        if start >= stop or not _agree(known, theirs, own, start, stop):
             continue
-        for low, high in good:
+        for low, high in meeting(good, start, stop):
             part = max(low, start), min(high, stop)
-            if part[0] >= part[1]:
-                continue
-            if any(part[0] <= place < part[1] for place in theirs.doubts):
+            if bisect_left(theirs_doubted, part[0]) < bisect_left(theirs_doubted, part[1]):
                 continue
             path = f"{COMMITLOG}/{file_name(part[0] - part[0] % known.segment_bytes)}"
             yield Piece(donor.plan, path, part[0] % known.segment_bytes, part[1] - part[0], part[0])
@@ -71,13 +71,13 @@ def _reach(known: Survey, judged: Judged) -> int:
         return judged.stop
     if not stretch.tail or any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings):
         return stretch.stop
-    return stretch.stop if any(known.read(stretch.start, stretch.stop)) else stretch.start
+    return stretch.stop if known.holds_something(stretch.start, stretch.stop) else stretch.start
 
 
 def _agree(known: Survey, theirs: Survey, own: Ranges, start: int, stop: int) -> bool:
     """Tell whether two copies hold the same bytes before and behind a hole, where the nearest intact ones lie."""
-    before = max((high for _, high in own if high <= start), default=None)
-    behind = min((low for low, _ in own if low >= stop), default=None)
-    places = [] if before is None else [before - SIDE_BYTES]
-    places += [] if behind is None else [behind]
+    last = bisect_right(own, start, key=lambda row: row[1])
+    behind = bisect_left(own, stop, key=lambda row: row[0])
+    places = [high - SIDE_BYTES for _, high in own[max(last - 1, 0) : last]]
+    places += [low for low, _ in own[behind : behind + 1]]
     return all(known.read(at, at + SIDE_BYTES) == theirs.read(at, at + SIDE_BYTES) for at in places)

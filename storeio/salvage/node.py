@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -149,6 +151,7 @@ def saved(
 
         built = build.finish(threads, looked_at)
     result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
+    result.seconds = (time.time_ns() // 1_000_000 - result.started_ms) / 1000
     return result
 
 
@@ -212,7 +215,7 @@ def linked(listing: Listing, scratch: Path) -> LinkedStore:
 
 def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:
     """Return how many intact messages a broker's next start would have given up; all, if it refuses to start."""
-    start = simulate(root, broker=broker, given=settings)
+    start = simulate(root, broker=broker, given=settings, consumers=False)
     if start.outcome.outcome != STARTS:
         return records
     return start.given_up.messages if start.given_up is not None else None
@@ -229,7 +232,10 @@ def write_log(known: Survey, decision: Decision, staging: Staging) -> None:
     for base in decision.segments:
         path = f"{COMMITLOG}/{file_name(base)}"
         staging.write(path, 0, b"", size=size)
-        inside = [patch for patch in decision.patches if base <= patch.physical_offset < base + size]
+        low, high = (
+            bisect_left(decision.patches, at, key=lambda patch: patch.physical_offset) for at in (base, base + size)
+        )
+        inside = decision.patches[low:high]
         for start, stop in _between(base, min(base + size, _zero_from(known, decision, base)), inside):
             for low in range(start, stop, AT_ONCE):
                 data = known.read(low, min(low + AT_ONCE, stop))

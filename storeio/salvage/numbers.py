@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, joined_runs, number_queue
-from storeio.checks.ranges import meeting, merged, subtract
+from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
 from storeio.format import properties as p
@@ -93,7 +93,7 @@ def _lost(
     ranges = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
     for unit in units:
         stop_at = unit.number + unit.messages
-        for first, stop in subtract((unit.number, stop_at), meeting(ranges, unit.number, stop_at)):
+        for first, stop in subtract((unit.number, stop_at), ranges):
             behind = unit.physical_offset + unit.size
             lost.append(LostRange(*queue, first, stop, unit.physical_offset, behind, "its queue unit"))
     return lost

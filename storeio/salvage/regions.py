@@ -122,7 +122,9 @@ class _Judge:
     def __init__(self, survey: Survey, stretch: Stretch) -> None:
         self.survey, self.stretch = survey, stretch
         self.limit = stretch.start - stretch.start % survey.segment_bytes + survey.segment_bytes
-        self.units = survey.units_in(stretch.start, stretch.stop)
+        self.units: dict[int, list[Unit]] = {}  # by the place at which they point
+        for unit in survey.units_in(stretch.start, stretch.stop):
+            self.units.setdefault(unit.physical_offset, []).append(unit)
         self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
         self.found = Judged(stretch, stretch.stop)
         self.lost = survey.lost_in(stretch.start, stretch.stop)
@@ -136,7 +138,7 @@ class _Judge:
             if place < at:
                 continue
             follower = places[i + 1] if i + 1 < len(places) else self.stretch.stop
-            units = [unit for unit in self.units if unit.physical_offset == place]
+            units = self.units.get(place, [])
             fixed = self.fixed(place, follower, units)
             if fixed is not None:
                 self.found.fixed.append(fixed)
@@ -175,7 +177,7 @@ class _Judge:
     def places(self) -> list[int]:
         """Return where records may begin, sorted."""
         start, stop = self.stretch.start, self.stretch.stop
-        return sorted({start, *(unit.physical_offset for unit in self.units), *self_named(self.survey, start, stop)})
+        return sorted({start, *self.units, *self_named(self.survey, start, stop)})
 
     def fixed(self, place: int, follower: int, units: list[Unit]) -> Fixed | None:
         """Return the record that can be restored at a place."""

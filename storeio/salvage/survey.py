@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,33 +13,27 @@ import numpy.typing as npt
 from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.audit.walks import walks
-from storeio.checks.locate import decode, numbers_of
-from storeio.checks.queue_files import Queue, Read
+from storeio.checks.locate import number_in, numbers_by_place, numbers_of
 from storeio.checks.ranges import Ranges, meeting, merged
-from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
-from storeio.format import consumequeue
 from storeio.kernels import tables as w
-from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
+from storeio.paths import CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
 from storeio.salvage.strangers import lone, repeated
+from storeio.salvage.units import surviving
 
 Numbers = npt.NDArray[np.int64]
 
+AT_ONCE: Final = 16 << 20
+KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
 MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
 HABIT_OF_CRC: Final = 20  # times as many have one
 WITHOUT_CRC: Final = "it has no property CRC, all others have one"
 
-# Findings whose units may point at records that the log has no more.
-UNIT_CODES: Final = frozenset((
-    "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED",
-    "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
-))  # fmt: skip
-LOST_CODES: Final = frozenset(("CQ_INTO_DAMAGE", "CQ_BEYOND_LOG"))  # of units that point at no record at all
 # Findings at records that a broker accepts, and of which some say that the record is not as it was.
 DOUBT_CODES: Final = frozenset((
     "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES",
@@ -62,31 +56,6 @@ class Bounds:
         return sorted(self._order[low:high][self._stops[low:high] > start].tolist())
 
 
-class Order:
-    """Tells whether units lie between the records of their queue whose numbers come before and after theirs.
-
-    A record that stands alone is not asked: its number may be damaged.
-    """
-
-    def __init__(self, concluded: Concluded) -> None:
-        self._runs = concluded.runs
-        self._known: dict[tuple[str, int], Numbers] = {}
-
-    def __call__(self, unit: Unit) -> bool:
-        """Return False for a unit that lies elsewhere; it is damaged itself. Queues that began anew tell nothing."""
-        queue = unit.topic, unit.queue_id
-        if queue not in self._known:
-            rows = [RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT]
-            tables = [table[rows][:, table[RUN_RECORDS] > 1] for table in self._runs.get(queue, ())]
-            runs = np.concatenate(tables, axis=1) if tables else np.empty((4, 0), np.int64)
-            runs = runs[:, np.argsort(runs[2], kind="stable")]
-            self._known[queue] = runs if (np.diff(runs[0]) > 0).all() else runs[:, :0]
-        first, stop, start_at, stop_at = self._known[queue]
-        before, after = np.searchsorted(stop, unit.number, "right"), np.searchsorted(first, unit.number, "right")
-        is_behind = before == 0 or stop_at[before - 1] <= unit.physical_offset
-        return bool(is_behind and (after == len(first) or unit.physical_offset < start_at[after]))
-
-
 @dataclass(slots=True)
 class Survey:
     """A store's damage. ``units`` point at no intact record, by physical offset; ``doubts`` are accepted records that
@@ -103,6 +72,7 @@ class Survey:
     _places: list[int] = field(init=False)
     _starts: list[int] = field(init=False)
     _nearby: Nearby = field(init=False)
+    _unordered: dict[tuple[str, int], tuple[Numbers, Numbers]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._starts = _record_starts(self.concluded)
@@ -135,6 +105,16 @@ class Survey:
         if segment is not None and have:
             data = self._nearby.read(segment.path, start - base, start - base + have).tobytes()
         return data.ljust(stop - start, b"\0")
+
+    def holds_something(self, start: int, stop: int) -> bool:
+        """Tell whether a byte within one segment is not zero."""
+        base = start - start % self.segment_bytes
+        segment = self.files.get(base)
+        stop = min(stop, base + segment.size) if segment is not None else start
+        return any(
+            np.frombuffer(self.read(low, min(low + AT_ONCE, stop)), np.uint8).any()
+            for low in range(start, stop, AT_ONCE)
+        )
 
     def lacks(self, unit: Unit) -> bool:
         """Tell whether no record that was read has a unit's number."""
@@ -178,7 +158,15 @@ class Survey:
         queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
         if not queue.files:
             return -1
-        return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
+        if queue.ordered:
+            return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
+        kept = self._unordered
+        key = topic, queue_id
+        table = kept.pop(key) if key in kept else numbers_by_place(queue, self._nearby.read)
+        kept[key] = table  # the last that was asked for goes last
+        while len(kept) > 1 and sum(len(places) for places, _ in kept.values()) > KEPT_UNITS:
+            del kept[next(iter(kept))]
+        return int(number_in(*table, np.array([physical_offset], np.int64))[0])
 
 
 def survey(concluded: Concluded) -> Survey:
@@ -188,8 +176,7 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
-    told = _units(plan, plan.nearby().read, audit.findings, Order(concluded))
-    units = sorted(set(told), key=lambda unit: (unit.physical_offset, unit))
+    units = sorted(set(surviving(concluded)), key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
     for finding in audit.findings:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
@@ -251,38 +238,3 @@ def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:
         at += record.size if record is not None else stop
         if at >= stop:
             return
-
-
-def _units(plan: AuditPlan, read: Read, findings: Iterable[Finding], fits: Order) -> Iterator[Unit]:
-    for finding in findings:
-        if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
-            continue
-        kind = BATCHQUEUE if finding.code.startswith("BCQ") else CONSUMEQUEUE
-        queue = plan.queue(kind, finding.topic, finding.queue_id)
-        file = next((file for file in queue.files if file.path == finding.path), None)
-        if file is None:
-            continue
-        start = file.base + finding.position
-        for unit in _read(read, queue, start, start + finding.length):
-            if finding.code not in LOST_CODES or fits(unit):
-                yield unit
-
-
-def _read(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
-    size = queue.unit_bytes
-    start, stop = start - start % size, stop + -stop % size
-    try:
-        data, _ = queue.read(read, start, stop)
-    except UnreadableError:
-        return  # told by the audit
-    units = decode(queue, data)
-    good = (units["physical_offset"] >= 0) & (units["size"] >= log.MIN_RECORD_BYTES)
-    good &= units["size"] < consumequeue.PRE_BLANK_SIZE
-    for i in np.flatnonzero(good).tolist():
-        physical, length, tags = (int(units[name][i]) for name in consumequeue.UNIT.names or ())
-        if queue.kind == BATCHQUEUE:
-            number, count = int(units["base_queue_offset"][i]), int(units["batch_size"][i])
-            if number >= 0 and count > 0:
-                yield Unit(queue.topic, queue.queue_id, number, physical, length, tags, count)
-        else:
-            yield Unit(queue.topic, queue.queue_id, start // size + i, physical, length, tags)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from storeio.audit.split import index_reader
 from storeio.checks.index_stretch import pieces_of
@@ -15,8 +17,12 @@ from storeio.salvage.survey import Survey
 from storeio.splits import Split
 from storeio.walk import walk_split
 
-LOOKED_BACK: Final = (4 << 20) + (64 << 10)  # bytes in front of a place in which the record before it begins
+LOOKED_BACK: Final = (64 << 10, (4 << 20) + (64 << 10))  # bytes in front of a place: most records, and all of them
 MOST_KEYS: Final = 16  # hashes that are told of neighbours that are told as one
+STRETCH_BYTES: Final = 16 << 20  # of the log, of which the index units are looked at together
+POINTING: Final = ("physical_offset", "key_hash", "seconds")
+IndexUnit = tuple[int, int | None]
+"""A key's hash, and the first millisecond of the second of its store time where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +34,9 @@ class Trace:
     last_ms: int | None = None
 
 
-def traces(known: Survey, missing: Iterable[Missing]) -> dict[Missing, Trace]:
+def traces(known: Survey, missing: Sequence[Missing]) -> dict[Missing, Trace]:
     """Return what is known of each lost message besides its number and place."""
+    pointing = _pointing(known, missing)
     bounds: dict[tuple[int, int], Trace] = {}
     found: dict[Missing, Trace] = {}
     for row in missing:
@@ -38,39 +45,53 @@ def traces(known: Survey, missing: Iterable[Missing]) -> dict[Missing, Trace]:
             behind = known.record(row.high)
             last = behind.store_timestamp_ms if behind is not None else None
             bounds[place] = Trace((), _time_before(known, row.low), last)
-        found[row] = _indexed(known, row, bounds[place])
+        units = pointing.get(row.unit.physical_offset, ()) if row.unit is not None else ()
+        found[row] = _tightened(bounds[place], units) if units else bounds[place]
     return found
 
 
 def _time_before(known: Survey, place: int) -> int | None:
     """Return the store time of the last intact record that ends at or before a place in the same segment."""
     base = place - place % known.segment_bytes
-    file = next((f for f in known.plan.segments if f.base_offset == base), None)
+    file = known.files.get(base)
     stop = min(place - base, file.size if file is not None else 0)
     if file is None or not stop:
         return None
     size = min(file.size, known.segment_bytes)
-    split = Split(file.path, base, size, max(stop - LOOKED_BACK, 0), stop)
-    try:
-        records = walk_split(lambda low, high: known.plan.read(file.path, low, high), split).records
-    except UnreadableError:
-        return None
-    inside = records[w.R_POSITION] + records[w.R_SIZE] <= stop
-    return int(records[w.R_STORE_MS, inside][-1]) if inside.any() else None
+    for back in LOOKED_BACK:
+        split = Split(file.path, base, size, max(stop - back, 0), stop)
+        try:
+            records = walk_split(lambda low, high: known.plan.read(file.path, low, high), split).records
+        except UnreadableError:
+            return None
+        inside = records[w.R_POSITION] + records[w.R_SIZE] <= stop
+        if inside.any():
+            return int(records[w.R_STORE_MS, inside][-1])
+    return None
 
 
-def _indexed(known: Survey, row: Missing, bounds: Trace) -> Trace:
-    """Return the bounds, made tighter by the index units that point at the lost record."""
-    if row.unit is None or not known.plan.index:
-        return bounds
-    place = row.unit.physical_offset
-    hashes: list[int] = []
+def _pointing(known: Survey, missing: Iterable[Missing]) -> dict[int, list[IndexUnit]]:
+    """Return the index units that point at lost records, by the place of the record."""
+    found: dict[int, list[IndexUnit]] = {}
+    files, read_units = known.plan.index, index_reader(known.plan)
+    places = np.unique(np.array([row.unit.physical_offset for row in missing if row.unit is not None], np.int64))
+    for near in np.split(places, np.flatnonzero(np.diff(places // STRETCH_BYTES)) + 1) if len(places) else ():
+        for piece in pieces_of(files, read_units, int(near[0]), int(near[-1]) + 1):
+            begin = files[piece.file_no].begin_timestamp_ms
+            units = piece.units[np.isin(piece.units["physical_offset"].astype(np.int64), near)]
+            for place, key, seconds in zip(*(units[name].tolist() for name in POINTING), strict=True):
+                stored = begin + 1000 * seconds if begin > 0 and seconds > 0 else None
+                found.setdefault(place, []).append((key, stored))
+    return found
+
+
+def _tightened(bounds: Trace, units: Iterable[IndexUnit]) -> Trace:
+    """Return the bounds, made tighter by the index units that point at a lost record, and the hashes of its keys."""
     first, last = bounds.first_ms, bounds.last_ms
-    for piece in pieces_of(known.plan.index, index_reader(known.plan), place, place + 1):
-        begin = known.plan.index[piece.file_no].begin_timestamp_ms
-        for key, seconds in zip(piece.units["key_hash"].tolist(), piece.units["seconds"].tolist(), strict=True):
-            hashes.append(int(key))
-            if begin > 0 and seconds > 0:
-                first = max(first or 0, begin + 1000 * seconds)
-                last = min(last if last is not None else 2**62, begin + 1000 * seconds + 999)
-    return Trace(tuple(dict.fromkeys(hashes))[:MOST_KEYS], first, last)
+    hashes: dict[int, None] = {}
+    for key, stored in units:
+        hashes[key] = None
+        if stored is not None:
+            first = max(first or 0, stored)
+            last = min(last if last is not None else 2**62, stored + 999)
+    return Trace(tuple(hashes)[:MOST_KEYS], first, last)

@@ -144,9 +144,9 @@ class Finder:
             rows = np.flatnonzero(left)
             messages = _messages(split.path, implied, rows)
             missing[rows[self.there.point_at(key, implied.queue_offset[rows], messages)]] = False
-            rest = np.flatnonzero(missing)
+            rest = np.flatnonzero(missing[rows])
             if len(rest):
-                missing[rest[self.there.anywhere(key, physical[rest])]] = False
+                missing[rows[rest[self.there.point_from_anywhere(key, messages.some(rest))]]] = False
         if missing.any():
             had = self._had_units(key, implied, physical, missing)
             self._add(key, implied, physical, missing & had, CUTS_QUEUE, "")

@@ -6,11 +6,9 @@ Source: ``DefaultMessageStore.getMessage``, ``MessageDecoder.decode``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
-
-import numpy as np
+from typing import Any, Final
 
 from storeio.format import commitlog as log
 from storeio.kernels.pulls import MOST_MESSAGES, TRANSFERRED_BYTES
@@ -19,12 +17,14 @@ from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.ends import JavaError
 from storeio.simulate.java import as_int, as_long, remainder
+from storeio.simulate.mapped import Mapped
 from storeio.simulate.rules import Rules
 from storeio.simulate.units_there import UnitsThere
 
 FOUND: Final = "FOUND"
 NOTHING_THERE: Final = "OFFSET_FOUND_NULL"
 THROWS: Final = "EXCEPTION"  # no answer: the pull ends with an error, and the consumer asks again
+UNIT_FIELDS: Final = ("physical_offset", "size", "tags_code")
 FILTERED_BYTES: Final = 16000  # of units that one pull looks at
 Row = tuple[int, int, int, int, int]  # of a unit: queue offset, messages, physical offset, size, tags code
 MOST_STUCK: Final = 8192  # pulls of one queue that lead to no higher offset; numbers in damage lead anywhere
@@ -53,11 +53,11 @@ class Consumed:
 
 @dataclass(slots=True)
 class Pulled:
-    """One answer: status, next offset, buffers as (unit, bytes)."""
+    """One answer: status, next offset, buffers as (unit, bytes); None for a message that is known to decode."""
 
     status: str
     next_offset: int
-    buffers: list[tuple[int, memoryview]] = field(default_factory=list)
+    buffers: list[tuple[int, memoryview | None]] = field(default_factory=list)
     skipped: int = 0
     missed: int = 0
 
@@ -77,7 +77,7 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
             total.skipped += pulled.skipped
             total.missed += pulled.missed
             for _, data in pulled.buffers:
-                if decodes(data, broker.rules):
+                if data is None or decodes(data, broker.rules):
                     total.messages += 1
                 else:
                     total.undecodable += 1
@@ -91,12 +91,13 @@ def _pulls(broker: Broker, key: QueueKey, there: UnitsThere | None) -> Iterator[
     queue = broker.queues[key]
     offset, stop = queue.min_offset, queue.max_offset
     left = MOST_STUCK
+    known = there.known(key) if there is not None else _unknown
     while offset < stop:
         if there is not None and (count := there.pulled(key, offset)):
             yield offset, count
             offset += count
             continue
-        pulled = pull(broker, queue, offset)
+        pulled = pull(broker, queue, offset, known)
         yield offset, pulled
         if pulled.status == THROWS or left == 0:
             return
@@ -116,14 +117,26 @@ def _next_there(queue: ConsumeQueue, offset: int, following: int) -> int:
     return max(following, offset + 1, first - first % _units(queue))
 
 
-def pull(broker: Broker, queue: ConsumeQueue, offset: int) -> Pulled:
-    """Return the answer to one pull at an offset between the queue's min and max; one that throws has no buffers."""
+def _unknown(number: int) -> bool:
+    """Tell of no message that consumers get it."""
+    return False
+
+
+def pull(broker: Broker, queue: ConsumeQueue, offset: int, known: Callable[[int], bool] = _unknown) -> Pulled:
+    """Return the answer to one pull at an offset between the queue's min and max; one that throws has no buffers.
+
+    Args:
+        broker: It has started.
+        queue: One of its queues.
+        offset: What is asked for.
+        known: Tells of a unit's number whether its message is there and decodes.
+    """
     try:
         if queue.max_offset == 0:
             return Pulled("NO_MESSAGE_IN_QUEUE", 0)
         if isinstance(queue, BatchQueue):
             return _pull_batches(broker, queue, offset)
-        return _pull_units(broker, queue, offset)
+        return _pull_units(broker, queue, offset, known)
     except JavaError:
         return Pulled(THROWS, offset)
 
@@ -132,24 +145,30 @@ def _pull_batches(broker: Broker, queue: BatchQueue, offset: int) -> Pulled:
     found = queue.locate(offset)
     if found is None:
         return Pulled(NOTHING_THERE, 0)
-    units = queue.units(*found, found[0].wrote)
-    rows = ((int(u["base_queue_offset"]), int(u["batch_size"]), *_of(u)) for u in units)
+    rows: Iterator[Row] = _units_from(queue, *found, ("base_queue_offset", "batch_size", *UNIT_FIELDS))
     rest = (found[0].wrote - found[1]) % queue.unit_bytes
     return _collected(broker, queue, offset, _whole(rows, rest))
 
 
-def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int) -> Pulled:
+def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int, known: Callable[[int], bool]) -> Pulled:
     position = offset * UNIT
     file = queue.files.find(position) if position >= queue.min_position else None
     at = remainder(position, queue.files.size)
     if file is None or not 0 <= at < file.wrote:
         return Pulled(NOTHING_THERE, offset - remainder(offset, _units(queue)) + _units(queue))
-    units = queue.units(file, at, file.wrote)
     # 4.x counts on from what was asked; since 5.0 the file's name tells, which may lie.
     first = (file.base + at) // UNIT if broker.rules.checked_magic else offset
-    rows = ((first + i, 1, *_of(u)) for i, u in enumerate(units))
+    units = _units_from(queue, file, at, UNIT_FIELDS)
+    rows = ((first + i, 1, *unit) for i, unit in enumerate(units))
     rest = (file.wrote - at) % UNIT
-    return _collected(broker, queue, offset, _whole(rows, rest))
+    return _collected(broker, queue, offset, _whole(rows, rest), known)
+
+
+def _units_from(queue: ConsumeQueue, file: Mapped, at: int, names: Sequence[str]) -> Iterator[Any]:
+    """Yield these fields of the units of a file from a position on; most pulls take few of them."""
+    step = MOST_MESSAGES * queue.unit_bytes
+    for start in range(at, file.wrote, step):
+        yield from queue.units(file, start, min(start + step, file.wrote))[list(names)].tolist()
 
 
 def _whole(rows: Iterable[Row], rest: int) -> Iterator[Row]:
@@ -159,11 +178,9 @@ def _whole(rows: Iterable[Row], rest: int) -> Iterator[Row]:
         raise JavaError("the queue's readable bytes end amid a unit")
 
 
-def _of(unit: np.void) -> tuple[int, int, int]:
-    return int(unit["physical_offset"]), int(unit["size"]), int(unit["tags_code"])
-
-
-def _collected(broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[Row]) -> Pulled:
+def _collected(
+    broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[Row], known: Callable[[int], bool] = _unknown
+) -> Pulled:
     """Return what one pull takes of units."""
     pulled = Pulled("NO_MATCHED_MESSAGE", offset)
     rules, stop = broker.rules, queue.max_offset
@@ -189,8 +206,9 @@ def _collected(broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[
             continue
         if not rules.checked_magic and queue.ext is not None:
             queue.ext.read(code)
-        data = _message(broker, physical, size)
-        if data is None:
+        is_known = known(number)
+        data = None if is_known else _message(broker, physical, size)
+        if data is None and not is_known:
             if taken == 0:
                 pulled.status = "MESSAGE_WAS_REMOVING"
             next_file = as_long(physical + broker.log.size - remainder(physical, broker.log.size))

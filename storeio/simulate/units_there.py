@@ -6,9 +6,11 @@ looked at one by one again. It takes a bit a unit, 125 MB for a thousand million
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +24,16 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-KEPT_OFFSETS: Final = 1 << 24  # of whole queues in memory; one that has more is alone there
+KEPT_UNITS: Final = 1 << 23  # of whole queues in memory; one that has more is alone there
 PULLED_UNITS: Final = 4096  # read at once of what consumers get
+
+
+class SortedUnits(NamedTuple):
+    """Units of a queue by where they point: that, their sizes, and their numbers in a queue in its usual places."""
+
+    physical: Numbers
+    sizes: npt.NDArray[np.int32]
+    numbers: Numbers
 
 
 @dataclass(slots=True)
@@ -34,6 +44,10 @@ class Messages:
     physical: Numbers
     sizes: Numbers
     decodable: Mask
+
+    def some(self, rows: Numbers) -> Messages:
+        """Return those of some rows."""
+        return Messages(self.path, self.physical[rows], self.sizes[rows], self.decodable[rows])
 
 
 def decodable(window: Bytes, origin: int, positions: Numbers, sizes: Numbers) -> Mask:
@@ -52,6 +66,7 @@ class QueueUnits:
         self.starts = np.array([max(file.base, queue.min_position) for file in self.files], np.int64)
         self.stops = np.array([file.base + min(file.wrote, queue.files.size) for file in self.files], np.int64)
         self.is_plain = type(queue) is ConsumeQueue and queue.ext is None and in_place(queue.files)
+        self._starts: list[int] = self.starts.tolist()
         self.good: dict[int, Bytes] = {}  # a bit a unit, by file
 
     def point_at(self, numbers: Numbers, messages: Messages, stop: int) -> Mask:
@@ -93,14 +108,42 @@ class QueueUnits:
         is_end = stop == file.wrote and file.wrote % UNIT == 0
         return int(units_pulled(sizes, self.good[number], at // UNIT, is_end))
 
-    def offsets(self) -> Numbers:
-        """Return the physical offsets of all units, sorted."""
-        parts = [np.empty(0, np.int64)]
+    def is_good(self, number: int) -> bool:
+        """Tell whether a unit is known to be of a message that consumers get."""
+        position = number * UNIT
+        i = bisect_right(self._starts, position) - 1 if self.good else -1
+        if i not in self.good or position >= self.stops[i]:
+            return False
+        place = (position - self.files[i].base) // UNIT
+        return bool(self.good[i][place >> 3] >> (place & 7) & 1)
+
+    def sorted(self) -> SortedUnits:
+        """Return all units in the order of where they point."""
+        found = [SortedUnits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))]
         for file in self.files:
             start = max(self.queue.min_position - file.base, 0)
             if start < file.wrote:
-                parts.append(self.queue.units(file, start, file.wrote)["physical_offset"].astype(np.int64))
-        return np.sort(np.concatenate(parts))
+                units = self.queue.units(file, start, file.wrote)
+                physical, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int32)
+                numbers = (file.base + start) // self.queue.unit_bytes + np.arange(len(units))
+                found.append(SortedUnits(physical, sizes, numbers))
+        physical, sizes, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        order = np.argsort(physical, kind="stable")
+        return SortedUnits(physical[order], sizes[order], numbers[order])
+
+    def point_from_anywhere(self, units: SortedUnits, messages: Messages, stop: int) -> Mask:
+        """Tell at which messages any of the queue's units points; ``stop`` as of ``point_at``."""
+        rows = np.searchsorted(units.physical, messages.physical)
+        found = rows < len(units.physical)
+        found[found] = units.physical[rows[found]] == messages.physical[found]
+        if self.is_plain:
+            whole = messages.decodable & (messages.physical + messages.sizes <= stop)
+            same = rows[found & whole]
+            positions = units.numbers[same[units.sizes[same] == messages.sizes[found & whole]]] * UNIT
+            files = np.searchsorted(self.starts, positions, side="right") - 1
+            for i in np.unique(files).tolist():
+                self._keep(i, (positions[files == i] - self.files[i].base) // UNIT)
+        return found
 
 
 def in_place(files: MappedQueue) -> bool:
@@ -116,33 +159,36 @@ class UnitsThere:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._queues: dict[QueueKey, QueueUnits] = {}
-        self._sorted: dict[QueueKey, Numbers] = {}
+        self._sorted: dict[QueueKey, SortedUnits] = {}
         self._segments: dict[str, Mapped] = {}
         if in_place(broker.log):
             self._segments = {file.path: file for file in broker.log.files if not broker.disk.changed(file.path)}
 
     def point_at(self, key: QueueKey, numbers: Numbers, messages: Messages) -> Mask:
         """Tell whether the units of a queue at these numbers point at the messages."""
-        segment = self._segments.get(messages.path)
-        stop = -1 if segment is None else segment.base + segment.wrote
-        return self._of(key).point_at(numbers, messages, stop)
+        return self._of(key).point_at(numbers, messages, self._stop(messages))
 
-    def anywhere(self, key: QueueKey, physical: Numbers) -> Mask:
-        """Tell to which physical offsets any unit of a queue points."""
-        kept = self._sorted
-        offsets = kept.pop(key) if key in kept else self._of(key).offsets()
-        kept[key] = offsets  # the last that was asked for goes last
-        while len(kept) > 1 and sum(map(len, kept.values())) > KEPT_OFFSETS:
+    def point_from_anywhere(self, key: QueueKey, messages: Messages) -> Mask:
+        """Tell at which of the messages any unit of a queue points."""
+        kept, queue = self._sorted, self._of(key)
+        units = kept.pop(key) if key in kept else queue.sorted()
+        kept[key] = units  # the last that was asked for goes last
+        while len(kept) > 1 and sum(len(each.physical) for each in kept.values()) > KEPT_UNITS:
             del kept[next(iter(kept))]
-        places = np.searchsorted(offsets, physical)
-        inside = places < len(offsets)
-        found = np.zeros(len(physical), np.bool_)
-        found[inside] = offsets[places[inside]] == physical[inside]
-        return found
+        return queue.point_from_anywhere(units, messages, self._stop(messages))
+
+    def _stop(self, messages: Messages) -> int:
+        """Return where the messages' segment can be read up to, -1 for one that the start has changed."""
+        segment = self._segments.get(messages.path)
+        return -1 if segment is None else segment.base + segment.wrote
 
     def pulled(self, key: QueueKey, offset: int) -> int:
         """Return how many messages a consumer's next pulls get that find nothing odd, 0 if the next one may."""
         return self._queues[key].pulled(offset) if key in self._queues else 0
+
+    def known(self, key: QueueKey) -> Callable[[int], bool]:
+        """Return what tells of a queue's unit whether its message is known to reach consumers."""
+        return self._queues[key].is_good if key in self._queues else lambda number: False
 
     def _of(self, key: QueueKey) -> QueueUnits:
         if key not in self._queues:

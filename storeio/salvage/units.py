@@ -1,0 +1,95 @@
+"""Queue units that survived the records they point at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.audit import Concluded
+from storeio.checks.locate import decode
+from storeio.checks.queue_files import Queue, Read
+from storeio.errors import UnreadableError
+from storeio.format import commitlog as log
+from storeio.format import consumequeue
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
+from storeio.salvage.evidence import Unit
+
+Numbers = npt.NDArray[np.int64]
+
+# Findings whose units may point at records that the log has no more.
+UNIT_CODES: Final = frozenset((
+    "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED",
+    "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
+))  # fmt: skip
+LOST_CODES: Final = frozenset(("CQ_INTO_DAMAGE", "CQ_BEYOND_LOG"))  # of units that point at no record at all
+
+
+class Order:
+    """Tells whether units lie between the records of their queue whose numbers come before and after theirs.
+
+    A record that stands alone is not asked: its number may be damaged.
+    """
+
+    def __init__(self, concluded: Concluded) -> None:
+        self._runs = concluded.runs
+        self._known: dict[tuple[str, int], Numbers] = {}
+
+    def __call__(self, unit: Unit) -> bool:
+        """Return False for a unit that lies elsewhere; it is damaged itself. Queues that began anew tell nothing."""
+        queue = unit.topic, unit.queue_id
+        if queue not in self._known:
+            rows = [RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT]
+            tables = [table[rows][:, table[RUN_RECORDS] > 1] for table in self._runs.get(queue, ())]
+            runs = np.concatenate(tables, axis=1) if tables else np.empty((4, 0), np.int64)
+            runs = runs[:, np.argsort(runs[2], kind="stable")]
+            self._known[queue] = runs if (np.diff(runs[0]) > 0).all() else runs[:, :0]
+        first, stop, start_at, stop_at = self._known[queue]
+        before, after = np.searchsorted(stop, unit.number, "right"), np.searchsorted(first, unit.number, "right")
+        is_behind = before == 0 or stop_at[before - 1] <= unit.physical_offset
+        return bool(is_behind and (after == len(first) or unit.physical_offset < start_at[after]))
+
+
+def surviving(concluded: Concluded) -> Iterator[Unit]:
+    """Yield the units that are not those of intact records, as an audit tells; into damage only those in their order.
+
+    Raises:
+        UnreadableError: A queue could not be read.
+    """
+    plan, fits = concluded.plan, Order(concluded)
+    read = plan.nearby().read
+    for finding in concluded.audit.findings:
+        if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
+            continue
+        kind = BATCHQUEUE if finding.code.startswith("BCQ") else CONSUMEQUEUE
+        queue = plan.queue(kind, finding.topic, finding.queue_id)
+        file = next((file for file in queue.files if file.path == finding.path), None)
+        if file is None:
+            continue
+        start = file.base + finding.position
+        for unit in _read(read, queue, start, start + finding.length):
+            if finding.code not in LOST_CODES or fits(unit):
+                yield unit
+
+
+def _read(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
+    size = queue.unit_bytes
+    start, stop = start - start % size, stop + -stop % size
+    try:
+        data, _ = queue.read(read, start, stop)
+    except UnreadableError:
+        return  # told by the audit
+    units = decode(queue, data)
+    good = (units["physical_offset"] >= 0) & (units["size"] >= log.MIN_RECORD_BYTES)
+    good &= units["size"] < consumequeue.PRE_BLANK_SIZE
+    for i in np.flatnonzero(good).tolist():
+        physical, length, tags = (int(units[name][i]) for name in consumequeue.UNIT.names or ())
+        if queue.kind == BATCHQUEUE:
+            number, count = int(units["base_queue_offset"][i]), int(units["batch_size"][i])
+            if number >= 0 and count > 0:
+                yield Unit(queue.topic, queue.queue_id, number, physical, length, tags, count)
+        else:
+            yield Unit(queue.topic, queue.queue_id, start // size + i, physical, length, tags)
