@@ -1,9 +1,9 @@
 """How damage slows a salvage down: ``python -m bench.salvage``.
 
-Makes a sound store and three damaged copies of its log: with a share of its pages overwritten, and one segment of zeros
-or of random bytes. Times in turns, each in a new process on one core: the scan, which finds every intact record, of all
-of them; and, of the sound store and that with damaged pages, all that comes before writing (audit, survey, decision),
-which grows with what is lost. Pages are in memory; the first turn is not counted.
+Makes a sound store and four damaged ones: with a share of the log's pages overwritten, with all of the log's second
+half overwritten, and one segment of zeros or of random bytes alone. Times in turns, each in a new process on one core:
+the scan, which finds every intact record; and, of stores with queues, all that comes before writing (audit, survey,
+decision, report), which grows with what is lost. Pages are in memory; the first turn is not counted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from storeio.audit import look_at_store
 from storeio.paths import COMMITLOG, file_name
 from storeio.salvage.decide import decide
 from storeio.salvage.survey import survey
+from storeio.salvage.telling import report
 from storeio.scan import kept_open, list_store, read_range
 from storeio.splits import Split, cut
 from storeio.walk import walk_split
@@ -44,7 +45,9 @@ def decided(root: Path, segment_bytes: int) -> Figures:
     given = {"mappedFileSizeCommitLog": str(segment_bytes)}
     started = time.perf_counter()
     with kept_open():
-        found = decide(survey(look_at_store(root, given=given, jobs=1)))
+        known = survey(look_at_store(root, given=given, jobs=1))
+        found = decide(known)
+        report(known, found, [], known.plan.started_ms, "")
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "patches": len(found.patches), "lost": len(found.missing)}
 
@@ -77,6 +80,21 @@ def damaged_pages(root: Path, target: Path, share: float) -> None:
                 file.write(chance.randbytes(PAGE))
 
 
+def lost_half(root: Path, target: Path) -> None:
+    """Copy a store, and overwrite the second half of its log with random bytes."""
+    shutil.copytree(root, target)
+    chance = random.Random(3)
+    paths = sorted((target / COMMITLOG).iterdir())
+    start = sum(path.stat().st_size for path in paths) // 2
+    for path in paths:
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(min(start, size))
+            for at in range(file.tell(), size, 1 << 20):
+                file.write(chance.randbytes(min(1 << 20, size - at)))
+        start = max(start - size, 0)
+
+
 def one_segment(target: Path, segment_bytes: int, piece: bytes) -> None:
     """Make a store of one segment that repeats a piece."""
     (target / COMMITLOG).mkdir(parents=True)
@@ -91,13 +109,14 @@ def measured(place: Path, given: argparse.Namespace) -> Figures:
     sound = place / "sound"
     generate(sound, total_bytes=given.total_bytes, body_bytes=given.body_bytes, segment_bytes=segment)
     damaged_pages(sound, place / "pages", given.share)
+    lost_half(sound, place / "half")
     one_segment(place / "zeros", segment, bytes(1 << 20))
     one_segment(place / "random", segment, random.Random(2).randbytes(1 << 20))
-    for name in ("sound", "pages", "zeros", "random"):
+    for name in ("sound", "pages", "half", "zeros", "random"):
         pagecache.drop(place / name)
     works = {
         f"{work} {name}": partial(one_apart, "bench.salvage", place / name, work=work, segment_bytes=segment)
-        for work, names in ((SCAN, ("sound", "pages", "zeros", "random")), (DECIDE, ("sound", "pages")))
+        for work, names in ((SCAN, ("sound", "pages", "zeros", "random")), (DECIDE, ("sound", "pages", "half")))
         for name in names
     }
     rounds: dict[str, list[Figures]] = {name: [] for name in works}
@@ -140,7 +159,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{name}, damaged pages against none: {row:.2f}{goal}")
         else:
             goal = ", goal 2" if name in ("scan zeros", "scan random") else ""
-            print(f"{name:13} {row['bytes_per_s'] / 1e9:6.2f} GB/s on one core, rounds {row['all_seconds']}{goal}")
+            lost = f", {row['lost']} messages lost" if row.get("lost") else ""
+            print(
+                f"{name:13} {row['bytes_per_s'] / 1e9:6.2f} GB/s on one core, rounds {row['all_seconds']}{lost}{goal}"
+            )
     write_json(given.json, found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,9 +11,11 @@ import numpy as np
 
 from storeio.audit.split import index_reader
 from storeio.checks.index_stretch import pieces_of
+from storeio.checks.ranges import merged
 from storeio.errors import UnreadableError
 from storeio.kernels import tables as w
 from storeio.salvage.missing import Missing
+from storeio.salvage.pieces import records_of
 from storeio.salvage.survey import Survey
 from storeio.splits import Split
 from storeio.walk import walk_split
@@ -37,6 +40,7 @@ class Trace:
 def traces(known: Survey, missing: Sequence[Missing]) -> dict[Missing, Trace]:
     """Return what is known of each lost message besides its number and place."""
     pointing = _pointing(known, missing)
+    times_before = _TimesBefore(known)
     bounds: dict[tuple[int, int], Trace] = {}
     found: dict[Missing, Trace] = {}
     for row in missing:
@@ -44,27 +48,43 @@ def traces(known: Survey, missing: Sequence[Missing]) -> dict[Missing, Trace]:
         if place not in bounds:
             behind = known.record(row.high)
             last = behind.store_timestamp_ms if behind is not None else None
-            bounds[place] = Trace((), _time_before(known, row.low), last)
+            bounds[place] = Trace((), times_before.of(row.low), last)
         units = pointing.get(row.unit.physical_offset, ()) if row.unit is not None else ()
         found[row] = _tightened(bounds[place], units) if units else bounds[place]
     return found
 
 
+class _TimesBefore:
+    """Store times of the last intact records in front of places, each looked for once: many lost ones lie behind it."""
+
+    def __init__(self, known: Survey) -> None:
+        self._known = known
+        self._records = merged(records_of(known.concluded))
+        self._times: dict[int, int | None] = {}
+
+    def of(self, place: int) -> int | None:
+        """Return the store time of the last intact record that ends at or before a place in the same segment."""
+        number = bisect_left(self._records, place, key=lambda row: row[0]) - 1
+        stop = min(self._records[number][1], place) if number >= 0 else 0
+        if stop <= place - place % self._known.segment_bytes:
+            return None
+        if stop not in self._times:
+            self._times[stop] = _time_before(self._known, stop)
+        return self._times[stop]
+
+
 def _time_before(known: Survey, place: int) -> int | None:
-    """Return the store time of the last intact record that ends at or before a place in the same segment."""
-    base = place - place % known.segment_bytes
-    file = known.files.get(base)
-    stop = min(place - base, file.size if file is not None else 0)
-    if file is None or not stop:
-        return None
+    """Return the store time of the last intact record that ends at or before a place behind a segment's first byte."""
+    base = (place - 1) // known.segment_bytes * known.segment_bytes
+    file = known.files[base]
     size = min(file.size, known.segment_bytes)
     for back in LOOKED_BACK:
-        split = Split(file.path, base, size, max(stop - back, 0), stop)
+        split = Split(file.path, base, size, max(place - base - back, 0), place - base)
         try:
             records = walk_split(lambda low, high: known.plan.read(file.path, low, high), split).records
         except UnreadableError:
             return None
-        inside = records[w.R_POSITION] + records[w.R_SIZE] <= stop
+        inside = records[w.R_POSITION] + records[w.R_SIZE] <= split.stop
         if inside.any():
             return int(records[w.R_STORE_MS, inside][-1])
     return None
