@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from typing import Final
 
 COLLECTED_AFTER: Final = (20_000, 20, 10)  # objects, then collections
+BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
 def own_process() -> None:
-    """Have Python look for garbage less often, and SIGTERM stop the work; a library leaves both to its caller.
+    """Have Python look for garbage less often, and SIGTERM stop the work; a library leaves it to its caller.
+
+    To be called before numpy is imported.
 
     Importing numba makes half a million objects that stay; by default they are looked at in vain again and again,
     for a tenth of a short run.
     """
     gc.set_threshold(*COLLECTED_AFTER)
+    # numpy's linear algebra, of which we have none, starts a thread a core that turns for a tenth of a second.
+    os.environ.setdefault(BLAS_THREADS, "1")
     stop_when_asked()
 
 

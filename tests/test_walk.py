@@ -18,6 +18,7 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
+from storeio.kernels.longcrc import ENOUGH_BYTES
 from storeio.splits import Split
 from storeio.walk import Walked, walk_split
 from storeio.window import Bytes
@@ -328,3 +329,26 @@ def test_bytes_that_are_no_head_hide_no_record(more: int) -> None:
     data[at : at + 4] = struct.pack(">i", hidden[1 + more] - at)
     oracle = assert_agrees(0, bytes(data))
     assert [head.position for head in oracle.records[1:]] == hidden
+
+
+def test_heads_that_all_claim_the_same_bytes() -> None:
+    """Their bodies are many times the segment, and each is judged as if it were alone."""
+    step, count, body_at = 192, 1000, log.MIN_RECORD_BYTES - 3
+    builder = StoreBuilder(segment_bytes=1 << 19)
+    builder.message("T", 0, b"in front")
+    first = builder.end
+    end = first + step * count
+    data = bytearray(builder.segment_files()[0][1])
+    data[first:end] = np.random.default_rng(5).integers(0, 256, end - first, dtype=np.uint8).tobytes()
+    data[end : end + 40] = b"\x01T\0\0" + b"." * 36  # the claims end in front of no start
+    heads = range(first, end - step, step)
+    for at in heads:
+        data[at : at + body_at] = forged(at, topic="", body=b"", store_ms=2**41)[:body_at]
+        struct.pack_into(">i", data, at, end + 4 - at)
+        struct.pack_into(">i", data, at + body_at - 4, end - at - body_at)
+    right = heads[700]
+    struct.pack_into(">i", data, right + log.BODY_CRC_AT, log.body_crc(bytes(data[right + body_at : end])))
+    claimed = sum(end - at - body_at for at in heads)
+    assert claimed > 2 * (2 * len(data) + ENOUGH_BYTES)
+    oracle = assert_agrees(0, bytes(data))
+    assert [head.position for head in oracle.records] == [0, right]

@@ -27,10 +27,11 @@ Numbers = npt.NDArray[np.int64]
 (V_ORIGIN, V_BASE, V_FILE_SIZE, V_STOP, V_CRC_ADDRESS, V_CRC_KIND) = range(6)
 VIEW_PLACES: Final = 6
 
-# Places in the array that kernels work in: places of properties, what is derived of them, a start that was found.
+# Places in the array that kernels work in: places of properties, what is derived of them, a start that was found, and
+# what is known of the window's CRCs, as far as there is room.
 DERIVED: Final = t.PLACES
 FOUND: Final = DERIVED + 3
-WORK_PLACES: Final = FOUND + 3
+BLOCKS: Final = FOUND + 3
 
 CACHED_BYTES: Final = 4 << 20  # of a window: shorter ones were just copied, and lie in the CPU's cache
 
@@ -44,7 +45,9 @@ def check_whole(data: Bytes, view: Numbers, position: int, head: Numbers, delays
 
     ``work`` receives the places of properties and then what ``derive`` derives.
     """
-    why = h.check_record(data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head)
+    why = h.check_record(
+        data, view[V_ORIGIN], view[V_FILE_SIZE], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[BLOCKS:]
+    )
     if why != h.OK:
         return why
     scheduled = is_schedule_topic(data, head[h.TOPIC_AT] - view[V_ORIGIN], head[h.TOPIC_BYTES])

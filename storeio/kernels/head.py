@@ -17,6 +17,7 @@ import numpy.typing as npt
 from storeio import crc
 from storeio.compiled import compiled
 from storeio.format import commitlog as log
+from storeio.kernels.longcrc import LONG_BODY, long_crc
 from storeio.kernels.text import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -143,13 +144,14 @@ def read_head(data: Bytes, origin: int, file_size: int, position: int, head: Num
     return read_tail(data, origin, file_size, position, head)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64[::1])", forceinline=True)
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64, int64, int64, int64[::1], int64[::1])", forceinline=True)
 def check_record(
-    data: Bytes, origin: int, file_size: int, position: int, crc_address: int, crc_kind: int, head: Numbers
-) -> int:
+    data: Bytes, origin: int, file_size: int, position: int, crc_address: int, crc_kind: int, head: Numbers,
+    blocks: Numbers,
+) -> int:  # fmt: skip
     """Return OK for a record that a broker's recovery accepts, NEED, or why it is none; fills ``head``.
 
-    The physical offset is not looked at, nor anything inside the properties.
+    The physical offset is not looked at, nor anything inside the properties. ``blocks`` is as in ``longcrc``.
     """
     why = read_head(data, origin, file_size, position, head)
     if why == NEED or why == WHY_SHORT:
@@ -166,7 +168,11 @@ def check_record(
         return np.int64(NEED)
     if head[BODY_BYTES] > 0:
         start = head[BODY_AT] - origin
-        found = crc.body_crc(crc_address, crc_kind, data, start, start + head[BODY_BYTES])
+        stop = start + head[BODY_BYTES]
+        if stop - start < LONG_BODY:
+            found = crc.body_crc(crc_address, crc_kind, data, start, stop)
+        else:
+            found = long_crc(crc_address, crc_kind, data, start, stop, blocks)
         if (np.int64(found) & log.CRC_MASK) != head[BODY_CRC]:
             return np.int64(WHY_BODY_CRC)
     return np.int64(OK)

@@ -20,15 +20,16 @@ from storeio.kernels import head as h
 from storeio.kernels import tags as t
 from storeio.kernels.ahead import fetch_record
 from storeio.kernels.chain import (
+    BLOCKS,
     V_BASE,
     V_CRC_ADDRESS,
     V_CRC_KIND,
     V_FILE_SIZE,
     V_ORIGIN,
     V_STOP,
-    WORK_PLACES,
     check_whole,
 )  # fmt: skip
+from storeio.kernels.longcrc import FIRST
 from storeio.kernels.raw import LANES, equal_mask
 from storeio.kernels.records import SCHEDULE_BYTES
 from storeio.kernels.text import int32_at, int64_at
@@ -139,7 +140,7 @@ def pass_records(
         passed: Afterwards the position behind the last one, OK or NEED or something else, the largest size.
     """
     head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
-    work = np.zeros(WORK_PLACES, dtype=np.int64)
+    work = np.zeros(BLOCKS + FIRST, dtype=np.int64)
     passed[P_WHY] = h.OK
     while position < view[V_STOP]:
         size = plain_size(data, view, position)

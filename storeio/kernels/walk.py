@@ -17,16 +17,17 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels.chain import (
+    BLOCKS,
     FOUND,
     V_BASE,
     V_FILE_SIZE,
     V_ORIGIN,
     V_STOP,
-    WORK_PLACES,
     check_whole,
     take_chain,
     take_record,
 )  # fmt: skip
+from storeio.kernels.longcrc import places_for
 from storeio.kernels.search import boundary, extent, first_nonzero
 from storeio.kernels.spans import add_gap, add_span, undo_spans
 from storeio.kernels.starts import FOUND_AT, FOUND_KIND, FOUND_STOP, find_start, hides_start, is_cut
@@ -255,5 +256,5 @@ def walk(
     Whatever the answer, ``state`` and the tables are consistent, and calling again goes on.
     """
     head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
-    work = np.zeros(WORK_PLACES, dtype=np.int64)
+    work = np.zeros(BLOCKS + places_for(len(data)), dtype=np.int64)
     return walk_on(data, view, state, delays_ms, records, keys, spans, queues, names, slots, head, work)
