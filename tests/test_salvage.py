@@ -296,6 +296,19 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16
 
 
+@pytest.mark.parametrize(("content", "code"), [(bytes(8192), 0), (bytes(range(1, 256)) * 32, 8)])
+def test_a_log_without_a_record_becomes_an_empty_store(
+    content: bytes, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is no log at all, or another program's, is nothing saved and no store that says it was."""
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(content)
+    assert cli.run(["salvage", str(tmp_path / "store"), "--into", str(tmp_path / "new")]) == code
+    told = capsys.readouterr().out
+    assert ("no record was found in the log" in told) == (code != 0)
+    assert cli.run(["check", str(tmp_path / "new")]) == 0
+
+
 def test_the_store_is_only_read(tmp_path: Path) -> None:
     damage = salvages.damaged("rich-5.3.3", 3, tmp_path / "store")
     before = tree_of(damage.root)

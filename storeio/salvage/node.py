@@ -26,7 +26,7 @@ from storeio.rebuild.node import Build, in_order
 from storeio.rebuild.tally import PARTS, wanted_of
 from storeio.report import to_json
 from storeio.report.salvaging import MARK, mark_of
-from storeio.results import Setting
+from storeio.results import Audit, Setting
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
@@ -128,7 +128,7 @@ def saved(
         copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
-        result.problems.extend(_unread(first, others, looked))
+        result.problems.extend([*_unread(first, others, looked), *_barren(known.audit, result)])
         result.topics = topics_of(first.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
         if choice != ALL:
@@ -194,6 +194,15 @@ def _unread(first: Concluded, others: Sequence[Concluded], looked: Concluded) ->
     return list(dict.fromkeys(found))
 
 
+def _barren(audit: Audit, result: Salvaged) -> list[str]:
+    """Return a sentence where a log has bytes and not one message is known, saved or lost: it may be something else."""
+    kept = audit.bytes_by_kind().get(COMMITLOG, {})
+    count = sum(kept.get(name, 0) for name in ("stale", "torn", "garbage"))
+    if not count or audit.log.records or result.restored or result.lost:
+        return []
+    return [f"no record was found in the log, and {count} of its bytes are not zero"]
+
+
 def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> list[str]:
     """Return sentences on what an audit of the new store finds: nothing, but for gaps that were asked for.
 
@@ -229,6 +238,7 @@ def told_by(settings: Sequence[Setting]) -> dict[str, str]:
 def write_log(known: Survey, decision: Decision, staging: Staging) -> None:
     """Write the segments: what stays as it is, and what is new; zeros are not written."""
     size = known.segment_bytes
+    staging.make_directory(COMMITLOG)  # nothing may be left of it, and what is made then is a store all the same
     for base in decision.segments:
         path = f"{COMMITLOG}/{file_name(base)}"
         staging.write(path, 0, b"", size=size)
