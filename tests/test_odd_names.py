@@ -9,12 +9,15 @@ from pathlib import Path
 
 import golden_data as golden
 import pytest
+from rebuilds import sizes_of
 
-from storeio import audit, cli
+from storeio import audit, cli, prediction
 from storeio.results import Audit
 
 QUEUE = "consumequeue/topic_0/0"
 FAR = 10**13
+SIZES = sizes_of(golden.options("base-5.3.3"))
+WORDS = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 
 
 def copy(tmp_path: Path, name: str = "base-5.3.3") -> Path:
@@ -128,3 +131,35 @@ def test_no_name_makes_an_audit_void_or_endless(seed: int, tmp_path: Path) -> No
     mixed_up(root, chance)
     found = audit.check(root, jobs=1)
     assert sum(file.size for file in found.files) > 0
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "abort", "lock", "commitlog", "consumequeue", "index"])
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_file_and_a_directory_in_each_other_s_place(tmp_path: Path, name: str, filled: bool) -> None:
+    """Said, foretold as real brokers do (``golden/simulate``), and cured by a plan where one can be applied."""
+    root = copy(tmp_path)
+    place, file = root / name, name in ("checkpoint", "abort", "lock")
+    shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    if not file:
+        place.write_bytes(b"something" * filled)
+    else:
+        place.mkdir()
+        if filled:
+            (place / "something").write_bytes(b"in it")
+    found = audit.check(root, jobs=1)
+    code = "STRAY_DIRECTORY" if file else "STRAY_FILE"
+    assert [f.path for f in found.findings if f.code == code] == [name]
+    start = prediction.simulate(root, broker="5.3.3", given=SIZES)
+    ends = {"checkpoint": "refuses", "abort": "crashes", "lock": "crashes"}
+    assert start.outcome.outcome == ends.get(name, "starts")
+    assert start.harms == (name != "index")
+    plan = tmp_path / "plan.json"
+    assert cli.run(["plan", str(root), "--out", str(plan), *WORDS]) == 4
+    if name in ("lock", "commitlog"):
+        return
+    before = sorted((p.relative_to(root), p.is_file() and p.read_bytes()) for p in root.rglob("*"))
+    assert cli.run(["apply", str(plan)]) == 1
+    assert cli.run(["check", str(root), *WORDS]) == 0
+    assert cli.run(["undo", str(root)]) == 1
+    after = sorted((p.relative_to(root), p.is_file() and p.read_bytes()) for p in root.rglob("*"))
+    assert [entry for entry in after if entry[0] != Path("lock")] == [e for e in before if e[0] != Path("lock")]

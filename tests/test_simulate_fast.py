@@ -26,6 +26,7 @@ from storeio.splits import Split, WalkState
 from storeio.walk import Walked
 from tests import golden_data
 from tests.simulated import SETUP, disk_of, in_memory, setup_of, stores
+from tests.test_simulate_other_stores import CASES as OTHERS
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[::24]
@@ -94,6 +95,20 @@ def test_same_on_random_stores(files: dict[str, bytes], version: str, light: boo
     setup = replace(SETUP, multi_dispatch=light, lmq=light)
     fast = left_by(in_memory(files), version, setup)
     assert fast == left_by(in_memory(files), version, replace(setup, scalar=True))
+
+
+STOPPED = [case for case in OTHERS if case["id"].startswith("stop-")]
+
+
+@pytest.mark.parametrize("version", LINES.values())
+@pytest.mark.parametrize("case", STOPPED, ids=[f"{case['store']}:{case['id']}" for case in STOPPED])
+def test_same_where_all_queues_stop(case: dict[str, Any], version: str, tmp_path: Path) -> None:
+    root = golden_data.damaged(case["store"], case["edits"], tmp_path / "store")
+    assert_same(root, golden_data.options(case["store"]), version)
+    outcome, _ = simulate_start(disk_of(root), rules_of(version), setup_of(root, golden_data.options(case["store"])))
+    # With topic_1 alone in the way nothing is dispatched to it, nor anything by 5.0 to 5.3.1 after a clean stop.
+    stops = case["id"] == "stop-topic-abort" or (case["id"] == "stop-topic-clean" and version != "5.1.4")
+    assert ("takes no messages" in outcome.reason) == stops
 
 
 def units_of(base: int, sizes: list[int], numbers: list[int]) -> Implied:

@@ -12,9 +12,11 @@ from storeio.findings import Finding
 from storeio.paths import (
     ABORT,
     BATCHQUEUE,
+    CHECKPOINT,
     COMMITLOG,
     CONSUMEQUEUE,
     INDEX,
+    LOCK,
     MAX_LONG,
     QUEUE_EXT,
     QUEUE_KINDS,
@@ -30,6 +32,12 @@ _LENGTH_CODES: Final = {
     BATCHQUEUE: "BCQ_LENGTH",
     QUEUE_EXT: "EXT_LENGTH",
 }
+_MUST_BE_FILES: Final = {
+    CHECKPOINT: "brokers refuse to start: it is to be a file",
+    LOCK: "brokers die at start: it is to be a file",
+    ABORT: "5.x brokers die at start: it is to be a file",
+}
+_MUST_BE_DIRECTORIES: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 _ROCKSDB_FILES: Final = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-", "OPTIONS-")
 
 
@@ -42,6 +50,12 @@ def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[
     """
     findings: list[Finding] = []
     for entry in entries:
+        if entry.is_dir and entry.path in _MUST_BE_FILES:
+            findings.append(Finding("STRAY_DIRECTORY", entry.path, detail=_MUST_BE_FILES[entry.path]))
+        elif not entry.is_dir and entry.path in _MUST_BE_DIRECTORIES:
+            findings.append(
+                _stray(entry, "a file where a directory belongs: brokers start, and can keep nothing there")
+            )
         if entry.path == ABORT:
             findings.append(Finding("ABORT_PRESENT", entry.path, 0, entry.size, detail="an abort file is there"))
         elif entry.kind == COMMITLOG or entry.kind in QUEUE_KINDS:

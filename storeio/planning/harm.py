@@ -18,7 +18,8 @@ def is_worse(one: Prediction, other: Prediction) -> bool:
         return ends[0] and not ends[1]
     if _given_up(one) > _given_up(other) or len(one.emptied) > len(other.emptied):
         return True
-    return one.stopped is not None and other.stopped is None
+    stops = [bool(found.stopped or found.outcome.reason) for found in (one, other)]
+    return stops[0] and not stops[1]
 
 
 def takes_more(one: Prediction, other: Prediction) -> bool:

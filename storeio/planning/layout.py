@@ -11,7 +11,7 @@ from typing import Final
 
 from storeio.findings import Finding
 from storeio.format import commitlog as log
-from storeio.paths import COMMITLOG, file_name, parse_number
+from storeio.paths import COMMITLOG, LOCK, file_name, parse_number
 from storeio.plan import model
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
@@ -35,6 +35,9 @@ def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segm
 
 
 def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    if finding.path == LOCK:  # no apply begins before it has locked the store
+        draft.left_out.add("remove it first: a store is locked with a file of this name", finding.path)
+        return
     reason = f"{finding.detail or 'not one of the broker’s files'}; brokers may refuse to start with it"
     draft.move(finding.path, Why(model.METADATA, reason, (finding.code,), finding.topic, finding.queue_id))
 

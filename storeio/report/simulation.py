@@ -169,6 +169,8 @@ def _what(found: Prediction, width: int) -> list[str]:
         why = "a clean stop" if outcome.mode == "normal" else "a crash: the abort file is there"
         text = f"recovers as after {why}, reading the log from {printable(outcome.start_file)} on."
         lines += paragraph("- ", text, width, "  ")
+    if outcome.outcome == STARTS and outcome.reason:
+        lines += paragraph("- ", f"{printable(outcome.reason)}.", width, "  ")
     state = outcome.after_start
     if state is not None:
         text = f"has the log from {state.min_physical_offset} to {state.max_physical_offset}"

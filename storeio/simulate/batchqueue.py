@@ -15,7 +15,7 @@ from storeio.format import batchqueue as format_
 from storeio.paths import BATCHQUEUE
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import JavaError
+from storeio.simulate.ends import JavaError, QueuesStopError
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Request
 from storeio.simulate.rules import Rules
@@ -151,7 +151,7 @@ class BatchQueue(ConsumeQueue):
         """Append the record's unit, unless the queue is ahead of it; tell whether one was written.
 
         Raises:
-            HangsError: Its file cannot be made, or ends amid a unit.
+            QueuesStopError: Its file cannot be made, or ends amid a unit.
         """
         if request.base < 0 or request.batch < 0 or request.offset <= self.max_physical:
             return False
@@ -164,7 +164,8 @@ class BatchQueue(ConsumeQueue):
             request.offset, request.size, request.tags_code, request.store_ms, request.base, request.batch,
             NOT_COMPACTED, 0,
         )  # fmt: skip
-        self._append(file, unit)
+        if not self._append(file, unit):
+            raise QueuesStopError(f"{file.path} ends amid a unit")
         self.max_physical = request.offset
         self._max_offset = request.base + request.batch
         if file.first and self.min_offset == -1:

@@ -137,6 +137,8 @@ def put_units(broker: Broker, implied: Implied) -> None:
     """Append a block's units to their queue as ``ConsumeQueue.put`` does one by one."""
     queue = broker.queue(implied.topic, implied.queue_id)
     assert type(queue) is ConsumeQueue
+    if broker.queues_stopped:
+        return
     physical = implied.physical()
     sizes, codes = implied.column(w.R_SIZE), implied.column(w.R_TAGS_CODE)
     ends = physical + sizes

@@ -13,11 +13,11 @@ from typing import Final
 from storeio.format import batchqueue
 from storeio.format import commitlog as log
 from storeio.format import properties as text
-from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT
+from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, LOCK, QUEUE_EXT
 from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk, FileBytes
-from storeio.simulate.ends import JavaError
+from storeio.simulate.ends import CrashesError, JavaError, QueuesStopError, RefusesError
 from storeio.simulate.index import Index, refuse_index
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
@@ -90,6 +90,7 @@ class Broker:
         self.checkpoint = Checkpoint()
         self.dispatched = Dispatched()
         self.start_file = ""
+        self.queues_stopped = ""  # why no queue gets a unit any more
         self.index_failed = False
 
     def checker(self, *, recovering: bool) -> Checker:
@@ -104,8 +105,11 @@ class Broker:
         """Load log, queues, checkpoint and index.
 
         Raises:
+            CrashesError: The store cannot be locked.
             RefusesError: A file stands in the way.
         """
+        if self.disk.is_directory(LOCK):
+            raise CrashesError(f"{LOCK} is a directory", "Is a directory", LOCK)
         self.log.load(self.rules)
         for directory in (CONSUMEQUEUE, BATCHQUEUE) if self.rules.batch_queues else (CONSUMEQUEUE,):
             for topic, queue_id in self.topics.queues_in(directory):
@@ -123,6 +127,8 @@ class Broker:
     def _read_checkpoint(self) -> Checkpoint:
         if not self.disk.exists(CHECKPOINT):
             return Checkpoint()
+        if self.disk.is_directory(CHECKPOINT):
+            raise RefusesError(f"{CHECKPOINT} is a directory", "load exception", CHECKPOINT)
         data = self.disk.read(CHECKPOINT, 0, min(self.disk.size(CHECKPOINT), 48)).tobytes().ljust(48, b"\0")
         return Checkpoint(*struct.unpack(">6q", data))
 
@@ -172,11 +178,13 @@ class Broker:
 
         Raises:
             JavaError: A list of light queues holds what is no number.
-            HangsError: A queue's file cannot be made.
         """
         self.dispatched.records += 1
         if request.transaction in (0, log.SYS_COMMIT):
-            self._put(request)
+            try:
+                self._put(request)
+            except QueuesStopError as error:
+                self.queues_stopped = str(error)
         if self.setup.index_enabled:
             self.index.build(request)
 
@@ -184,6 +192,8 @@ class Broker:
         if request.sys_flag & log.SYS_INNER_BATCH:
             self.topics.holds_batches(request.topic)
         queue = self.queue(request.topic, request.queue_id)
+        if self.queues_stopped:
+            return
         if queue.put(request):
             self.count(request.topic, request.queue_id)
         if isinstance(queue, BatchQueue) or not self.setup.multi_dispatch:

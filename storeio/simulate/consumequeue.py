@@ -15,7 +15,7 @@ from storeio.format import consumequeue as format_
 from storeio.format import queueext as ext_format
 from storeio.kernels import place
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import HangsError, JavaError
+from storeio.simulate.ends import JavaError
 from storeio.simulate.java import MAX_LONG, as_long, remainder
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Request
@@ -216,7 +216,11 @@ class ConsumeQueue:
         return self.put_unit(request.offset, request.size, tags_code, request.queue_offset)
 
     def put_unit(self, offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
-        """Append a unit as ``putMessagePositionInfo`` does."""
+        """Append a unit as ``putMessagePositionInfo`` does.
+
+        Raises:
+            QueuesStopError: Its file cannot be made.
+        """
         end = as_long(offset + size)
         if end <= self.max_physical:
             return False
@@ -230,9 +234,8 @@ class ConsumeQueue:
             if expected < current:
                 return False
             self.shifted += 1
-        self.max_physical = end
-        self._append(file, struct.pack(">qiq", offset, size, tags_code))
-        return True
+        self.max_physical = end  # before it is written: where the file has no room, the second try takes it for done
+        return self._append(file, struct.pack(">qiq", offset, size, tags_code))
 
     def _file_for(self, expected: int) -> Mapped:
         if not self.files.files:
@@ -243,16 +246,13 @@ class ConsumeQueue:
     def _pre_blank(self, file: Mapped, stop: int) -> None:
         self._append(file, PRE_BLANK * -(-stop // UNIT))
 
-    def _append(self, file: Mapped, units: bytes) -> None:
-        """Append units.
-
-        Raises:
-            HangsError: The file ends amid a unit; the broker tries thirty times, a second each.
-        """
+    def _append(self, file: Mapped, units: bytes) -> bool:
+        """Append units, unless the file ends amid them; tell whether it had room."""
         if file.wrote + len(units) > file.size:
-            raise HangsError(f"{file.path} ends amid a unit: the broker tries for half a minute, then queues nothing")
+            return False
         self.files.disk.write(file.path, file.wrote, units)
         file.wrote += len(units)
+        return True
 
 
 def _last_address(units: format_.Units, before: int) -> int:

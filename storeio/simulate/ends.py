@@ -47,5 +47,13 @@ class HangsError(EndError):
     outcome = HANGS
 
 
+class QueuesStopError(Exception):
+    """A queue's file cannot be made or written. After half a minute the broker marks all queues as not writable.
+
+    It starts, puts no unit into any queue until it is started anew, and takes no messages.
+    Source: ``RunningFlags.makeLogicsQueueError``.
+    """
+
+
 class JavaError(Exception):
     """Where the broker's code would throw; whoever catches it there catches it here."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from storeio.format.properties import java_long
 from storeio.paths import file_name
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import HangsError, RefusesError
+from storeio.simulate.ends import QueuesStopError, RefusesError
 from storeio.simulate.java import remainder
 from storeio.simulate.rules import Rules
 
@@ -93,12 +93,12 @@ class MappedQueue:
         """Make a file of zeros behind the others; one that is there keeps its bytes.
 
         Raises:
-            HangsError: No such file can be made; the broker tries thirty times, a second each.
+            QueuesStopError: No such file can be made; the broker tries thirty times, a second each.
         """
         sign, digits = ("-", -base) if base < 0 else ("", base)
         path = f"{self.directory}/{sign}{file_name(digits)}"
         if not self._can_make(path):
-            raise HangsError(f"no file {path!r} can be made: the broker tries for half a minute, then queues nothing")
+            raise QueuesStopError(f"no file {path!r} can be made")
         self.disk.create(path, self.size)
         file = Mapped(path, base, self.size, 0, first=not self.files)
         self.files.append(file)

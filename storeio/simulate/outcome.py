@@ -15,6 +15,7 @@ from storeio.simulate.refused import Leftover, leftovers
 from storeio.simulate.reput import start
 from storeio.simulate.rules import Rules
 
+STOPS: Final = "after half a minute it puts nothing into any queue, and takes no messages, until it is started anew"
 STATED: Final = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 
 
@@ -34,6 +35,7 @@ class State:
 class Outcome:
     """What a broker would make of a store.
 
+    ``reason`` says why it does not start, or why it starts and its queues get nothing.
     ``leaves`` is what a refused start changes besides log, queues and index; ``stage`` where it ended.
     """
 
@@ -73,6 +75,8 @@ def simulate_start(
         outcome.after_load = state_of(broker, abort=not broker.clean, digests=digests)
         stage = START_STAGE
         start(broker)
+        if broker.queues_stopped:
+            outcome.reason, outcome.phrase = f"{broker.queues_stopped}; {STOPS}", "[BUG]consume queue can not write"
         outcome.after_start = state_of(broker, abort=True, digests=digests)
     except EndError as end:
         outcome.outcome, outcome.reason, outcome.phrase = end.outcome, end.reason, end.phrase

@@ -70,7 +70,7 @@ class Prediction:
     @property
     def harms(self) -> bool:
         """Whether the broker does not start, gives up or hands out wrongly what is intact, or leaves new ones out."""
-        if self.outcome.outcome != STARTS or self.emptied or self.stopped:
+        if self.outcome.outcome != STARTS or self.outcome.reason or self.emptied or self.stopped:
             return True
         lost = self.given_up is not None and bool(self.given_up.losses or self.given_up.reissues)
         return lost or (self.consumers is not None and self.consumers.lacking)

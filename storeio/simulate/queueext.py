@@ -13,7 +13,7 @@ from typing import Final
 from storeio.format import queueext as format_
 from storeio.paths import QUEUE_EXT
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import JavaError
+from storeio.simulate.ends import JavaError, QueuesStopError
 from storeio.simulate.java import remainder
 from storeio.simulate.mapped import MappedQueue
 from storeio.simulate.rules import Rules
@@ -59,14 +59,17 @@ class QueueExt:
         self.files.truncate(files[-1].base + end)
 
     def put(self, tags_code: int, store_ms: int) -> int:
-        """Append a unit; return its address, or ``NO_ADDRESS`` if there is no room for it."""
+        """Append a unit; return its address, or ``NO_ADDRESS`` if there is no room or no file for it."""
         size = format_.HEAD_BYTES
         if self.files.max_offset + size > MAX_POSITION:
             return NO_ADDRESS
         for _ in range(TRIES):
             file = self.files.files[-1] if self.files.files else None
             if file is None or file.wrote == file.size:
-                file = self.files.append_file(0 if file is None else file.base + file.size)
+                try:
+                    file = self.files.append_file(0 if file is None else file.base + file.size)
+                except QueuesStopError:
+                    return NO_ADDRESS  # the queue's own unit goes without
             at = file.wrote
             if size > file.size - at - format_.END_SPARE_BYTES:
                 if at + SHORT.size > file.size or at < 0:

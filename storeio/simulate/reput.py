@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from storeio.paths import ABORT
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import CrashesError, HangsError, JavaError
 from storeio.simulate.logscan import EVERY, LogScan
@@ -19,8 +20,11 @@ def start(broker: Broker) -> None:
     """Do what ``start`` does to the files; since 5.0 nothing, as recovery has dispatched what it wanted to.
 
     Raises:
+        CrashesError: The abort file cannot be written.
         HangsError: Dispatch cannot go on, and ``start`` waits for it.
     """
+    if broker.rules.writes_abort and broker.disk.is_directory(ABORT):
+        raise CrashesError(f"{ABORT} is a directory and cannot be written", "Is a directory", ABORT)
     if not broker.rules.reput_from_queues:
         return
     try:

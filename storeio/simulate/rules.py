@@ -70,6 +70,7 @@ class Rules:
     deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
     refused_shutdown: str  # BrokerController.shutdown, DefaultMessageStore.shutdown
     has_timers: bool  # TimerMessageStore
+    writes_abort: bool  # DefaultMessageStore.createTempFile: reads and writes it; before, it is only made
 
     @property
     def name(self) -> str:
@@ -103,6 +104,7 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
     "refused_shutdown": (("4.9.0", TWO_TABLES), ("5.0.0", UNTIL_TIMERS), ("5.3.4", TO_THE_END)),
     "has_timers": (("4.9.0", False), ("5.0.0", True)),
+    "writes_abort": (("4.9.0", False), ("5.0.0", True)),
 }
 
 
