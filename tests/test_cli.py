@@ -385,3 +385,13 @@ def test_real_terminal_gets_a_bar_and_keeps_a_clean_report() -> None:
     os.close(leader)
     assert b"\x1b" in drawn
     assert b"\x1b" not in report
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts the threads of /proc")
+@pytest.mark.parametrize("wanted", ["", "2"])
+def test_numpy_starts_no_threads_unless_they_are_asked_for(wanted: str) -> None:
+    code = "import storeio.process as p; p.own_process(); import os, numpy; print(len(os.listdir('/proc/self/task')))"
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    environment = {**kept, "OPENBLAS_NUM_THREADS": wanted} if wanted else kept
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) == min(int(wanted or 1), os.cpu_count() or 1)

@@ -200,7 +200,7 @@ def _barren(audit: Audit, result: Salvaged) -> list[str]:
     count = sum(kept.get(name, 0) for name in ("stale", "torn", "garbage"))
     if not count or audit.log.records or result.restored or result.lost:
         return []
-    return [f"no record was found in the log, and {count} of its bytes are not zero"]
+    return [f"no record was found in the log, and {count} of its bytes are no free space"]
 
 
 def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> list[str]:

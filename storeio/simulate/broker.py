@@ -5,6 +5,7 @@ Source: ``DefaultMessageStore``, ``CommitLog``, ``ConsumeQueueStore``.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ class Broker:
             RefusesError: A file stands in the way.
         """
         if self.disk.is_directory(LOCK):
-            raise CrashesError(f"{LOCK} is a directory", "Is a directory", LOCK)
+            raise CrashesError(f"{LOCK} is a directory", path=LOCK)
         self.log.load(self.rules)
         for directory in (CONSUMEQUEUE, BATCHQUEUE) if self.rules.batch_queues else (CONSUMEQUEUE,):
             for topic, queue_id in self.topics.queues_in(directory):
@@ -199,8 +200,9 @@ class Broker:
         if isinstance(queue, BatchQueue) or not self.setup.multi_dispatch:
             return
         for name, queue_id, offset in self._light(request):
-            if self.queue(name, queue_id).put_unit(request.offset, request.size, request.tags_code, offset):
-                self.count(name, queue_id)
+            with contextlib.suppress(QueuesStopError):  # half a minute, too, but for this unit only
+                if self.queue(name, queue_id).put_unit(request.offset, request.size, request.tags_code, offset):
+                    self.count(name, queue_id)
 
     def count(self, topic: str, queue_id: int, units: int = 1) -> None:
         """Count units as written by dispatch."""

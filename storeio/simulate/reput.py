@@ -24,7 +24,7 @@ def start(broker: Broker) -> None:
         HangsError: Dispatch cannot go on, and ``start`` waits for it.
     """
     if broker.rules.writes_abort and broker.disk.is_directory(ABORT):
-        raise CrashesError(f"{ABORT} is a directory and cannot be written", "Is a directory", ABORT)
+        raise CrashesError(f"{ABORT} is a directory and cannot be written", path=ABORT)
     if not broker.rules.reput_from_queues:
         return
     try:
