@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, default, infer_config
 from storeio.errors import StoreError, UnreadableError
@@ -18,7 +19,7 @@ from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
 from storeio.results import Tell
 from storeio.scan import Bytes, Listing, changed_since, kept_open, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
-from storeio.simulate.disk import Disk
+from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
 from storeio.simulate.metadata import Switches
@@ -86,6 +87,8 @@ def simulate(
 ) -> Prediction:
     """Return what a broker of this version does with the store at ``root``, which is only read.
 
+    Where a broker runs on it, that is what follows if it is killed at the moment at which this is called.
+
     Args:
         root: The store directory.
         broker: A version such as ``5.3.3``.
@@ -106,10 +109,7 @@ def simulate(
     listing = list_store(root)
     config = infer_config(listing, given or {})
     setup = setup_of(listing, config, heap_bytes)
-
-    def read(path: str, start: int, stop: int) -> Bytes:
-        return read_range(listing.root, path, start, stop)
-
+    listing, read, running_end = _looked_at(listing, config)
     disk = Disk(listing.files, read)
     switches = Switches(timer_wheel=(given or {}).get("timerWheelEnable", "true") == "true")
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
@@ -120,7 +120,7 @@ def simulate(
         finder = Finder(started_broker, listing.files, read)
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
-    emptied = [path for path in disk.deleted if held_something(listing, path)]
+    emptied = [path for path in disk.deleted if held_something(listing, read, path)]
     seconds = time.monotonic() - started
     if changed := changed_since(listing):
         raise UnreadableError(changed[0])
@@ -128,8 +128,26 @@ def simulate(
     return Prediction(
         store, rules.name, outcome, given_up, found, disk, config.settings, emptied,
         stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None, seconds,
-        not_simulated=not_simulated(listing, config),
+        not_simulated=not_simulated(listing, config), running_end=running_end,
     )  # fmt: skip
+
+
+def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, int | None]:
+    """Return the files, what reads them, and None; of a store on which a broker runs as they are at one moment, and
+    where the log ended then."""
+
+    def read(path: str, start: int, stop: int) -> Bytes:
+        return read_range(listing.root, path, start, stop)
+
+    then = moment_of(listing, config, index_shape_of(listing, config))
+    if then is None:
+        return listing, read, None
+    files, moment = then
+
+    def read_then(path: str, start: int, stop: int) -> Bytes:
+        return moment.read(read, path, start, stop) if start < stop else read(path, start, stop)
+
+    return files, read_then, moment.log_stop
 
 
 def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
@@ -139,14 +157,14 @@ def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     return tuple(found)
 
 
-def held_something(listing: Listing, path: str) -> bool:
+def held_something(listing: Listing, read: Read, path: str) -> bool:
     """Tell whether a file of the log or of a queue has a byte that is not zero."""
     file = listing.get(path)
     if file is None or file.kind not in (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE):
         return False
     for at in range(0, file.size, TAIL_BYTES):
         stop = min(at + TAIL_BYTES, file.size)
-        if first_nonzero(read_range(listing.root, path, at, stop), 0, stop - at) < stop - at:
+        if first_nonzero(read(path, at, stop), 0, stop - at) < stop - at:
             return True
     return False
 

@@ -71,7 +71,7 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
-    "prediction": FILES | {"staging"},
+    "prediction": FILES | {"audit", "staging"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,

@@ -33,6 +33,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "outcome": outcome.outcome,
         "reason": outcome.reason,
         "phrase": outcome.phrase,
+        "running_end": found.running_end,
         "mode": outcome.mode,
         "start_file": outcome.start_file.rpartition("/")[2],
         "after_load": outcome.after_load and as_recorded(outcome.after_load),
@@ -165,6 +166,9 @@ def _leaves(found: Prediction, width: int) -> list[str]:
 def _what(found: Prediction, width: int) -> list[str]:
     outcome = found.outcome
     lines: list[str] = []
+    if found.running_end is not None:
+        text = f"a broker runs on it: this is what follows if it is killed now, with its log at {found.running_end}."
+        lines += paragraph("- ", text, width, "  ")
     if outcome.start_file:
         why = "a clean stop" if outcome.mode == "normal" else "a crash: the abort file is there"
         text = f"recovers as after {why}, reading the log from {printable(outcome.start_file)} on."

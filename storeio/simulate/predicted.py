@@ -51,6 +51,7 @@ class Prediction:
 
     ``given_up`` and ``consumers`` are None where the log was not read for them. ``emptied`` are the
     deleted files of log and queues that held something, ``stopped`` what new messages do not get into.
+    ``running_end`` is the end of the log at the moment that was looked at, where a broker runs on the store.
     ``not_simulated`` names what the store or its settings have that is not followed here, so that the
     broker may do otherwise.
     """
@@ -66,6 +67,7 @@ class Prediction:
     stopped: Stopped | None = None
     seconds: float = 0.0
     not_simulated: tuple[str, ...] = ()
+    running_end: int | None = None
 
     @property
     def harms(self) -> bool:

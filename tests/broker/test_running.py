@@ -11,6 +11,7 @@ import storeio
 from broker.brokers import VERSIONS, run
 from storeio.results import Audit
 from tests import golden_data
+from tests.rebuilds import sizes_of
 
 pytestmark = pytest.mark.broker
 
@@ -53,3 +54,29 @@ def test_an_audit_of_a_busy_store_finds_damage_and_nothing_else(version: str, ki
     started = run(version, root, options, consume=False, stop="halt", meanwhile=meanwhile, busy=BUSY)
     assert started.outcome == "starts", started.reason
     assert before <= counts[0] < counts[LOOKS - 1], "the broker was not busy"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_other_verbs_look_at_one_moment_of_a_busy_store(version: str, tmp_path: Path) -> None:
+    """Nothing is lost if the broker is killed, nothing is to be done, and what is built or saved is whole."""
+    name = f"rich-{version}"
+    options = golden_data.options(name)
+    root = golden_data.copy_of(name, tmp_path / "store")
+    given = sizes_of(options)
+    ends: list[int] = []
+
+    def meanwhile() -> None:
+        for number in range(3):
+            start = storeio.simulate(root, broker=version, given=given)
+            assert not start.harms, start.given_up
+            ends.append(start.running_end or 0)
+            assert storeio.rebuild(root, tmp_path / f"rebuilt-{number}", given=given).exit_code == 0
+            saved = storeio.salvage(root, tmp_path / f"saved-{number}", given=given)
+            assert (saved.exit_code, saved.lost_count) == (0, 0)
+            planned = storeio.plan(root, tmp_path / f"plan-{number}.json", given=given, broker=version)
+            assert (planned.exit_code, planned.plan.actions) == (0, ())
+            assert saved.records >= len(golden_data.dump(name))
+
+    started = run(version, root, options, consume=False, stop="halt", meanwhile=meanwhile, busy=BUSY)
+    assert started.outcome == "starts", started.reason
+    assert 0 < ends[0] < ends[-1], "the broker was not busy"
