@@ -199,7 +199,7 @@ def rebuild(version: str, root: Path, options: Mapping[str, Any], *, timeout: fl
 def recover(version: str, root: Path, options: Mapping[str, Any], *, timeout: float = 600.0) -> Started:
     """Let a broker load a store as after a crash that left no checkpoint; ``load_ms`` is the time.
 
-    It then trusts nothing: it begins with the first segment, and dispatches every record again.
+    It then begins with the first segment; up to 5.3.3 it dispatches every record again.
     """
     (root / "abort").touch()
     (root / "checkpoint").unlink(missing_ok=True)
