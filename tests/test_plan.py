@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from storeio import cli
+from storeio.apply import apply_plan, undo
 from storeio.errors import UnreadableError, UsageError
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
+from storeio.results import EXIT_REPAIRED
 from tests import golden_data
 from tests.test_plan_recorded import contents, given_for
 
@@ -80,6 +82,24 @@ def test_the_log_is_only_touched_when_allowed(name: str, tmp_path: Path) -> None
     assert bold.cures, bold.plan.left
     if expected is not None:
         assert kinds(bold) == expected
+
+
+@pytest.mark.parametrize("goal", ["repair", "salvage"])
+def test_segments_of_zeros_behind_a_gap_behind_the_end_go_and_others_stay(goal: str, tmp_path: Path) -> None:
+    log = sorted(golden_data.store(BASE).glob("commitlog/*"))
+    size = log[-1].stat().st_size
+    empty, dirty = (f"commitlog/{int(log[-1].name) + n * size:020d}" for n in (2, 4))
+    edits: list[golden_data.Edit] = [["create", empty, size], ["create", dirty, size], ["write", dirty, 100, "41"]]
+    root = golden_data.damaged(BASE, edits, tmp_path / "store")
+    words: dict[str, Any] = {"given": given_for(BASE), "jobs": 1, "goal": "repair"}
+    assert not plan_store(root, tmp_path / "no.json", **words).plan.actions
+    found = plan_store(root, tmp_path / "plan.json", **{**words, "goal": goal}, allow_log=True)
+    assert empty in [action.path for action in found.plan.actions if action.kind == model.MOVE]
+    assert found.cures
+    assert apply_plan(tmp_path / "plan.json", root, allow_log=True).exit_code == EXIT_REPAIRED
+    assert not (root / empty).exists()
+    undo(root)
+    assert (root / dirty).read_bytes()[100] == 0x41
 
 
 def test_without_a_log_nothing_is_planned(tmp_path: Path) -> None:

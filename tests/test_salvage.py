@@ -14,8 +14,10 @@ from applies import tree_of
 from rebuilds import no_waiting_for_disks, sizes_of
 
 from storeio import audit, cli
+from storeio.planning import plan_store
 from storeio.salvage.decide import GAPS
 from storeio.salvage.node import salvage
+from tests.test_plan_recorded import given_for
 
 __all__ = ["no_waiting_for_disks"]
 
@@ -294,6 +296,37 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*words, "--into", str(tmp_path / "two")]) == 16
     assert "not empty" in capsys.readouterr().err
     assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16
+
+
+@pytest.mark.parametrize("gone", [1, 4, 7, 8, 9])
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
+def test_a_segment_that_lost_bytes_behind_its_blank_record(name: str, gone: int, tmp_path: Path) -> None:
+    size = int(golden.options(name)["clFile"])
+    path = f"commitlog/{2 * size:020d}"
+    root = golden.damaged(name, [["truncate", path, size - gone]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert (result.exit_code, result.problems, result.lost) == (0, [], [])
+    assert (tmp_path / "new" / path).read_bytes() == (golden.store(name) / path).read_bytes()
+    assert audit.check(tmp_path / "new", given=given_for(name), jobs=1).exit_code == 0
+    plan = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1, allow_log=True, goal="salvage")
+    assert plan.cures
+
+
+def test_a_tombstone_that_fits_one_hole_alone_goes_before_those_that_fit_many(tmp_path: Path) -> None:
+    """A hole of one message in front of a lost segment, without queues: numbers are all that is known."""
+    name = "rich-4.9.8"
+    size = int(golden.options(name)["clFile"])
+    place = 321_046  # of topic_2/0 number 29, in the segment before the lost one
+    assert salvages.originals_of(name)[place].name == ("topic_2", 0)
+    segment = f"commitlog/{place - place % size:020d}"
+    lost = f"commitlog/{place - place % size + size:020d}"
+    edits = [["zero", segment, place % size + 88, 60], ["zero", lost, 0, size], ["rmtree", "consumequeue"]]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, jobs=1)
+    assert result.problems == []
+    assert all(part.tombstone for part in result.lost)
+    saved = salvages.records_of(tmp_path / "new", size)
+    assert (saved[place].name, saved[place].numbers) == (("topic_2", 0), range(29, 30))
 
 
 @pytest.mark.parametrize(("content", "code"), [(bytes(8192), 0), (bytes(range(1, 256)) * 32, 8)])

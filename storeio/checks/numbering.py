@@ -94,7 +94,10 @@ def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> b
     if run[RUN_RECORDS] != 1:
         return False
     between = before is not None and after == before + run[RUN_STOP] - run[RUN_FIRST]
-    wild = abs(run[RUN_FIRST] - (before if before is not None else (after or 0))) > LONG_JUMP
+    if before is not None:
+        wild = abs(run[RUN_FIRST] - before) > LONG_JUMP
+    else:  # of the first two numbers the greater one is wild
+        wild = run[RUN_FIRST] - (after or 0) > LONG_JUMP
     return between or wild or run[RUN_FIRST] < 0
 
 

@@ -43,6 +43,9 @@ WHY: Final = {
     w.WHY_SEARCHED: "no record starts here",
 }
 
+PREALLOCATED: Final = "pre-allocated"
+"""Detail of a gap behind which no segment holds a record."""
+
 
 @dataclass(slots=True)
 class Segment:
@@ -189,6 +192,6 @@ def _gaps(segments: list[Segment], last: int, segment_bytes: int, view: LogView)
         view.findings.append(
             Finding(
                 "LOG_GAP", path, 0, b.base - expected, physical_offset=expected, count=count,
-                detail="pre-allocated" if i >= last else f"the next segment begins at {b.base}",
+                detail=PREALLOCATED if i >= last else f"the next segment begins at {b.base}",
             )
         )  # fmt: skip

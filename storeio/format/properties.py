@@ -77,6 +77,11 @@ def java_split(text: str, separator: str) -> list[str]:
     return [] if parts == [""] and separator in text else parts
 
 
+def java_short(text: str) -> int | None:
+    """Return ``Short.parseShort(text)``, None where it would throw."""
+    return _java_number(text, 15)
+
+
 def java_int(text: str) -> int | None:
     """Return ``Integer.parseInt(text)``, None where it would throw."""
     return _java_number(text, 31)

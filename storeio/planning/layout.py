@@ -9,16 +9,19 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from storeio.checks.segments import PREALLOCATED
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.paths import COMMITLOG, LOCK, file_name, parse_number
 from storeio.plan import model
+from storeio.plan.digest import FILE
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
 from storeio.results import Audit
 from storeio.salvage.evidence import whole_record
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
+OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 MOST_RECORD_BYTES: Final = 64 << 20  # of one that is read whole: its size may be damaged
 
@@ -27,7 +30,7 @@ def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segm
     """Add the actions for findings of layout and log that have one."""
     for finding in findings:
         planner = PLANNERS.get(finding.code)
-        if planner is not None and draft.store.exists(finding.path):
+        if planner is not None and (draft.store.exists(finding.path) or finding.code in OF_MISSING_FILES):
             try:
                 planner(draft, finding, audit, segment_bytes)
             except RefusedError as error:
@@ -86,6 +89,23 @@ def _blank_size(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
     draft.write(finding.path, finding.position, struct.pack(">i", rest), Why(model.LOG, reason, (finding.code,)))
 
 
+def _behind_gap(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    """Take away segments of zeros behind a gap behind the log's end, as brokers do."""
+    if finding.detail != PREALLOCATED or finding.physical_offset is None:
+        return
+    behind = finding.physical_offset + finding.length
+    files = [path for path, entry in draft.store.entries(COMMITLOG) if entry.kind == FILE]
+    for path in files:
+        base = parse_number(path.rpartition("/")[2])
+        if base is not None and base >= behind and _holds_nothing(draft, path):
+            reason = "made before it was needed, and no longer next to the log's end; brokers delete it when they start"
+            draft.move(path, Why(model.LOG, reason, (finding.code,)))
+
+
+def _holds_nothing(draft: Draft, path: str) -> bool:
+    return not any(piece.strip(b"\0") for piece in draft.store.pieces(path, 0, draft.store.length(path)))
+
+
 def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     at = finding.position - log.PHYSICAL_OFFSET_AT
@@ -98,6 +118,7 @@ PLANNERS: Final[dict[str, Planner]] = {
     "STRAY_DIRECTORY": _stray,
     "LOG_LENGTH": _log_length,
     "LOG_SEGMENT_MISNAMED": _misnamed,
+    "LOG_GAP": _behind_gap,
     "LOG_STALE": _dirty_tail,
     "LOG_DIRTY_TAIL": _dirty_tail,
     "LOG_TORN_RECORD": _dirty_tail,

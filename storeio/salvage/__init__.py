@@ -2,9 +2,9 @@
 
 ``arrange`` puts intact ``pieces`` into their places, from the store itself and from ``donors``; ``survey`` gathers what
 the audit and the queues tell of damage; ``regions`` decides what each damaged stretch still holds and ``doubts`` on
-records that brokers accept; ``restore`` tries ``hypotheses`` on one record against its ``evidence``. ``numbers`` and
-``missing`` tell which messages are lost, ``holes`` what is written where they were (``fillers``), ``decide`` joins all
-that, and ``node`` carries it out.
+records that brokers accept; ``restore`` tries ``hypotheses`` on one record against its ``evidence``, ``times`` bound
+when it was stored. ``numbers`` and ``missing`` tell which messages are lost, ``holes`` what is written where they were
+(``fillers``), ``decide`` joins all that, and ``node`` carries it out.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class _Decider:
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
         self.slots = {unit for _, slots in self.holes for unit in slots}
         room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
-        for missing in self.made.missing:
+        for missing in sorted(self.made.missing, key=_urgency):
             if self.losses != TOMBSTONES or not self._place(missing, wants, room):
                 self.made.unplaced.append(missing)
         for (hole, _), rows in zip(self.holes, wants, strict=True):
@@ -228,6 +228,11 @@ class _Decider:
             room[i] -= need
             return True
         return False
+
+
+def _urgency(missing: Missing) -> tuple[bool, int]:
+    """Tell which tombstones have to be placed first: those that have a place, then those that have to come soonest."""
+    return missing.unit is None, min(missing.high, missing.ahead)
 
 
 def _joined(rows: Iterable[tuple[Hole, list[Unit]]]) -> Iterator[tuple[Hole, list[Unit]]]:

@@ -7,7 +7,7 @@ number: else it is the unit that is damaged. A property CRC that agrees vouches 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from storeio.format import commitlog as log
@@ -16,6 +16,7 @@ from storeio.salvage.evidence import Known, Unit, agrees, property_crc_agrees, w
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
 from storeio.salvage.survey import Survey
+from storeio.salvage.times import Times
 
 MISFIT: Final = "does not fit its neighbours"
 HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
@@ -40,6 +41,7 @@ class Doubts:
         self.survey = survey
         odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
         self.habit = len(odd) > HABIT
+        self._times = Times(survey)
 
     def answer(self, place: int) -> Answer | None:
         """Return what became of the record at a place, None where it is to be left as it is.
@@ -59,17 +61,24 @@ class Doubts:
         units = self._units(place, record, numbers)
         leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
         sure, plain = self._is_sure(place), self._is_plain(record, place)
-        near_ms = self.survey.time_of(self.survey.record_from(place + record.size))
+        near_ms: int | None = self.survey.time_of(self.survey.record_from(place + record.size))
         unit = units[0] if len(units) == 1 else None
-        known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, leaps=leaps)
+        stored = self._times.of(place, record) if leaps else None
+        if stored is not None:  # without a record behind it the log's end has just that time
+            near_ms = stored.last_ms if stored.last_ms is not None else stored.first_ms
+        known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=stored)
         good = plain and not sure and not leaps
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
         if good and ((not units and own == record.queue_offset) or agrees(raw, known) is not None):
             return None
-        found = restored(raw, known) if property_crc_agrees(raw) is not None or not sure else None
+        harmless = plain and not sure and not units
+        may_restore = property_crc_agrees(raw) is not None or not sure
+        found = restored(raw, known) if may_restore else None
+        if found is None and may_restore and leaps and not harmless:  # another field may be damaged besides
+            found = restored(raw, replace(known, stored=None))
         if found is not None:
             return Answer(record, Fixed(place, found), units)
-        if plain and not sure and not units:
+        if harmless:
             return None
         return Answer(record, None, units[:1] or self._lost_with(place, record, own))
 

@@ -15,6 +15,7 @@ from storeio.format import properties as p
 from storeio.paths import is_legal_topic
 
 MOST_PORT: Final = 2**16 - 1
+NEARBY_MS: Final = 60_000  # that a record was stored before or behind its only neighbour
 FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
 
 
@@ -33,14 +34,49 @@ class Unit(NamedTuple):
     messages: int = 1
 
 
+class Stored(NamedTuple):
+    """When a record was stored as all but itself tell: first and last moment, None where nothing bounds it."""
+
+    first_ms: int | None = None
+    last_ms: int | None = None
+    told_by: tuple[str, ...] = ()
+
+    def within(self, first_ms: int | None, last_ms: int, told_by: str) -> Stored:
+        """Return the bounds made tighter by others, of which the first may be unknown."""
+        first = max((ms for ms in (self.first_ms, first_ms) if ms is not None), default=None)
+        last = last_ms if self.last_ms is None else min(self.last_ms, last_ms)
+        return Stored(first, last, tuple(dict.fromkeys((*self.told_by, told_by))))
+
+    def answers(self, value: int) -> list[int]:
+        """Return what a time may have been before it became this one: the only one, else those one bit, or byte, away.
+
+        Next to a single neighbour it was stored within a minute. Nothing where nothing bounds it.
+        """
+        if self.first_ms is None and self.last_ms is None:
+            return []
+        first = self.first_ms if self.first_ms is not None else (self.last_ms or 0) - NEARBY_MS
+        last = self.last_ms if self.last_ms is not None else first + NEARBY_MS
+        bits = [value ^ 1 << bit for bit in range(64)]
+        single = [value & ~(0xFF << shift) | byte << shift for shift in range(0, 64, 8) for byte in range(256)]
+        fitting = (
+            [ms for ms in tried if max(first, 1) <= ms <= last]
+            for tried in ([first] if first == last else [], bits, single)
+        )
+        return next(filter(None, fitting), [])
+
+    def holds(self, ms: int) -> bool:
+        """Tell whether a time lies within the bounds."""
+        return (self.first_ms is None or self.first_ms <= ms) and (self.last_ms is None or ms <= self.last_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a record from elsewhere.
 
     ``ends`` are the sizes that it may have, each with what says so. ``unit`` is the queue unit that points at it.
     ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
-    that records here have one, ``near_ms`` is the store time of what follows. ``leaps``
-    says that the record's own leaps out of those around it.
+    that records here have one, ``near_ms`` is the store time of what follows. ``stored`` bounds the store time of a
+    record whose own leaps out of those around it; None for others.
     """
 
     physical_offset: int
@@ -49,7 +85,7 @@ class Known:
     numbers: dict[tuple[str, int], range] | None = None
     property_crc: bool = False
     near_ms: int | None = None
-    leaps: bool = False
+    stored: Stored | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +116,11 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     topic = p.java_decode(record.topic)
     if not has_fitting_flags(record) or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
+    if not has_readable_numbers(record):
+        return None
     if has_fitting_level(record) is False:
+        return None
+    if known.stored is not None and not known.stored.holds(record.store_timestamp_ms):
         return None
     evidence = ["size formula"]
     if record.body:
@@ -125,6 +165,16 @@ def has_fitting_flags(record: log.Record) -> bool:
     return not log.unset_flags(record.sys_flag) and log.fits_batch(record.sys_flag, is_batch=is_batch)
 
 
+def has_readable_numbers(record: log.Record) -> bool:
+    """Tell whether the numbers of an inner batch are some: brokers end the log at a record where they are none.
+
+    Source: ``CommitLog.checkMessageAndReturnSize``.
+    """
+    said = p.parse(record.properties)
+    base, count = said.get(p.INNER_BASE), said.get(p.INNER_NUM)
+    return not base or not count or (p.java_long(base) is not None and p.java_short(count) is not None)
+
+
 def has_fitting_level(record: log.Record) -> bool | None:
     """Tell whether a delayed message lies in the queue of its level; None for other messages.
 
@@ -142,8 +192,16 @@ def is_likely(record: log.Record, near_ms: int | None) -> bool:
     times = record.store_timestamp_ms > 0 and record.born_timestamp_ms > 0
     apart = abs(record.born_timestamp_ms - record.store_timestamp_ms)
     near = near_ms is None or abs(record.store_timestamp_ms - near_ms) < FAR_MS
-    numbers = min(record.queue_id, record.queue_offset, record.reconsume_times, record.prepared_transaction_offset)
-    return hosts and times and apart < FAR_MS and near and numbers >= 0
+    prepared = record.prepared_transaction_offset
+    numbers = min(record.queue_id, record.queue_offset, record.reconsume_times, prepared)
+    return (
+        hosts
+        and times
+        and apart < FAR_MS
+        and near
+        and numbers >= 0
+        and (not prepared or prepared < record.physical_offset)
+    )
 
 
 def enters_queue(record: log.Record) -> bool:

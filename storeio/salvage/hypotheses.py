@@ -15,7 +15,6 @@ from storeio.format import properties as p
 from storeio.kernels.text import is_bad_text
 from storeio.salvage.evidence import Known, Unit, property_crc_agrees
 
-JUST_BEFORE_MS: Final = 60_000
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
 
@@ -47,7 +46,7 @@ def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
             if wrong > 1:
                 continue  # one change cannot mend both
             for maker in _makers(data, size, is_wrong=wrong > 0):
-                yield from (replace(attempt, says=says) for attempt in maker(data, size, known))
+                yield from (replace(attempt, says=attempt.says or says) for attempt in maker(data, size, known))
 
 
 def wrong_fields(head: bytes, size: int, place: int, unit: Unit | None) -> int:
@@ -142,15 +141,13 @@ def _batch_numbers(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 
 def _times(data: bytes, size: int, known: Known) -> Iterator[Try]:
-    """The store time with one bit changed, if that leads to just before what follows; nothing else of it is known."""
-    if not known.leaps or known.near_ms is None:
-        return
-    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
-    at = log.BORN_HOST_AT + log.host_bytes(flag)[0]
-    value = int.from_bytes(data[at : at + 8], "big")
-    for bit in range(64):
-        if known.near_ms - JUST_BEFORE_MS <= value ^ 1 << bit <= known.near_ms:
-            yield Try("store_timestamp", at, (value ^ 1 << bit).to_bytes(8, "big"), size)
+    """Where the store time leaps, those that others leave."""
+    if known.stored is not None:
+        (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+        at = log.BORN_HOST_AT + log.host_bytes(flag)[0]
+        says = f"its {' and '.join(known.stored.told_by)}"
+        for answer in known.stored.answers(int.from_bytes(data[at : at + 8], "big")):
+            yield Try("store_timestamp", at, answer.to_bytes(8, "big"), size, says)
 
 
 def _prepared(data: bytes, size: int, known: Known) -> Iterator[Try]:

@@ -90,9 +90,10 @@ def _of_segment(survey: Survey, segment: Segment, *, is_last: bool, is_after: bo
     size = survey.segment_bytes
     tail_from = 0 if is_after else segment.last_record_stop() if is_last else size
     start: int | None = None
-    at = 0
+    at, closed = 0, False
     for low, high, kind, _ in segment.spans.T.tolist():
-        if kind == w.RECORD or (kind == w.BLANK and not _lies(survey, segment.base + low)):
+        closed = kind == w.BLANK and not _lies(survey, segment.base + low)
+        if kind == w.RECORD or closed:
             if start is not None:
                 behind = RECORD if kind == w.RECORD else BLANK
                 yield Stretch(segment.base + start, segment.base + low, behind, start >= tail_from)
@@ -100,7 +101,7 @@ def _of_segment(survey: Survey, segment: Segment, *, is_last: bool, is_after: bo
         elif start is None:
             start = low
         at = high
-    if start is None and at < size:
+    if start is None and at < size and not closed:  # nobody reads what is missing behind a blank record
         start = at
     if start is not None:
         yield Stretch(segment.base + start, segment.base + size, END, start >= tail_from)

@@ -72,7 +72,7 @@ class Survey:
     _places: list[int] = field(init=False)
     _starts: list[int] = field(init=False)
     _nearby: Nearby = field(init=False)
-    _unordered: dict[tuple[str, int], tuple[Numbers, Numbers]] = field(init=False, default_factory=dict)
+    _unordered: dict[tuple[str, str, int], tuple[Numbers, Numbers]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._starts = _record_starts(self.concluded)
@@ -153,15 +153,15 @@ class Survey:
         last_ms = self.audit.log.last_store_timestamp_ms or 1
         return max(record.store_timestamp_ms, 1) if record is not None else last_ms
 
-    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int:
-        """Return the number of a queue's unit that points at a place, -1 for none."""
-        queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
+    def number_of(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int:
+        """Return the number of a queue's unit that points at a place, -1 for none; in a batch queue its running one."""
+        queue = self.plan.queue(kind, topic, queue_id)
         if not queue.files:
             return -1
         if queue.ordered:
             return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
         kept = self._unordered
-        key = topic, queue_id
+        key = kind, topic, queue_id
         table = kept.pop(key) if key in kept else numbers_by_place(queue, self._nearby.read)
         kept[key] = table  # the last that was asked for goes last
         while len(kept) > 1 and sum(len(places) for places, _ in kept.values()) > KEPT_UNITS:

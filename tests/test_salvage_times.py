@@ -1,0 +1,137 @@
+"""Store times that leap: restored where neighbours, index or queues leave one answer, else kept as they are."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from storeio import audit
+from storeio.format import commitlog as log
+from storeio.salvage.evidence import Known, Stored
+from storeio.salvage.node import salvage
+from storeio.salvage.restore import restored
+from storeio.salvage.survey import survey
+from storeio.salvage.times import Times
+from storeio.salvaged import Salvaged
+from tests import golden_data as golden
+from tests import salvages
+from tests.test_plan_recorded import given_for
+
+GARBAGE: Final = bytes.fromhex("5be3c0917d20aa4e")
+BROKEN: Final = (b"\xff" * 4, bytes(8), GARBAGE)
+
+
+def time_at(head: bytes) -> int:
+    """Return where in a record its store time stands."""
+    (flag,) = struct.unpack_from(">i", head, log.SYS_FLAG_AT)
+    return log.BORN_HOST_AT + log.host_bytes(flag)[0]
+
+
+def broken(name: str, place: int, at: int, data: bytes, root: Path) -> tuple[Path, salvages.Original]:
+    """Return a copy of a store in which bytes of the store time of the record at a place are others."""
+    record, size = salvages.originals_of(name)[place], int(golden.options(name)["clFile"])
+    edit = ["write", f"commitlog/{place - place % size:020d}", place % size + time_at(record.raw) + at, data.hex()]
+    return golden.damaged(name, [edit], root / "store"), record
+
+
+def saved(name: str, root: Path, place: Path) -> tuple[Salvaged, salvages.Originals]:
+    """Return what a salvage tells, and the records of what it wrote."""
+    size = int(golden.options(name)["clFile"])
+    given = {"mappedFileSizeCommitLog": str(size)}
+    if "bcqTopics" not in golden.options(name):
+        given["mappedFileSizeConsumeQueue"] = str(20 * golden.options(name)["cqEntries"])
+    result = salvage(root, place / "new", given=given, jobs=1)
+    assert result.problems == []
+    return result, salvages.records_of(place / "new", size)
+
+
+def with_topic(name: str, prefix: bytes) -> int:
+    """Return the place of a record of such a topic, away from the log's ends."""
+    records = salvages.originals_of(name)
+    return next(at for at in sorted(records)[20:] if records[at].head.topic.startswith(prefix))
+
+
+@pytest.mark.parametrize("data", BROKEN)
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("rich-5.3.3", b"bcq_"), ("rich-5.5.1", b"bcq_"), ("ext-4.9.8", b"topic"), ("ext-5.5.1", b"topic")],
+)
+def test_queues_that_keep_times_tell_any(name: str, prefix: bytes, data: bytes, tmp_path: Path) -> None:
+    place = with_topic(name, prefix)
+    root, record = broken(name, place, 8 - len(data), data, tmp_path)
+    result, records = saved(name, root, tmp_path)
+    assert records[place].raw == record.raw
+    (fixed,) = result.restored
+    assert fixed.field == "store_timestamp"
+
+
+@pytest.mark.parametrize("at", [4, 5])
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1", "rich-4.9.8"])
+def test_one_byte_between_neighbours(name: str, at: int, tmp_path: Path) -> None:
+    place = with_topic(name, b"topic")
+    old = salvages.originals_of(name)[place].raw
+    byte = old[time_at(old) + at]
+    root, record = broken(name, place, at, bytes((byte ^ 0x5A,)), tmp_path)
+    _, records = saved(name, root, tmp_path)
+    assert records[place].raw == record.raw
+
+
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.3.3"])
+def test_the_index_tells_the_seconds_of_the_last_record(name: str, tmp_path: Path) -> None:
+    place = max(salvages.originals_of(name))
+    old = salvages.originals_of(name)[place].raw
+    root, record = broken(name, place, 4, bytes((old[time_at(old) + 4] ^ 0x99,)), tmp_path)
+    known = survey(audit.look_at_store(root, given=given_for(name), jobs=1))
+    read = known.record(place)
+    assert read is not None
+    bounds = Times(known).of(place, read)
+    assert bounds.first_ms is not None
+    assert bounds.last_ms is not None
+    assert bounds.first_ms <= record.head.store_ms <= bounds.last_ms < bounds.first_ms + 1000
+    _, records = saved(name, root, tmp_path)
+    assert records[place].raw == record.raw
+
+
+def test_what_nothing_tells_is_kept(tmp_path: Path) -> None:
+    name = "base-5.3.3"
+    records = salvages.originals_of(name)
+    places = sorted(records)
+    times = [records[at].head.store_ms for at in places]
+    row = next(i for i in range(20, len(places)) if times[i - 1] + 1 < times[i + 1])
+    root, _ = broken(name, places[row], 4, b"\xff" * 4, tmp_path)
+    result, found = saved(name, root, tmp_path)
+    assert result.restored == []
+    assert found[places[row]].raw[: log.PHYSICAL_OFFSET_AT] == records[places[row]].raw[: log.PHYSICAL_OFFSET_AT]
+    after = audit.check(tmp_path / "new", given={"mappedFileSizeCommitLog": "32768"}, jobs=1)
+    assert {f.code for f in after.findings if f.severity != "info"} == {"LOG_TIME"}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "answer"),
+    [
+        (lambda ms: Stored(ms - 400, ms + 300), True),
+        (lambda ms: Stored(None, ms + 100), True),
+        (lambda ms: Stored(ms - 100, None), True),
+        (lambda ms: Stored(ms, ms), True),
+        (lambda ms: Stored(ms - 400, ms + 300).within(ms - 900, ms + 99, "x"), True),
+        (lambda ms: Stored(ms - 400, ms + 60_000).within(None, ms + 99, "x"), True),
+        (lambda ms: Stored(ms + 1, ms + 300), False),
+        (lambda ms: Stored(ms - 400, ms + 300).within(ms - 900, ms - 500, "x"), False),
+        (lambda ms: Stored(None, None), False),
+        (lambda ms: None, False),
+    ],
+)  # fmt: skip
+def test_bounds_decide(bounds: object, answer: bool) -> None:
+    place = with_topic("base-5.3.3", b"topic")
+    record = salvages.originals_of("base-5.3.3")[place]
+    at = time_at(record.raw)
+    data = bytearray(record.raw)
+    data[at + 4] ^= 0x5A
+    assert callable(bounds)
+    known = Known(place, ((len(data), "its own size"),), stored=bounds(record.head.store_ms))
+    found = restored(bytes(data), known)
+    assert (found is not None and found.raw == record.raw) == answer
+    assert answer or found is None
