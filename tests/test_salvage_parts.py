@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 import slow
@@ -13,7 +14,14 @@ from storebuilder import StoreBuilder
 
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
-from storeio.salvage.evidence import Known, Unit, property_crc_agrees, whole_record
+from storeio.salvage.evidence import (
+    Known,
+    Unit,
+    agrees,
+    has_readable_numbers,
+    property_crc_agrees,
+    whole_record,
+)
 from storeio.salvage.fillers import LEAST_BYTES, Lost, Setting, filler, least_tombstone, tombstone
 from storeio.salvage.holes import BLANK, TOMBSTONE, Hole, TooSmallError, Want, filled
 from storeio.salvage.restore import restored
@@ -190,6 +198,32 @@ def test_every_bit_of_a_head_with_a_property_crc() -> None:
         found = restored(bytes(damaged) + bytes(300), known)
         assert found is not None, bit
         assert found.raw == raw, bit
+
+
+@pytest.mark.parametrize(("flag", "answer"), [(0x0C, False), (0x04, False), (0x08, True), (0x00, True)])
+def test_what_a_queue_unit_points_at_was_not_rolled_back(flag: int, answer: bool) -> None:
+    raw, known = one_record()
+    changed = raw[:36] + struct.pack(">i", flag) + raw[40:]
+    assert (agrees(changed, known) is not None) == answer
+    without = replace(known, unit=None)
+    assert agrees(changed, without) is not None
+
+
+@pytest.mark.parametrize(("base", "count", "answer"), [
+    ("0", "2", True), ("x", "2", False), ("0", "2\xff", False), ("0", "40000", False), ("", "x", True),
+    ("9" * 30, "1", False),
+])  # fmt: skip
+def test_an_inner_batch_has_numbers_that_brokers_can_read(base: str, count: str, answer: bool) -> None:
+    record = log.decode_record(one_record()[0])
+    said = f"INNER_BASE\x01{base}\x02INNER_NUM\x01{count}\x02".encode()
+    assert has_readable_numbers(replace(record, properties=said)) == answer
+
+
+@pytest.mark.parametrize(("prepared", "answer"), [(0, True), (1, True), (-1, False), (2**40, False)])
+def test_a_prepared_message_lies_before_what_ends_it(prepared: int, answer: bool) -> None:
+    raw, known = one_record()
+    changed = raw[:76] + struct.pack(">q", prepared) + raw[84:]
+    assert (agrees(changed, known) is not None) == answer
 
 
 def test_what_is_restored_is_whole() -> None:

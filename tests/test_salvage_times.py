@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,8 @@ from typing import Final
 import pytest
 
 from storeio import audit
+from storeio.audit import conclusion
+from storeio.findings import condense
 from storeio.format import commitlog as log
 from storeio.salvage.evidence import Known, Stored
 from storeio.salvage.node import salvage
@@ -135,3 +138,43 @@ def test_bounds_decide(bounds: object, answer: bool) -> None:
     found = restored(bytes(data), known)
     assert (found is not None and found.raw == record.raw) == answer
     assert answer or found is None
+
+
+def test_many_leaps_of_which_the_audit_tells_a_range_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records amid the range that do not leap are not looked at, and stay as they are."""
+    name, size = "base-5.3.3", 32768
+    originals = salvages.originals_of(name)
+    rows = sorted(originals)[10:400:3]
+    edits = [
+        ["write", f"commitlog/{at - at % size:020d}", at % size + time_at(originals[at].raw) + 4, "0000"] for at in rows
+    ]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    monkeypatch.setattr(conclusion, "condense", functools.partial(condense, limit=3))
+    found = audit.look_at_store(root, given=given_for(name), jobs=1)
+    assert sum(f.count > 1 for f in found.audit.findings if f.code == "LOG_TIME") > 1
+    assert survey(found).leaping == set(rows)
+    result, records = saved(name, root, tmp_path)
+    changed = {at for at, record in records.items() if record.raw != originals[at].raw}
+    assert changed <= set(rows)
+    assert {fixed.physical_offset for fixed in result.restored} == set(rows) - changed
+
+
+def test_times_of_tombstones_are_those_of_records_that_do_not_leap(tmp_path: Path) -> None:
+    """At the log's end, with a wild time amid the log; and in front of a damaged record with an intact head."""
+    name, size = "base-5.3.3", 32768
+    originals = salvages.originals_of(name)
+    places = sorted(originals)
+    last, wild = places[-1], places[300]
+    far = struct.pack(">q", originals[wild].head.store_ms + 400 * 86_400_000)
+    assert last - last % size > places[0]
+    edits = [
+        ["write", f"commitlog/{wild - wild % size:020d}", wild % size + time_at(originals[wild].raw), far.hex()],
+        ["zero", f"commitlog/{last - last % size:020d}", last % size + 88, len(originals[last].raw) - 88],
+        ["zero", f"commitlog/{places[-2] - places[-2] % size:020d}", places[-2] % size, len(originals[places[-2]].raw)],
+    ]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    result, records = saved(name, root, tmp_path)
+    assert sum(part.stop_queue_offset - part.first_queue_offset for part in result.lost) == 2
+    times = [records[at].head.store_ms for at in sorted(records) if at != wild]
+    assert times == sorted(times)
+    assert max(times) <= originals[last].head.store_ms

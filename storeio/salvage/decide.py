@@ -140,13 +140,15 @@ class _Decider:
         self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, UNKNOWN), inside))
 
     def _setting(self, place: int, fixed: Sequence[Fixed]) -> Setting:
-        """Return time and host of the next record from a place on, intact or restored, or of the log's end."""
+        """Return time and host of the next record from a place on, intact or restored, else of the log's last one."""
         record = self.survey.record_from(place)
         i = bisect_left(fixed, place, key=lambda one: one.start)
         if i < len(fixed) and (record is None or fixed[i].start <= record.physical_offset):
             record = fixed[i].restored.record
         crc = self.survey.audit.checks.get("property_crc", 0) > 0
-        return Setting(self.survey.time_of(record), record.store_host if record is not None else NOBODY, crc)
+        if (near := record or self.survey.last_record()) is None:
+            return Setting(1, NOBODY, crc)
+        return Setting(max(near.store_timestamp_ms, 1), near.store_host, crc)
 
     def _doubted(self) -> None:
         """Decide on accepted records that something speaks against: restored, dropped, or left as they are."""

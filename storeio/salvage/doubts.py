@@ -59,14 +59,14 @@ class Doubts:
             return self._copy(place, record)
         numbers = self._numbers(place)
         units = self._units(place, record, numbers)
-        leaps = any(row.code == "LOG_TIME" for row in self.survey.doubts[place])
         sure, plain = self._is_sure(place), self._is_plain(record, place)
-        near_ms: int | None = self.survey.time_of(self.survey.record_from(place + record.size))
+        near = self.survey.record_from(place + record.size) or self.survey.last_record()
         unit = units[0] if len(units) == 1 else None
-        stored = self._times.of(place, record) if leaps else None
-        if stored is not None:  # without a record behind it the log's end has just that time
-            near_ms = stored.last_ms if stored.last_ms is not None else stored.first_ms
-        known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=stored)
+        stored = self._times.of(place, record) if place in self.survey.leaping else None
+        leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
+        near_ms = near.store_timestamp_ms if near is not None else None
+        bounds = stored if leaps else None
+        known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds)
         good = plain and not sure and not leaps
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
         if good and ((not units and own == record.queue_offset) or agrees(raw, known) is not None):

@@ -127,7 +127,7 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
         evidence.append("body CRC")
     if known.unit is not None:
         said = (known.unit.topic, known.unit.queue_id, known.unit.number, known.unit.size)
-        if said != (topic, record.queue_id, record.queue_offset, record.size):
+        if said != (topic, record.queue_id, record.queue_offset, record.size) or not enters_queue(record):
             return None
         evidence.append("queue unit")
     vouched = property_crc_agrees(raw)

@@ -31,7 +31,7 @@ from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
 from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
-from storeio.salvage.survey import Survey, survey
+from storeio.salvage.survey import LEAP, Survey, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvaged import LostMessages, Salvaged
@@ -44,7 +44,6 @@ AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
 BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
-LEAP: Final = "LOG_TIME"
 LEFT: Final = (ABORT, LOCK, CHECKPOINT, MARK)
 ALL: Final = Choice()
 
@@ -142,7 +141,7 @@ def saved(
         result.records = records - result.tombstones - result.fillers
 
         # A store time that leaps and has no one answer is kept, and says so again in the new store.
-        untold = {f.physical_offset for f in known.audit.findings if f.code == LEAP}
+        untold = known.leaping
 
         def looked_at() -> None:
             result.problems.extend(_unsound(look(staging.partial, settings), losses, untold))

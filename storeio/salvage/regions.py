@@ -129,7 +129,8 @@ class _Judge:
         self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
         self.found = Judged(stretch, stretch.stop)
         self.lost = survey.lost_in(stretch.start, stretch.stop)
-        self.near_ms = survey.audit.log.last_store_timestamp_ms
+        last = survey.last_record()
+        self.near_ms = last.store_timestamp_ms if last is not None else None
 
     def run(self) -> Judged:
         """Go through the places at which a record may begin."""

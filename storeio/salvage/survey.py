@@ -14,6 +14,7 @@ from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.audit.walks import walks
 from storeio.checks.locate import number_in, numbers_by_place, numbers_of
+from storeio.checks.marks import outliers
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -23,21 +24,24 @@ from storeio.nearby import Nearby
 from storeio.paths import CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit
+from storeio.salvage.holes import BEHIND_ALL
+from storeio.salvage.nearest import Nearest
 from storeio.salvage.strangers import lone, repeated
 from storeio.salvage.units import surviving
 
 Numbers = npt.NDArray[np.int64]
 
 AT_ONCE: Final = 16 << 20
+
 KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
 MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
 HABIT_OF_CRC: Final = 20  # times as many have one
 WITHOUT_CRC: Final = "it has no property CRC, all others have one"
 
 # Findings at records that a broker accepts, and of which some say that the record is not as it was.
+LEAP: Final = "LOG_TIME"
 DOUBT_CODES: Final = frozenset((
-    "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES",
-    "LOG_TIME",
+    "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES", LEAP,
 ))  # fmt: skip
 
 
@@ -59,7 +63,7 @@ class Bounds:
 @dataclass(slots=True)
 class Survey:
     """A store's damage. ``units`` point at no intact record, by physical offset; ``doubts`` are accepted records that
-    something speaks against, by physical offset."""
+    something speaks against, by physical offset; the store time of those at ``leaping`` may be wrong."""
 
     plan: AuditPlan
     audit: Audit
@@ -67,18 +71,20 @@ class Survey:
     units: list[Unit]
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
     files: dict[int, StoreFile] = field(init=False)
+    leaping: frozenset[int] = field(init=False)
+    nearest: Nearest = field(init=False)
     _numbers: dict[tuple[str, int], Ranges] = field(init=False, default_factory=dict)
     _lost: Bounds = field(init=False)
     _places: list[int] = field(init=False)
-    _starts: list[int] = field(init=False)
     _nearby: Nearby = field(init=False)
     _unordered: dict[tuple[str, str, int], tuple[Numbers, Numbers]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._starts = _record_starts(self.concluded)
+        self.nearest = Nearest(self.concluded)
         self._nearby = self.plan.nearby()
         self._lost = Bounds([(part.physical_start, part.physical_stop) for part in self.lost])
         self._places = [unit.physical_offset for unit in self.units]
+        self.leaping = frozenset(at for at, rows in self.doubts.items() if any(row.code == LEAP for row in rows))
         self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
 
     @property
@@ -141,17 +147,20 @@ class Survey:
         return record_at(self.plan, physical_offset, self._nearby.read)
 
     def record_from(self, place: int) -> log.Record | None:
-        """Return the next intact record from a place on, None behind the log's last one."""
-        record = self.record(place)
-        if record is None:
-            i = bisect_left(self._starts, place)
-            record = self.record(self._starts[i]) if i < len(self._starts) else None
-        return record
+        """Return the next intact record from a place on whose store time does not leap, None behind the last one."""
+        at = self.nearest.start_from(place)
+        while at is not None and (record := self.record(at)) is not None:
+            if at not in self.leaping:
+                return record
+            at = self.nearest.start_from(at + record.size)
+        return None
 
-    def time_of(self, record: log.Record | None) -> int:
-        """Return the store time of what ``record_from`` gave, that of the log's end for None."""
-        last_ms = self.audit.log.last_store_timestamp_ms or 1
-        return max(record.store_timestamp_ms, 1) if record is not None else last_ms
+    def last_record(self) -> log.Record | None:
+        """Return the log's last intact record whose store time does not leap, None without any."""
+        last = self.nearest.before(BEHIND_ALL)
+        while last is not None and last.place in self.leaping:
+            last = self.nearest.before(last.place)
+        return self.record(last.place) if last is not None else None
 
     def number_of(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int:
         """Return the number of a queue's unit that points at a place, -1 for none; in a batch queue its running one."""
@@ -180,21 +189,12 @@ def survey(concluded: Concluded) -> Survey:
     doubts: dict[int, list[Finding]] = {}
     for finding in audit.findings:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
-            for at in _places(plan, finding):
+            for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, units, doubts)
     for at, finding in (*_bare(plan, audit), *lone(concluded), *repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found
-
-
-def _record_starts(concluded: Concluded) -> list[int]:
-    """Return where stretches of intact records begin, sorted."""
-    found = []
-    for segment in concluded.view.segments:
-        spans = segment.spans
-        found += (spans[w.SPAN_START, spans[w.SPAN_CLASS] == w.RECORD] + segment.base).tolist()
-    return sorted(found)
 
 
 def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:
@@ -225,6 +225,18 @@ def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:
                 yield base + at, finding
             else:
                 found.append((base + at, finding))
+
+
+def _leaps(plan: AuditPlan, finding: Finding) -> Iterator[int]:
+    """Yield the physical offsets of the records whose store times leap; of many the audit tells a range alone."""
+    places = list(_places(plan, finding))
+    records = [record_at(plan, at) for at in places] if finding.count > 1 else []
+    times = np.array([record.store_timestamp_ms for record in records if record is not None], np.int64)
+    if len(times) < len(places):
+        yield from places
+        return
+    inner = set(outliers(times).tolist())
+    yield from (at for i, at in enumerate(places) if i in inner or i in (0, len(places) - 1))
 
 
 def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:

@@ -6,9 +6,8 @@ Source: ``IndexFile.putKey`` for seconds; ``BatchConsumeQueue`` and ``ConsumeQue
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +15,14 @@ import numpy.typing as npt
 from storeio.audit.split import index_reader
 from storeio.checks.index_stretch import pieces_of
 from storeio.checks.locate import decode
-from storeio.checks.ranges import merged
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.format import queueext
-from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.salvage.evidence import Stored
-from storeio.salvage.pieces import records_of
 from storeio.salvage.survey import Survey
-from storeio.splits import Split
-from storeio.walk import walk_split
 
-LOOKED_BACK: Final = (64 << 10, (4 << 20) + (64 << 10))  # bytes in front of a place: most records, and all of them
 STRETCH_BYTES: Final = 16 << 20  # of the log, of which the index units are looked at together
 POINTING: Final = ("physical_offset", "key_hash", "seconds")
 SECOND_MS: Final = 1000
@@ -40,50 +33,6 @@ IndexUnit = tuple[int, int | None, int | None]
 
 No seconds at all also stand for a time before that of the file: they only tell the last one.
 """
-
-
-class Timed(NamedTuple):
-    """Where a record lies, and when it says that it was stored."""
-
-    place: int
-    store_ms: int
-
-
-class TimesBefore:
-    """Store times of the last intact records in front of places, each looked for once: many lost ones lie behind it."""
-
-    def __init__(self, known: Survey) -> None:
-        self._known = known
-        self._records = merged(records_of(known.concluded))
-        self._times: dict[int, Timed | None] = {}
-
-    def of(self, place: int) -> Timed | None:
-        """Return the last intact record that ends at or before a place, None without any."""
-        number = bisect_left(self._records, place, key=lambda row: row[0]) - 1
-        if number < 0:
-            return None
-        stop = min(self._records[number][1], place)
-        if stop not in self._times:
-            self._times[stop] = _before(self._known, stop)
-        return self._times[stop]
-
-
-def _before(known: Survey, place: int) -> Timed | None:
-    """Return the last intact record that ends at or before a place behind a segment's first byte."""
-    base = (place - 1) // known.segment_bytes * known.segment_bytes
-    file = known.files[base]
-    size = min(file.size, known.segment_bytes)
-    for back in LOOKED_BACK:
-        split = Split(file.path, base, size, max(place - base - back, 0), place - base)
-        try:
-            records = walk_split(lambda low, high: known.plan.read(file.path, low, high), split).records
-        except UnreadableError:
-            return None
-        inside = records[w.R_POSITION] + records[w.R_SIZE] <= split.stop
-        if inside.any():
-            at, stored_ms = (int(records[row, inside][-1]) for row in (w.R_POSITION, w.R_STORE_MS))
-            return Timed(base + at, stored_ms)
-    return None
 
 
 def index_units(known: Survey, places: Numbers) -> dict[int, list[IndexUnit]]:
@@ -109,16 +58,15 @@ class Times:
     """
 
     def __init__(self, known: Survey) -> None:
-        self._known, self._before = known, TimesBefore(known)
-        self._leaping = {at for at, rows in known.doubts.items() if any(row.code == "LOG_TIME" for row in rows)}
-        self._units = index_units(known, np.array(sorted(self._leaping), np.int64))
+        self._known = known
+        self._units = index_units(known, np.array(sorted(known.leaping), np.int64))
 
     def of(self, place: int, record: log.Record) -> Stored:
         """Return what bounds the store time of the record at a place; nothing is between bounds that contradict."""
-        before, after = self._before.of(place), place + record.size
-        behind = self._known.record(after) if after not in self._leaping else None
+        before, after = self._known.nearest.before(place), place + record.size
+        behind = self._known.record(after) if after not in self._known.leaping else None
         bounds = Stored(
-            before.store_ms if before is not None and before.place not in self._leaping else None,
+            before.store_ms if before is not None and before.place not in self._known.leaping else None,
             behind.store_timestamp_ms if behind is not None else None,
             ("neighbours' times",),
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from storeio.salvage.missing import Missing
 from storeio.salvage.survey import Survey
-from storeio.salvage.times import IndexUnit, TimesBefore, index_units
+from storeio.salvage.times import IndexUnit, index_units
 
 MOST_KEYS: Final = 16  # hashes that are told of neighbours that are told as one
 
@@ -28,7 +28,6 @@ def traces(known: Survey, missing: Sequence[Missing]) -> dict[Missing, Trace]:
     """Return what is known of each lost message besides its number and place."""
     places = np.array([row.unit.physical_offset for row in missing if row.unit is not None], np.int64)
     pointing = index_units(known, np.unique(places))
-    times_before = TimesBefore(known)
     bounds: dict[tuple[int, int], Trace] = {}
     found: dict[Missing, Trace] = {}
     for row in missing:
@@ -36,7 +35,7 @@ def traces(known: Survey, missing: Sequence[Missing]) -> dict[Missing, Trace]:
         if place not in bounds:
             behind = known.record(row.high)
             last = behind.store_timestamp_ms if behind is not None else None
-            before = times_before.of(row.low)
+            before = known.nearest.before(row.low)
             bounds[place] = Trace((), before.store_ms if before is not None else None, last)
         units = pointing.get(row.unit.physical_offset, ()) if row.unit is not None else ()
         found[row] = _tightened(bounds[place], units) if units else bounds[place]
