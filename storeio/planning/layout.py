@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from storeio.checks.places import may_belong
 from storeio.checks.segments import PREALLOCATED
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -53,8 +54,14 @@ def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
 
 
 def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    base = _named_base(draft, finding.path)
-    if base < 0 or base % segment_bytes:
+    first = _record_at(draft, finding.path, 0)
+    if first is None or first.physical_offset < 0 or first.physical_offset % segment_bytes:
+        return
+    base, own = first.physical_offset, parse_number(finding.path.rpartition("/")[2])
+    second = _record_at(draft, finding.path, first.size)
+    is_alone = second is None or second.physical_offset != base + first.size
+    if not may_belong(base, own, _bases(audit), segment_bytes, is_alone=is_alone):
+        draft.left_out.add("its first record names a place at which the log has none", finding.path)
         return
     target = f"{COMMITLOG}/{file_name(base)}"
     if not draft.store.exists(target):
@@ -62,16 +69,21 @@ def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) 
         draft.rename(finding.path, target, Why(model.LOG, reason, (finding.code,)))
 
 
-def _named_base(draft: Draft, path: str) -> int:
-    """Return where the intact record says to lie with which a segment begins, -1 without one: bytes may be missing."""
+def _bases(audit: Audit) -> set[int]:
+    """Return where the segments begin that hold records in their places."""
+    files = (file for file in audit.files if file.kind == COMMITLOG and file.classes.get("record"))
+    return {base for file in files if (base := parse_number(file.path.rpartition("/")[2])) is not None}
+
+
+def _record_at(draft: Draft, path: str, position: int) -> log.Record | None:
+    """Return the intact record at a position of a segment, if there is one: bytes may be missing in front of it."""
     length = draft.store.length(path)
-    if length < log.MIN_RECORD_BYTES:
-        return -1
-    (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, 0, 4)))
-    if not log.MIN_RECORD_BYTES <= size <= min(length, MOST_RECORD_BYTES):
-        return -1
-    record = whole_record(b"".join(draft.store.pieces(path, 0, size)))
-    return record.physical_offset if record is not None else -1
+    if length - position < log.MIN_RECORD_BYTES:
+        return None
+    (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, position, position + 4)))
+    if not log.MIN_RECORD_BYTES <= size <= min(length - position, MOST_RECORD_BYTES):
+        return None
+    return whole_record(b"".join(draft.store.pieces(path, position, position + size)))
 
 
 def _dirty_tail(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:

@@ -132,4 +132,8 @@ def _least_harmful(attempt: Callable[[Iterable[str]], _Attempt], first: Predicti
             tried.append(attempt(withheld))
     if not takes_more(tried[-1].start, first):
         return tried[-1]
-    return next((each for each in tried if not is_worse(each.start, first)), None) or attempt((EVERYTHING,))
+    tame = next((each for each in tried if not is_worse(each.start, first)), None)
+    if tame is None:
+        tame = attempt((EVERYTHING,))
+        tame.planner.problems += tried[0].planner.draft.left_out.sentences()
+    return tame

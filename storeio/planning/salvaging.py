@@ -11,10 +11,12 @@ import numpy as np
 
 from storeio.audit import Concluded
 from storeio.checks.ranges import merged, subtract
+from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, file_name
 from storeio.plan import model
 from storeio.planning.draft import Draft, Why
+from storeio.planning.limits import RefusedError
 from storeio.planning.obstacles import make_way
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
@@ -51,11 +53,14 @@ def plan_salvage(
         donors: Audits of other copies of its log.
 
     Raises:
-        RefusedError: An apply would not touch all segments; nothing was added.
+        RefusedError: An apply would not touch all segments, or what is there is no log; nothing was added.
     """
     listing = list_store(draft.store.root)
-    found, _ = arranged(look(draft.store.root), donors, partial(LinkedStore, listing, scratch), look)
-    decision = decide(survey(found))
+    try:
+        found, _ = arranged(look(draft.store.root), donors, partial(LinkedStore, listing, scratch), look)
+        decision = decide(survey(found))
+    except UnreadableError as error:
+        raise RefusedError(str(error)) from None
     size = found.plan.config.commitlog_file_bytes
     segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
     patched = merged((patch.physical_offset, patch.stop) for patch in decision.patches)

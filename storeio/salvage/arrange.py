@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storeio.audit import AuditPlan, Concluded
+from storeio.checks.places import may_belong
 from storeio.checks.ranges import Ranges, add, merged, subtract
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
@@ -179,6 +180,7 @@ def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges
     """
     head = found.plan.read(file.path, low, low + log.PHYSICAL_OFFSET_AT + 8).tobytes()
     physical = int.from_bytes(head[log.PHYSICAL_OFFSET_AT :], "big", signed=True)
+    record_bytes = int.from_bytes(head[:4], "big", signed=True)
     first, end = found.view.min_physical_offset, found.view.max_physical_offset
     if file.base_offset is not None:
         # Of its own segment a record may name a place behind the log's last one, too: bytes in front of it came in or
@@ -189,6 +191,9 @@ def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges
     begin, stop = physical, physical + high - low
     if alone:
         base = physical - physical % _size(found)
+        others = {segment.base for segment in found.view.segments if segment.last_record_stop()}
+        if not may_belong(base, file.base_offset, others, _size(found), is_alone=low + record_bytes >= high):
+            return
         begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
     for start, limit in subtract((begin, stop), taken):
         yield Piece(found.plan, file.path, low + start - physical, limit - start, start)

@@ -17,7 +17,8 @@ from storeio.salvage.fillers import NOBODY, Bytes, Setting, least_tombstone
 from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled
 from storeio.salvage.missing import Missing, missing_of, stands_for
 from storeio.salvage.numbers import lost_after
-from storeio.salvage.regions import END, MOST_RECORD_BYTES, RECORD, Fixed, Judged, Stretch, judge, stretches
+from storeio.salvage.regions import Fixed, Judged, judge
+from storeio.salvage.stretches import END, RECORD, bases, beyond, stretches
 from storeio.salvage.survey import Survey
 from storeio.salvaged import DroppedRecord
 
@@ -90,13 +91,14 @@ class _Decider:
             made.patches.append(Patch(fixed.start, holes.RESTORED, Bytes(fixed.restored.raw, 0, b"")))
         made.patches.sort(key=lambda patch: patch.physical_offset)
         size = survey.segment_bytes
-        made.segments = list(range(made.first - made.first % size, made.stop, size))
+        there = len(survey.concluded.view.segments)
+        made.segments = list(bases(made.first - made.first % size, made.stop, size, there=there))
         return made
 
     def _judged(self) -> Iterator[Judged]:
         """Yield what each stretch holds; what turned out to belong to the one before it is left out."""
         covered = 0
-        for stretch in (*stretches(self.survey), *_beyond(self.survey)):
+        for stretch in (*stretches(self.survey), *beyond(self.survey)):
             if stretch.stop > covered:
                 found = judge(self.survey, replace(stretch, start=max(stretch.start, covered)))
                 covered = found.stop
@@ -260,18 +262,3 @@ def _content_stop(judged: Judged) -> int:
     stops = [fixed.stop for fixed in judged.fixed]
     stops += [slot.physical_offset + slot.size for slot in judged.slots]
     return max(stops, default=0)
-
-
-def _beyond(survey: Survey) -> Iterator[Stretch]:
-    """Yield the segments behind the last file into which queue units point, one behind the other from the log's end."""
-    view, size = survey.concluded.view, survey.segment_bytes
-    end = view.max_physical_offset
-    known = {segment.base for segment in view.segments}
-    stop = end
-    for unit in survey.units_in(end, 2**62):
-        if unit.physical_offset > end + MOST_RECORD_BYTES:
-            break
-        end = max(end, unit.physical_offset + unit.size)
-        stop = end
-    first = view.max_physical_offset // size * size
-    yield from (Stretch(base, base + size, END, tail=True) for base in range(first, stop, size) if base not in known)

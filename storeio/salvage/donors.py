@@ -12,7 +12,8 @@ from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, file_name
 from storeio.salvage.pieces import Piece, ranges_of, records_of
-from storeio.salvage.regions import Judged, judge, stretches
+from storeio.salvage.regions import Judged, judge
+from storeio.salvage.stretches import stretches
 from storeio.salvage.survey import Survey, survey
 
 SIDE_BYTES: Final = 64  # on either side of a hole in which two copies must agree: no record is so short

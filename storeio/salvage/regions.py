@@ -15,35 +15,17 @@ from typing import Final
 
 import numpy as np
 
-from storeio.checks.segments import Segment
 from storeio.format import commitlog as log
 from storeio.kernels import search
-from storeio.kernels import tables as w
 from storeio.salvage.evidence import Known, Restored, Unit, property_crc_agrees
 from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.hypotheses import wrong_fields
 from storeio.salvage.restore import restored
+from storeio.salvage.stretches import MOST_RECORD_BYTES, RECORD, Stretch
 from storeio.salvage.survey import Survey
 
-MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
 AT_ONCE: Final = 4 << 20
 MOST_PLACES: Final = AT_ONCE // log.MIN_RECORD_BYTES
-RECORD: Final = "record"
-BLANK: Final = "blank"
-END: Final = "end"  # of the segment
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Damaged bytes ``[start, stop)`` of one segment, in physical offsets, and what stands behind them.
-
-    ``tail`` marks what lies behind the last intact record of the log: there zeros are as they should be.
-    """
-
-    start: int
-    stop: int
-    behind: str
-    tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,47 +51,6 @@ class Judged:
     fixed: list[Fixed] = field(default_factory=list)
     slots: list[Unit] = field(default_factory=list)
     forged: list[int] = field(default_factory=list)
-
-
-def stretches(survey: Survey) -> Iterator[Stretch]:
-    """Yield the damaged stretches of a log in order, missing segments whole; its tail last, if it holds anything."""
-    view, size = survey.concluded.view, survey.segment_bytes
-    last = next((s for s in reversed(view.segments) if s.last_record_stop()), None)
-    if last is None:
-        return
-    before: Segment | None = None
-    for segment in view.segments:
-        if before is not None:
-            for base in range(before.base + size, segment.base, size):
-                yield Stretch(base, base + size, END, tail=base > last.base)
-        yield from _of_segment(survey, segment, is_last=segment is last, is_after=segment.base > last.base)
-        before = segment
-
-
-def _of_segment(survey: Survey, segment: Segment, *, is_last: bool, is_after: bool) -> Iterator[Stretch]:
-    size = survey.segment_bytes
-    tail_from = 0 if is_after else segment.last_record_stop() if is_last else size
-    start: int | None = None
-    at, closed = 0, False
-    for low, high, kind, _ in segment.spans.T.tolist():
-        closed = kind == w.BLANK and not _lies(survey, segment.base + low)
-        if kind == w.RECORD or closed:
-            if start is not None:
-                behind = RECORD if kind == w.RECORD else BLANK
-                yield Stretch(segment.base + start, segment.base + low, behind, start >= tail_from)
-            start = None
-        elif start is None:
-            start = low
-        at = high
-    if start is None and at < size and not closed:  # nobody reads what is missing behind a blank record
-        start = at
-    if start is not None:
-        yield Stretch(segment.base + start, segment.base + size, END, start >= tail_from)
-
-
-def _lies(survey: Survey, place: int) -> bool:
-    """Tell whether a blank record stands where a queue unit says that a lost record lay."""
-    return any(survey.lacks(unit) for unit in survey.units_in(place, place + 1))
 
 
 def judge(survey: Survey, stretch: Stretch) -> Judged:
