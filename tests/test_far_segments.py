@@ -129,3 +129,20 @@ def test_segments_that_all_have_wrong_names(tmp_path: Path) -> None:
     assert plan.cures
     assert {action.kind for action in plan.plan.actions} == {"rename"}
     assert MOST_MISSING > 1000
+
+
+@pytest.mark.parametrize("off", [100, SIZE - 1])
+def test_an_empty_segment_between_two_places(off: int, tmp_path: Path) -> None:
+    """The last segment was lost, and an empty one got a name that is none."""
+    base = 9 * SIZE
+    edits: list[list[Any]] = [["delete", f"commitlog/{base:020d}"], ["create", f"commitlog/{base + off:020d}", SIZE]]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True, goal="salvage")
+    assert plan.cures
+    assert (f"commitlog/{base + off:020d}", "move") in [(action.path, action.kind) for action in plan.plan.actions]
+
+
+def test_a_segment_between_two_places_that_holds_something_stays(tmp_path: Path) -> None:
+    root = damaged(9 * SIZE + 100, bytes(SIZE - 1) + b"x", tmp_path / "store")
+    plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True)
+    assert not [action for action in plan.plan.actions if action.path.startswith("commitlog")]

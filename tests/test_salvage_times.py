@@ -178,3 +178,26 @@ def test_times_of_tombstones_are_those_of_records_that_do_not_leap(tmp_path: Pat
     times = [records[at].head.store_ms for at in sorted(records) if at != wild]
     assert times == sorted(times)
     assert max(times) <= originals[last].head.store_ms
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 4, bytes(4), GARBAGE[:3], b"\xff" * 2])
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1", "rich-4.9.8"])
+def test_last_bytes_between_neighbours(name: str, data: bytes, tmp_path: Path) -> None:
+    """The first bytes of a time are those of its neighbours, and the others are left."""
+    root, record = broken(name, place := with_topic(name, b"topic"), 0, data, tmp_path)
+    result, records = saved(name, root, tmp_path)
+    assert records[place].raw == record.raw
+    assert [fixed.field for fixed in result.restored] == ["store_timestamp"]
+
+
+@pytest.mark.parametrize(("first", "last", "kept", "answers"), [
+    (0x18_1234_5678, 0x18_1234_5690, 4, [0x18_1234_5680]),
+    (0x18_1234_5678, 0x18_1234_5690, 2, [0x18_1234_5680]),
+    (0x18_1234_5678, 0x18_1234_567F, 2, []),
+    (0x18_1234_0000, 0x18_1234_FFFF, 2, []),  # every value of two bytes is there
+    (0x18_1234_0000, 0x18_1234_FFFF, 3, [0x18_1234_5680]),
+])  # fmt: skip
+def test_the_time_that_ends_in_the_bytes_that_are_left(first: int, last: int, kept: int, answers: list[int]) -> None:
+    rest = 0x18_1234_5680 & (1 << 8 * kept) - 1
+    damaged = 0x7F_EEDD_CCBB_AA99 << 8 * kept & (1 << 63) - 1 | rest
+    assert Stored(first, last).answers(damaged) == answers

@@ -8,6 +8,7 @@ from typing import Final
 
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
+from storeio.audit.shifts import SHIFTED, as_recorded
 from storeio.audit.split import SplitReport
 from storeio.checks.columns import joined
 from storeio.checks.numbering import Numbering, Numbers, between_units, number_queue
@@ -49,6 +50,7 @@ class _Said:
     covered: list[tuple[int, int]]
     classed: list[tuple[str, int, int]]
     unplaced: int
+    is_shifted: bool  # some units stand at other numbers than their records say
 
 
 def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView) -> QueueVerdicts:
@@ -66,6 +68,7 @@ def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[Que
     covered = dict(joined([report.covered for report in reports], 2).ranges())
     classed: dict[QueueKey, list[tuple[str, int, int]]] = {}
     unplaced: dict[QueueKey, int] = {}
+    shifted = {(f.topic, f.queue_id) for report in reports for f in report.findings if f.code == SHIFTED}
     for report in reports:
         for key, rows in report.classed.items():
             classed.setdefault(key, []).extend(rows)
@@ -73,7 +76,8 @@ def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[Que
             unplaced[key] = unplaced.get(key, 0) + count
     on_disk = (key for key in plan.queues if key[0] != QUEUE_EXT)
     for key in sorted({*on_disk, *runs, *covered, *classed, *unplaced}):
-        yield key, _Said(runs.get(key), covered.get(key, []), classed.get(key, []), unplaced.get(key, 0))
+        is_shifted = (key[1], key[2]) in shifted
+        yield key, _Said(runs.get(key), covered.get(key, []), classed.get(key, []), unplaced.get(key, 0), is_shifted)
 
 
 def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
@@ -90,6 +94,9 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
             verdicts.failed |= {file.path: str(error) for file in queue.files}
         _classes(queue, said, leftover, verdicts)
+        if said.is_shifted:
+            leftover.beyond = list(as_recorded(plan, read, queue, leftover.beyond))
+            leftover.damaged = list(as_recorded(plan, read, queue, leftover.damaged))
     if not numbering.records and not said.covered:
         if not queue.files:
             return

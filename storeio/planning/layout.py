@@ -114,6 +114,13 @@ def _behind_gap(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
             draft.move(path, Why(model.LOG, reason, (finding.code,)))
 
 
+def _misaligned(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    """Take away a segment of zeros whose name is none of a segment: nothing tells where it belongs, or has to."""
+    if finding.path.startswith(f"{COMMITLOG}/") and _holds_nothing(draft, finding.path):
+        reason = "holds nothing, and its name is none of a segment; brokers read the log by the names of its files"
+        draft.move(finding.path, Why(model.LOG, reason, (finding.code,)))
+
+
 def _holds_nothing(draft: Draft, path: str) -> bool:
     return not any(piece.strip(b"\0") for piece in draft.store.pieces(path, 0, draft.store.length(path)))
 
@@ -130,6 +137,7 @@ PLANNERS: Final[dict[str, Planner]] = {
     "STRAY_DIRECTORY": _stray,
     "LOG_LENGTH": _log_length,
     "LOG_SEGMENT_MISNAMED": _misnamed,
+    "MISALIGNED_NAME": _misaligned,
     "LOG_GAP": _behind_gap,
     "LOG_STALE": _dirty_tail,
     "LOG_DIRTY_TAIL": _dirty_tail,

@@ -142,7 +142,7 @@ class _Decider:
         self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, UNKNOWN), inside))
 
     def _setting(self, place: int, fixed: Sequence[Fixed]) -> Setting:
-        """Return time and host of the next record from a place on, intact or restored, else of the log's last one."""
+        """Return time and host of the next record from a place on, intact or restored, else of the last one."""
         record = self.survey.record_from(place)
         i = bisect_left(fixed, place, key=lambda one: one.start)
         if i < len(fixed) and (record is None or fixed[i].start <= record.physical_offset):
@@ -150,6 +150,8 @@ class _Decider:
         crc = self.survey.audit.checks.get("property_crc", 0) > 0
         if (near := record or self.survey.last_record()) is None:
             return Setting(1, NOBODY, crc)
+        if record is None and fixed and fixed[-1].start > near.physical_offset:
+            near = fixed[-1].restored.record
         return Setting(max(near.store_timestamp_ms, 1), near.store_host, crc)
 
     def _doubted(self) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import Known, Unit, agrees, property_crc_agrees, whole_record
+from storeio.salvage.evidence import Known, Unit, agrees, is_host, property_crc_agrees, whole_record
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
 from storeio.salvage.survey import Survey
@@ -66,7 +66,10 @@ class Doubts:
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
         near_ms = near.store_timestamp_ms if near is not None else None
         bounds = stored if leaps else None
-        known = Known(place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds)
+        host = self._store_host(place, record.size)
+        known = Known(
+            place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host
+        )
         good = plain and not sure and not leaps
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
         if good and ((not units and own == record.queue_offset) or agrees(raw, known) is not None):
@@ -95,6 +98,13 @@ class Doubts:
             answer = self.answer(place)
             if answer is not None and answer.fixed is None:
                 yield place, place + answer.record.size
+
+    def _store_host(self, place: int, size: int) -> bytes | None:
+        """Return the store host that the intact records before and behind a record name, None where they differ."""
+        before = self.survey.nearest.before(place)
+        near = (self.survey.record(before.place) if before is not None else None, self.survey.record_from(place + size))
+        hosts = {record.store_host.encode() for record in near if record is not None and is_host(record.store_host)}
+        return next(iter(hosts)) if len(hosts) == 1 else None
 
     def _lies_at(self, place: int, raw: bytes) -> bool:
         """Tell whether the same record lies at another place."""

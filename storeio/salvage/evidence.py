@@ -16,6 +16,7 @@ from storeio.paths import is_legal_topic
 
 MOST_PORT: Final = 2**16 - 1
 NEARBY_MS: Final = 60_000  # that a record was stored before or behind its only neighbour
+RARELY: Final = 256  # one time of so many within bounds ends in given bytes by chance
 FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
 
 
@@ -50,7 +51,8 @@ class Stored(NamedTuple):
     def answers(self, value: int) -> list[int]:
         """Return what a time may have been before it became this one: the only one, else those one bit, or byte, away.
 
-        Next to a single neighbour it was stored within a minute. Nothing where nothing bounds it.
+        Else the one that has the same last bytes, if those are so many that no time within the bounds has them by
+        chance. Next to a single neighbour it was stored within a minute. Nothing where nothing bounds it.
         """
         if self.first_ms is None and self.last_ms is None:
             return []
@@ -62,7 +64,17 @@ class Stored(NamedTuple):
             [ms for ms in tried if max(first, 1) <= ms <= last]
             for tried in ([first] if first == last else [], bits, single)
         )
-        return next(filter(None, fitting), [])
+        return next(filter(None, fitting), []) or self._with_last_bytes(value, max(first, 1), last)
+
+    @staticmethod
+    def _with_last_bytes(value: int, first: int, last: int) -> list[int]:
+        """Return the time within bounds that ends in the same bytes as a value, as many as can be."""
+        for kept in range(6, 1, -1):
+            step = 1 << 8 * kept
+            ms = first + (value - first) % step
+            if ms <= last and (last - first) * RARELY < step:
+                return [ms]
+        return []
 
     def holds(self, ms: int) -> bool:
         """Tell whether a time lies within the bounds."""
@@ -76,7 +88,8 @@ class Known:
     ``ends`` are the sizes that it may have, each with what says so. ``unit`` is the queue unit that points at it.
     ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
     that records here have one, ``near_ms`` is the store time of what follows. ``stored`` bounds the store time of a
-    record whose own leaps out of those around it; None for others.
+    record whose own leaps out of those around it; None for others. ``store_host`` is the one that the records before
+    and behind it name, as stored.
     """
 
     physical_offset: int
@@ -86,6 +99,7 @@ class Known:
     property_crc: bool = False
     near_ms: int | None = None
     stored: Stored | None = None
+    store_host: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +202,7 @@ def has_fitting_level(record: log.Record) -> bool | None:
 
 def is_likely(record: log.Record, near_ms: int | None) -> bool:
     """Tell whether a record's numbers are such as brokers write."""
-    hosts = all(0 <= host.port <= MOST_PORT for host in (record.born_host, record.store_host))
+    hosts = is_host(record.born_host) and is_host(record.store_host)
     times = record.store_timestamp_ms > 0 and record.born_timestamp_ms > 0
     apart = abs(record.born_timestamp_ms - record.store_timestamp_ms)
     near = near_ms is None or abs(record.store_timestamp_ms - near_ms) < FAR_MS
@@ -202,6 +216,11 @@ def is_likely(record: log.Record, near_ms: int | None) -> bool:
         and numbers >= 0
         and (not prepared or prepared < record.physical_offset)
     )
+
+
+def is_host(host: log.Host) -> bool:
+    """Tell whether a host's port is one."""
+    return 0 <= host.port <= MOST_PORT
 
 
 def enters_queue(record: log.Record) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,26 +14,14 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.text import is_bad_text
 from storeio.salvage.evidence import Known, Unit, property_crc_agrees
+from storeio.salvage.head_fields import hosts, reconsume_times
+from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
 
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
 
 
 _HEAD: Final = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """A hypothesis: this field becomes these bytes, and the record is so long."""
-
-    field: str
-    position: int
-    new: bytes
-    size: int
-    says: str = ""
-
-
-Maker = Callable[[bytes, int, Known], Iterator[Try]]
 
 
 def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
@@ -75,7 +63,7 @@ def _makers(data: bytes, size: int, *, is_wrong: bool) -> Sequence[Maker]:
 
 def has_its_body(data: bytes, size: int) -> bool:
     """Tell whether a record of a size holds the body that its head names; one without any does."""
-    body_at = _body_at(data)
+    body_at = body_at_in(data)
     if body_at > size:
         return False
     (length,) = struct.unpack_from(">i", data, body_at - 4)
@@ -85,7 +73,7 @@ def has_its_body(data: bytes, size: int) -> bool:
 
 def adds_up(data: bytes, size: int) -> bool:
     """Tell whether a record's own lengths add up to a size, without which it is none."""
-    at, wide = _topic_at(data, size)
+    at, wide = topic_at_in(data, size)
     if at is None:
         return False
     after = at + wide + int.from_bytes(data[at : at + wide], "big")
@@ -131,7 +119,7 @@ def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 def _batch_numbers(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """The first number of an inner batch as its properties say it: only a property CRC can vouch for these."""
-    at, wide = _topic_at(data, size)
+    at, wide = topic_at_in(data, size)
     if at is None or property_crc_agrees(data[:size]) is not False:
         return
     after = at + wide + int.from_bytes(data[at : at + wide], "big")
@@ -154,13 +142,13 @@ def _prepared(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """Only messages of transactions name another record's place."""
     (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
     if not flag & log.SYS_TRANSACTION:
-        yield Try("prepared_transaction_offset", _body_at(data) - 12, bytes(8), size)
+        yield Try("prepared_transaction_offset", body_at_in(data) - 12, bytes(8), size)
 
 
 def _body_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """The CRC of the body that is there: only a property CRC can vouch for that."""
     if property_crc_agrees(data[:size]) is False:
-        body_at = _body_at(data)
+        body_at = body_at_in(data)
         (length,) = struct.unpack_from(">i", data, body_at - 4)
         if 0 < length <= size - body_at:
             crc = log.body_crc(data[body_at : body_at + length])
@@ -169,7 +157,7 @@ def _body_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 def _body_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """Body lengths behind which topic and properties fill the record; the body's CRC then decides."""
-    body_at = _body_at(data)
+    body_at = body_at_in(data)
     if size > MOST_TRIED or body_at > size:
         return
     wide = 2 if struct.unpack_from(">i", data, log.MAGIC_AT)[0] == log.MAGIC_V2 else 1
@@ -197,7 +185,7 @@ def topic_places(data: bytes, body_at: int, size: int, wide: int) -> Iterator[in
 
 
 def _topic_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
-    at, wide = _topic_at(data, size)
+    at, wide = topic_at_in(data, size)
     if at is None:
         return
     for length in range(1, min(size - at - wide - 2, 256 if wide == 2 else 127) + 1):
@@ -208,7 +196,7 @@ def _topic_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 def _topics(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """The topic that the unit names, or one of those that miss numbers here, if it is as long."""
-    at, wide = _topic_at(data, size)
+    at, wide = topic_at_in(data, size)
     if at is None:
         return
     length = int.from_bytes(data[at : at + wide], "big")
@@ -220,7 +208,7 @@ def _topics(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 
 def _properties_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
-    at, wide = _topic_at(data, size)
+    at, wide = topic_at_in(data, size)
     if at is None:
         return
     after = at + wide + int.from_bytes(data[at : at + wide], "big")
@@ -241,13 +229,13 @@ def _bits(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """Every single bit outside the body: only where a property CRC over all of the record decides."""
     if size > MOST_FLIPPED or property_crc_agrees(data[:size]) is not False:
         return
-    at, _ = _topic_at(data, size)
-    places = [*range(log.QUEUE_ID_AT, _body_at(data) - 4), *(range(at, size - p.PROPERTY_CRC_BYTES) if at else ())]
+    at, _ = topic_at_in(data, size)
+    places = [*range(log.QUEUE_ID_AT, body_at_in(data) - 4), *(range(at, size - p.PROPERTY_CRC_BYTES) if at else ())]
     for place in places:
         for bit in range(8):
             flipped = bytes((data[place] ^ 1 << bit,))
             if _crc_with(data, size, place, flipped):
-                yield Try(field_at(place, _body_at(data), at or size), place, flipped, size)
+                yield Try(field_at(place, body_at_in(data), at or size), place, flipped, size)
 
 
 def _crc_with(data: bytes, size: int, place: int, new: bytes) -> bool:
@@ -260,7 +248,9 @@ _MAKERS: Final[tuple[Maker, ...]] = (
     _topic_lengths, _topics, _properties_lengths, _bits,
 )  # fmt: skip
 
-_OF_THE_SOUND: Final = (_sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, _bits)
+_OF_THE_SOUND: Final = (
+    _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, hosts, reconsume_times, _bits,
+)  # fmt: skip
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
 
 _OF_THE_BODY: Final = (_sys_flags, _body_crcs)
@@ -268,22 +258,6 @@ _OF_THE_BODY: Final = (_sys_flags, _body_crcs)
 
 _OF_ITS_LENGTH: Final = (_sys_flags, _body_lengths)
 """What is left where neither is right."""
-
-
-def _body_at(data: bytes) -> int:
-    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
-    return log.BORN_HOST_AT + sum(log.host_bytes(flag)) + 24
-
-
-def _topic_at(data: bytes, size: int) -> tuple[int | None, int]:
-    """Return where the topic's length stands, None where the body's length leads out; and how wide it is."""
-    wide = 2 if struct.unpack_from(">i", data, log.MAGIC_AT)[0] == log.MAGIC_V2 else 1
-    body_at = _body_at(data)
-    if body_at > size:
-        return None, wide
-    (length,) = struct.unpack_from(">i", data, body_at - 4)
-    at = body_at + max(length, 0)
-    return (at if at <= size - wide - 2 else None), wide
 
 
 def field_at(place: int, body_at: int, topic_at: int) -> str:

@@ -38,30 +38,29 @@ def repeated(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """
     jumps = [part for part in found.lost if part.evidence == JUMP]
     for finding in found.concluded.audit.findings:
-        at, number = finding.physical_offset, finding.queue_offset
-        if finding.code != "LOG_QUEUE_OFFSET_REPEATED" or at is None or number is None:
+        at, number, topic, queue_id = finding.physical_offset, finding.queue_offset, finding.topic, finding.queue_id
+        if finding.code != "LOG_QUEUE_OFFSET_REPEATED":
+            continue
+        if at is None or number is None or topic is None or queue_id is None:
             continue
         if any(found.lacks(unit) for unit in found.units_in(at, at + 1)):
             yield at, finding
         for part in jumps:
             lies = part.physical_start <= at < part.physical_stop
             lacks = part.first_queue_offset <= number < part.stop_queue_offset
-            other = part.topic == finding.topic and part.queue_id != finding.queue_id
-            if not (lies and lacks and other) or _is_vouched_for(found, finding) or _is_told(found, part, number, at):
+            if not (lies and lacks and part.topic == topic and part.queue_id != queue_id):
                 continue
-            if _fits_before(found.concluded, part, finding):
+            if _is_vouched_for(found, (topic, queue_id), number, at) or _is_told(found, part, number, at):
                 continue
-            yield at, _stranger(found.concluded, part, at, finding.queue_id)
+            if not _fits_before(found.concluded, part, finding):
+                yield at, _stranger(found.concluded, part, at, queue_id)
 
 
-def _is_vouched_for(found: Surveyed, finding: Finding) -> bool:
+def _is_vouched_for(found: Surveyed, queue: tuple[str, int], number: int, at: int) -> bool:
     """Tell whether a record's own queue has a unit for it at its number, or its delay level names the queue."""
-    at, topic, queue_id = finding.physical_offset, finding.topic, finding.queue_id
-    if at is None or topic is None or queue_id is None:
-        return False
     record = found.record(at)
     by_level = record is not None and has_fitting_level(record) is True
-    return by_level or found.number_of(topic, queue_id, at) == finding.queue_offset
+    return by_level or found.number_of(*queue, at) == number
 
 
 def _fits_before(concluded: Concluded, part: LostRange, finding: Finding) -> bool:
@@ -85,14 +84,20 @@ def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | No
     return Finding("LOG_FIELD", path, position, 0, part.topic, queue_id, None, at, 1, detail)
 
 
-def lone(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
-    """Yield single records of a queue that has no other, where another queue of the topic lacks just their number."""
+def lone(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield single records of a queue that has no other, where another queue of the topic lacks just their number.
+
+    Not where the record is vouched for, nor where a unit gives the number that is lacking to another record.
+    """
     single: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for (topic, queue_id), tables in concluded.runs.items():
+    for (topic, queue_id), tables in found.concluded.runs.items():
         rows = [run for table in tables for run in table.T.tolist()]
         if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
             single.setdefault((topic, rows[0][RUN_FIRST]), []).append((queue_id, rows[0][RUN_START_AT]))
-    for part in concluded.audit.lost:
-        for queue_id, at in single.get((part.topic, part.first_queue_offset), ()):
-            if queue_id != part.queue_id and part.physical_start <= at < part.physical_stop:
-                yield at, _stranger(concluded, part, at, queue_id)
+    for part in found.lost:
+        number = part.first_queue_offset
+        for queue_id, at in single.get((part.topic, number), ()):
+            if queue_id == part.queue_id or not part.physical_start <= at < part.physical_stop:
+                continue
+            if not _is_vouched_for(found, (part.topic, queue_id), number, at) and not _is_told(found, part, number, at):
+                yield at, _stranger(found.concluded, part, at, queue_id)

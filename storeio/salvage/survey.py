@@ -23,7 +23,7 @@ from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
 from storeio.paths import CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
-from storeio.salvage.evidence import Unit
+from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
 from storeio.salvage.strangers import lone, repeated
@@ -147,20 +147,26 @@ class Survey:
         return record_at(self.plan, physical_offset, self._nearby.read)
 
     def record_from(self, place: int) -> log.Record | None:
-        """Return the next intact record from a place on whose store time does not leap, None behind the last one."""
+        """Return the next intact record from a place on, None behind the last one: none without time and host."""
         at = self.nearest.start_from(place)
         while at is not None and (record := self.record(at)) is not None:
-            if at not in self.leaping:
+            if self._tells(at, record):
                 return record
             at = self.nearest.start_from(at + record.size)
         return None
 
     def last_record(self) -> log.Record | None:
-        """Return the log's last intact record whose store time does not leap, None without any."""
+        """Return the log's last intact record, None if there is none: none without time and host."""
         last = self.nearest.before(BEHIND_ALL)
-        while last is not None and last.place in self.leaping:
+        while last is not None and (record := self.record(last.place)) is not None:
+            if self._tells(last.place, record):
+                return record
             last = self.nearest.before(last.place)
-        return self.record(last.place) if last is not None else None
+        return None
+
+    def _tells(self, place: int, record: log.Record) -> bool:
+        """Tell whether store time and store host of a record are such as may be given to others."""
+        return place not in self.leaping and is_host(record.store_host)
 
     def number_of(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int:
         """Return the number of a queue's unit that points at a place, -1 for none; in a batch queue its running one."""
@@ -192,7 +198,7 @@ def survey(concluded: Concluded) -> Survey:
             for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, units, doubts)
-    for at, finding in (*_bare(plan, audit), *lone(concluded), *repeated(found)):
+    for at, finding in (*_bare(plan, audit), *lone(found), *repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found
 

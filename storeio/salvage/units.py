@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import Concluded
+from storeio.audit.shifts import SHIFTED, shift_beside
 from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
 from storeio.errors import UnreadableError
@@ -61,6 +62,7 @@ def surviving(concluded: Concluded) -> Iterator[Unit]:
     """
     plan, fits = concluded.plan, Order(concluded)
     read = plan.nearby().read
+    shifted = {(f.topic, f.queue_id) for f in concluded.audit.findings if f.code == SHIFTED}
     for finding in concluded.audit.findings:
         if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
             continue
@@ -70,9 +72,13 @@ def surviving(concluded: Concluded) -> Iterator[Unit]:
         if file is None:
             continue
         start = file.base + finding.position
-        for unit in _read(read, queue, start, start + finding.length):
-            if finding.code not in LOST_CODES or fits(unit):
-                yield unit
+        stop, is_lost, shift = start + finding.length, finding.code in LOST_CODES, 0
+        if is_lost and kind == CONSUMEQUEUE and (queue.topic, queue.queue_id) in shifted:
+            shift = shift_beside(plan, read, queue, start // queue.unit_bytes, -(-stop // queue.unit_bytes))
+        for unit in _read(read, queue, start, stop):
+            found = unit._replace(number=unit.number - shift)
+            if not is_lost or fits(found):
+                yield found
 
 
 def _read(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:

@@ -1,0 +1,60 @@
+"""Units of lost records in files that have another name than theirs: by how many numbers they stand elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from storeio.audit.peek import record_at
+from storeio.audit.plan import AuditPlan
+from storeio.checks.locate import decode
+from storeio.checks.queue_files import Queue, Read
+from storeio.errors import UnreadableError
+from storeio.format import properties
+
+SHIFTED: Final = "CQ_SHIFTED"
+"""Code of the finding without which no unit of a queue needs to be asked."""
+
+Row = tuple[int, int, int]
+"""Unit number, physical offset and size."""
+
+
+def shift_beside(plan: AuditPlan, read: Read, queue: Queue, first: int, stop: int) -> int:
+    """Return how many numbers too high units ``[first, stop)`` stand, as the units beside them in their file do.
+
+    Nobody can ask the records of the units themselves. A unit whose record says another number moved along with them;
+    0 where neither the unit before nor the one behind them is one of an intact record.
+    """
+    size = queue.unit_bytes
+    for number, inside in ((first - 1, first), (stop, stop - 1)):
+        if number < 0 or queue.path_at(number * size)[0] != queue.path_at(inside * size)[0]:
+            continue
+        try:
+            data, absent = queue.read(read, number * size, (number + 1) * size)
+        except UnreadableError:
+            continue
+        unit = decode(queue, data)
+        record = None if absent else record_at(plan, int(unit["physical_offset"][0]))
+        if record is None or record.size != int(unit["size"][0]):
+            continue
+        if (properties.java_decode(record.topic), record.queue_id) == (queue.topic, queue.queue_id):
+            return number - record.queue_offset
+    return 0
+
+
+def as_recorded(plan: AuditPlan, read: Read, queue: Queue, rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield units of lost records with the numbers that their records had; ``rows`` are in order of numbers."""
+    for group in _in_a_row(rows):
+        shift = shift_beside(plan, read, queue, group[0][0], group[-1][0] + 1)
+        yield from ((number - shift, physical, size) for number, physical, size in group if number >= shift)
+
+
+def _in_a_row(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    group: list[Row] = []
+    for row in rows:
+        if group and row[0] != group[-1][0] + 1:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group

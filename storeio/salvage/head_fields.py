@@ -1,0 +1,41 @@
+"""Fields of a record's head whose values have bounds that no broker leaves: ports, and how often it was given back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from storeio.format import commitlog as log
+from storeio.salvage.evidence import MOST_PORT, Known
+from storeio.salvage.tries import Try, body_at_in
+
+PORT_BYTES: Final = 4  # the upper two are zero
+BEFORE_BODY_BYTES: Final = 16  # number of times, prepared offset, body length
+LOW_BYTES: Final = 0x00FFFFFF
+MOST_TIMES: Final = 1 << 10  # brokers give up after 16, unless they are told another number
+
+
+def hosts(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """A port of which one byte is wrong beyond doubt; a store host as the neighbours name it."""
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    born, store = log.host_bytes(flag)
+    for field, at, wide in (("born_host", log.BORN_HOST_AT, born), ("store_host", log.BORN_HOST_AT + born + 8, store)):
+        host = data[at : at + wide]
+        high, low = host[-PORT_BYTES:-2], host[-2:]
+        if len(host) < wide or not any(high):
+            continue
+        if not all(high):
+            yield Try(field, at, host[:-PORT_BYTES] + bytes(2) + low, size, f"no port is over {MOST_PORT}")
+        if field == "store_host" and known.store_host is not None and len(known.store_host) == wide:
+            yield Try(field, at, known.store_host, size, "its neighbours' store host")
+
+
+def reconsume_times(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """How often a message was given back, by the bytes that are not wrong."""
+    at = body_at_in(data) - BEFORE_BODY_BYTES
+    if at + 4 > len(data):
+        return
+    (times,) = struct.unpack_from(">i", data, at)
+    if times < 0 and times & LOW_BYTES <= MOST_TIMES:
+        yield Try("reconsume_times", at, struct.pack(">i", times & LOW_BYTES), size, "its other bytes")

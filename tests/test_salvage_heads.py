@@ -1,0 +1,126 @@
+"""Heads of records that no broker writes, and records that only seem to be of another queue: messages are kept."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import golden_data as golden
+import pytest
+import salvages
+
+from storeio import audit
+from storeio.format import commitlog as log
+from storeio.planning import plan_store
+from storeio.salvage.node import salvage
+from tests.test_plan_recorded import given_for
+
+NAME = "base-5.3.3"
+SIZE = int(golden.options(NAME)["clFile"])
+GIVEN = given_for(NAME)
+
+
+def in_record(place: int, at: int, data: bytes) -> list[Any]:
+    """Return the edit of some bytes of the record at a place."""
+    return ["write", f"commitlog/{place - place % SIZE:020d}", place % SIZE + at, data.hex()]
+
+
+def field_at(raw: bytes, field: str) -> int:
+    """Return where in a record the port of a host stands, or how often it was consumed anew."""
+    (flag,) = struct.unpack_from(">i", raw, log.SYS_FLAG_AT)
+    born, store = log.host_bytes(flag)
+    born_stop = log.BORN_HOST_AT + born
+    return {"born": born_stop - 4, "store": born_stop + 8 + store - 4, "times": born_stop + 8 + store}[field]
+
+
+@pytest.mark.parametrize(("field", "at", "data"), [
+    ("born", 0, b"\xff"), ("born", 1, b"\x01"), ("store", 0, b"\xff"), ("store", 0, b"\xff\xff\xff\xff"),
+    ("store", 1, b"\x80"), ("times", 0, b"\x80"), ("times", 0, b"\xff"),
+])  # fmt: skip
+@pytest.mark.parametrize("which", [40, -1])
+def test_a_head_with_one_answer_is_restored(field: str, at: int, data: bytes, which: int, tmp_path: Path) -> None:
+    originals = salvages.originals_of(NAME)
+    place = sorted(originals)[which]
+    raw = originals[place].raw
+    root = golden.damaged(NAME, [in_record(place, field_at(raw, field) + at, data)], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.problems) == (0, [], [])
+    assert salvages.records_of(tmp_path / "new", SIZE)[place].raw == raw
+    plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True, goal="salvage")
+    assert plan.cures
+
+
+@pytest.mark.parametrize(("field", "data"), [
+    ("born", b"\x01\xff\x12\x34"), ("born", b"\xff\xff\xff\xff"), ("times", b"\xff\xff\xff\xff"),
+])  # fmt: skip
+def test_a_field_of_which_nobody_knows_more_is_not_guessed(field: str, data: bytes, tmp_path: Path) -> None:
+    originals = salvages.originals_of(NAME)
+    place = sorted(originals)[40]
+    at = field_at(originals[place].raw, field)
+    root = golden.damaged(NAME, [in_record(place, at, data)], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.restored, len(result.lost), len(result.dropped)) == ([], 1, 1)
+
+
+def test_tombstones_name_no_damaged_host(tmp_path: Path) -> None:
+    """They lie behind the log's last record, whose own store host is damaged."""
+    originals = salvages.originals_of(NAME)
+    place, *lost = sorted(originals)[-5:]
+    at = field_at(originals[place].raw, "store")
+    base = place - place % SIZE
+    edits = [
+        in_record(place, at, b"\xff\xff"),
+        ["zero", f"commitlog/{base:020d}", lost[0] - base, SIZE - (lost[0] - base)],
+    ]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (len(result.restored), result.tombstones, result.problems) == (1, len(lost), [])
+    assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).exit_code == 0
+
+
+@pytest.mark.parametrize("shift", [1, 50, 350])
+@pytest.mark.parametrize("tail", [True, False])
+def test_units_in_a_queue_file_with_a_wrong_name_tell_true_numbers(shift: int, tail: bool, tmp_path: Path) -> None:
+    """All units of the file are so many numbers off, those of lost messages, too."""
+    name, wrong = (f"consumequeue/topic_1/0/{base * 20:020d}" for base in (200, 200 + shift))
+    originals = salvages.originals_of(NAME)
+    places = [at for at in sorted(originals) if originals[at].name == ("topic_1", 0) and at >= 9 * SIZE]
+    first = places[-2] if tail else places[1]
+    stop = 10 * SIZE if tail else places[3]
+    damage = ["zero", f"commitlog/{9 * SIZE:020d}", first - 9 * SIZE, stop - first]
+    root = golden.damaged(NAME, [["rename", name, wrong], damage], tmp_path / "store")
+    gone = [originals[at] for at in sorted(originals) if first <= at < stop]
+    want = sorted((*row.name, number) for row in gone for number in row.numbers)
+    found = audit.check(root, given=GIVEN, jobs=1)
+    assert sorted(numbers_of(found.lost)) == want
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert sorted(numbers_of(result.lost)) == want
+    assert result.problems == []
+    assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).exit_code == 0
+    plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True, goal="salvage")
+    assert plan.cures
+
+
+def numbers_of(lost: list[Any]) -> list[tuple[str, int, int]]:
+    """Return the lost messages by topic, queue id and number."""
+    return [
+        (part.topic, part.queue_id, number)
+        for part in lost
+        for number in range(part.first_queue_offset, part.stop_queue_offset)
+    ]
+
+
+def test_the_only_message_of_a_delay_level_is_no_stranger(tmp_path: Path) -> None:
+    """A segment is lost, and with it the first message of another level: both had the number 0."""
+    name = "ext-5.5.1"
+    size = int(golden.options(name)["clFile"])
+    edits = [["delete", f"commitlog/{5 * size:020d}"], ["zero", f"commitlog/{7 * size:020d}", 0, size],
+             ["rmtree", "consumequeue_ext"]]  # fmt: skip
+    root = golden.damaged(name, edits, tmp_path / "store")
+    originals = salvages.originals_of(name)
+    kept = {at: row for at, row in originals.items() if at // size not in (5, 7)}
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert result.dropped == []
+    records = salvages.records_of(tmp_path / "new", size)
+    assert {at: records[at].raw for at in kept} == {at: row.raw for at, row in kept.items()}
