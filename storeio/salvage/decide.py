@@ -15,7 +15,7 @@ from storeio.salvage.doubts import Doubts
 from storeio.salvage.evidence import Unit
 from storeio.salvage.fillers import NOBODY, Bytes, Setting, least_tombstone
 from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled
-from storeio.salvage.missing import Missing, missing_of, stands_for
+from storeio.salvage.missing import Missing, light_units, missing_of, stands_for
 from storeio.salvage.numbers import lost_after
 from storeio.salvage.regions import Fixed, Judged, judge
 from storeio.salvage.stretches import END, RECORD, bases, beyond, stretches
@@ -68,6 +68,7 @@ class _Decider:
         self.slots: set[Unit] = set()  # of all holes
         self.covered: Ranges = []  # what was decided before records that something speaks against
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
+        self.dropped: dict[int, log.Record] = {}  # the same by place
         self.doubts = Doubts(survey)
         self.batch_topics = frozenset(survey.plan.facts.batch_topics)
 
@@ -200,6 +201,7 @@ class _Decider:
         self.holes = [(replace(hole, setting=self._setting(hole.stop, fixed)), slots) for hole, slots in joined]
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
         self.slots = {unit for _, slots in self.holes for unit in slots}
+        self.dropped = dict(self.gone)
         room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
         for missing in sorted(self.made.missing, key=_urgency):
             if self.losses != TOMBSTONES or not self._place(missing, wants, room):
@@ -225,7 +227,8 @@ class _Decider:
             hole = self.holes[i][0]
             if hole.start >= high or (unit is not None and unit not in self.slots):
                 return False
-            lost = stands_for(missing, self.survey.plan.config.delays_ms, hole.setting.store_ms, self.batch_topics)
+            delays, light = self.survey.plan.config.delays_ms, self._light(unit)
+            lost = stands_for(missing, delays, hole.setting.store_ms, self.batch_topics, light)
             need = unit.size if unit is not None else least_tombstone(lost)
             if need > room[i]:
                 continue
@@ -234,6 +237,17 @@ class _Decider:
             room[i] -= need
             return True
         return False
+
+    def _light(self, unit: Unit | None) -> list[Unit]:
+        """Return the units of light queues for the message of a unit."""
+        if unit is None:
+            return []
+        found = self.survey.units_in(unit.physical_offset, unit.physical_offset + 1)
+        light = [other for other in found if other.topic.startswith(log.LMQ_PREFIX) and other.size == unit.size]
+        said = self.dropped.get(unit.physical_offset)
+        if not light and said is not None:
+            light = light_units(said, unit.physical_offset)
+        return [other for other in light if other.queue_id == 0 and "," not in other.topic]
 
 
 def _urgency(missing: Missing) -> tuple[bool, int]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit
-from storeio.salvage.fillers import Lost
+from storeio.salvage.fillers import Lost, least_tombstone
 from storeio.salvage.holes import BEHIND_ALL
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -90,8 +90,32 @@ def _between(part: LostRange, number: int, near: Iterable[Unit]) -> tuple[int, i
     return (behind, ahead) if behind < ahead else (0, BEHIND_ALL)
 
 
-def stands_for(missing: Missing, delays_ms: tuple[int, ...], store_ms: int, batch_topics: frozenset[str]) -> Lost:
-    """Return what a tombstone has to say so that brokers and clients take it for a message of its queue."""
+def light_units(record: log.Record, place: int) -> list[Unit]:
+    """Return the units that a record says to have in light queues; none where its lists do not fit each other."""
+    said = p.parse(record.properties)
+    names, items = (p.java_split(said.get(name, ""), ",") for name in (p.MULTI_DISPATCH, p.MULTI_QUEUE_OFFSET))
+    numbers = [p.java_long(item) for item in items]
+    if len(names) != len(numbers):
+        return []
+    return [
+        Unit(name, 0, number, place, record.size, 0)
+        for name, number in zip(names, numbers, strict=True)
+        if name.startswith(log.LMQ_PREFIX) and number is not None
+    ]
+
+
+def stands_for(
+    missing: Missing,
+    delays_ms: tuple[int, ...],
+    store_ms: int,
+    batch_topics: frozenset[str],
+    light: Sequence[Unit] = (),
+) -> Lost:
+    """Return what a tombstone has to say so that brokers and clients take it for a message of its queue.
+
+    ``light`` are the units of light queues that point at the lost message: a zero unit in their place would make
+    consumers of those pass over all that follows in the same segment. Source: ``MultiDispatch``.
+    """
     topic = missing.topic
     real = {"REAL_TOPIC": NOWHERE, "REAL_QID": "0"}
     if topic == log.SCHEDULE_TOPIC:
@@ -109,4 +133,12 @@ def stands_for(missing: Missing, delays_ms: tuple[int, ...], store_ms: int, batc
     if topic in batch_topics:
         said |= {p.INNER_NUM: str(missing.stop - missing.first), p.INNER_BASE: str(missing.first)}
         return Lost(topic.encode(), missing.queue_id, missing.first, said, log.SYS_INNER_BATCH)
-    return Lost(topic.encode(), missing.queue_id, missing.first, said)
+    plain = Lost(topic.encode(), missing.queue_id, missing.first, said)
+    if not light or missing.unit is None:
+        return plain
+    lists = {
+        p.MULTI_DISPATCH: ",".join(unit.topic for unit in light),
+        p.MULTI_QUEUE_OFFSET: ",".join(str(unit.number) for unit in light),
+    }
+    dispatched = replace(plain, properties=said | lists)
+    return dispatched if least_tombstone(dispatched) <= missing.unit.size else plain
