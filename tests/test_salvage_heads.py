@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from storeio.format import commitlog as log
 from storeio.planning import plan_store
 from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
+from tests.test_simulate_other_stores import PLACE
+from tests.test_simulate_other_stores import store as other_store
 
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])
@@ -124,3 +128,26 @@ def test_the_only_message_of_a_delay_level_is_no_stranger(tmp_path: Path) -> Non
     assert result.dropped == []
     records = salvages.records_of(tmp_path / "new", size)
     assert {at: records[at].raw for at in kept} == {at: row.raw for at, row in kept.items()}
+
+
+@pytest.mark.parametrize("which", [0, 4])
+def test_a_lost_batch_loses_all_its_numbers(which: int, tmp_path: Path) -> None:
+    """Place, system flag and born time are zeroed, so that only properties and unit say that it is a batch."""
+    name = "tinymix-5.5.1"
+    whole = other_store(name, tmp_path)
+    options = json.loads((PLACE / f"{name}.options.json").read_text())
+    size = int(options["clFile"])
+    settings = {
+        "mappedFileSizeCommitLog": str(size),
+        "mapperFileSizeBatchConsumeQueue": str(options["set.mapperFileSizeBatchConsumeQueue"]),
+    }
+    originals = salvages.records_of(whole, size)
+    batches = [at for at in sorted(originals) if originals[at].head.batch_size > 1]
+    place = batches[which]
+    row = originals[place]
+    shutil.copytree(whole, tmp_path / "store")
+    edit = ["zero", f"commitlog/{place - place % size:020d}", place % size + log.PHYSICAL_OFFSET_AT + 2, 16]
+    golden.apply_edits(tmp_path / "store", [edit])
+    result = salvage(tmp_path / "store", tmp_path / "new", given=settings, jobs=1)
+    assert numbers_of(result.lost) == [(*row.name, number) for number in row.numbers]
+    assert result.problems == []

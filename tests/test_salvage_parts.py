@@ -24,6 +24,7 @@ from storeio.salvage.evidence import (
 )
 from storeio.salvage.fillers import LEAST_BYTES, Lost, Setting, filler, least_tombstone, tombstone
 from storeio.salvage.holes import BLANK, TOMBSTONE, Hole, TooSmallError, Want, filled
+from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.restore import restored
 
 DELAYS = [0] * 19
@@ -198,6 +199,29 @@ def test_every_bit_of_a_head_with_a_property_crc() -> None:
         found = restored(bytes(damaged) + bytes(300), known)
         assert found is not None, bit
         assert found.raw == raw, bit
+
+
+@pytest.mark.parametrize("change", [0xFF, 0xA5])
+def test_every_byte_of_a_head_and_its_properties_with_a_property_crc(change: int) -> None:
+    raw, known = one_record(property_crc=True)
+    for at in (*range(88), *range(288, len(raw) - 20)):
+        damaged = bytearray(raw)
+        damaged[at] ^= change
+        found = restored(bytes(damaged) + bytes(300), known)
+        assert found is not None, at
+        assert found.raw == raw, at
+
+
+@given(st.binary(min_size=1, max_size=300), st.data())
+def test_the_single_byte_that_explains_a_crc(covered: bytes, data: st.DataObject) -> None:
+    place, change = data.draw(st.integers(0, len(covered) - 1)), data.draw(st.integers(1, 255))
+    low, high = data.draw(st.integers(0, place)), data.draw(st.integers(place + 1, len(covered)))
+    damaged = covered[:place] + bytes((covered[place] ^ change,)) + covered[place + 1 :]
+    difference = log.body_crc(covered) ^ log.body_crc(damaged)
+    assert (place, change) in list(single_bytes(damaged, difference, [range(low, place), range(place, high)]))
+    for at, other in single_bytes(damaged, difference, [range(low, high)]):
+        again = damaged[:at] + bytes((damaged[at] ^ other,)) + damaged[at + 1 :]
+        assert log.body_crc(again) == log.body_crc(covered)
 
 
 @pytest.mark.parametrize(("flag", "answer"), [(0x0C, False), (0x04, False), (0x08, True), (0x00, True)])

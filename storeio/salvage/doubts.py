@@ -142,7 +142,9 @@ class Doubts:
         for unit in self.survey.units_in(place, place + 1):
             if (unit.topic, unit.queue_id, unit.number) == said and unit.size == record.size:
                 return [unit]
-        return [Unit(*said, place, record.size, 0)] if own == record.queue_offset else []
+        if own == record.queue_offset:
+            return [Unit(*said, place, record.size, 0)]
+        return [unit for unit in self.survey.batch_units(*said[:2], place) if unit.size == record.size]
 
     def _is_sure(self, place: int) -> bool:
         """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""

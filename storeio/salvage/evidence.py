@@ -16,6 +16,7 @@ from storeio.paths import is_legal_topic
 
 MOST_PORT: Final = 2**16 - 1
 NEARBY_MS: Final = 60_000  # that a record was stored before or behind its only neighbour
+_CRC_NAME: Final = f"{p.PROPERTY_CRC}{p.NAME_VALUE}".encode()
 RARELY: Final = 256  # one time of so many within bounds ends in given bytes by chance
 FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
 
@@ -236,8 +237,12 @@ def is_name(topic: str) -> bool:
 def property_crc_agrees(raw: bytes) -> bool | None:
     """Tell whether a record's property CRC is that of its bytes; None without one. Spec 2.6."""
     tail = raw[-p.PROPERTY_CRC_BYTES :]
-    name = f"{p.PROPERTY_CRC}{p.NAME_VALUE}".encode()
-    if len(raw) < log.MIN_RECORD_BYTES + p.PROPERTY_CRC_BYTES or not tail.startswith(name) or tail[-1:] != b"\x02":
+    if len(raw) < log.MIN_RECORD_BYTES + p.PROPERTY_CRC_BYTES or not tail.startswith(_CRC_NAME) or tail[-1:] != b"\x02":
         return None
-    digits = tail[len(name) : -1]
-    return digits.isdigit() and int(digits[::-1]) == zlib.crc32(raw[: -len(tail)]) & log.CRC_MASK
+    return told_property_crc(raw) == zlib.crc32(raw[: -len(tail)]) & log.CRC_MASK
+
+
+def told_property_crc(raw: bytes) -> int | None:
+    """Return the CRC that a record's last property says; None where that is no number."""
+    digits = raw[-p.PROPERTY_CRC_BYTES + len(_CRC_NAME) : -1]
+    return int(digits[::-1]) if digits.isdigit() else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from storeio.format import commitlog as log
-from storeio.salvage.evidence import MOST_PORT, Known
+from storeio.salvage.evidence import MOST_PORT, Known, property_crc_agrees
 from storeio.salvage.tries import Try, body_at_in
 
 PORT_BYTES: Final = 4  # the upper two are zero
@@ -23,11 +23,12 @@ def hosts(data: bytes, size: int, known: Known) -> Iterator[Try]:
     for field, at, wide in (("born_host", log.BORN_HOST_AT, born), ("store_host", log.BORN_HOST_AT + born + 8, store)):
         host = data[at : at + wide]
         high, low = host[-PORT_BYTES:-2], host[-2:]
-        if len(host) < wide or not any(high):
+        if len(host) < wide:
             continue
-        if not all(high):
+        if any(high) and not all(high):
             yield Try(field, at, host[:-PORT_BYTES] + bytes(2) + low, size, f"no port is over {MOST_PORT}")
-        if field == "store_host" and known.store_host is not None and len(known.store_host) == wide:
+        is_wrong = any(high) or property_crc_agrees(data[:size]) is False
+        if field == "store_host" and is_wrong and known.store_host is not None and len(known.store_host) == wide:
             yield Try(field, at, known.store_host, size, "its neighbours' store host")
 
 

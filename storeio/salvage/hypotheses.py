@@ -13,12 +13,14 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.text import is_bad_text
-from storeio.salvage.evidence import Known, Unit, property_crc_agrees
+from storeio.salvage.evidence import Known, Unit, property_crc_agrees, told_property_crc
 from storeio.salvage.head_fields import hosts, reconsume_times
+from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
 
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
+MOST_BYTES_TRIED: Final = 1 << 11  # of which all 255 changes are tried: one in 4,000 records then has one by chance
 
 
 _HEAD: Final = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
@@ -225,38 +227,45 @@ def _is_text(raw: bytes) -> bool:
     return all(0 < piece.find(b"\x01") < len(piece) - 1 for piece in pieces)
 
 
-def _bits(data: bytes, size: int, known: Known) -> Iterator[Try]:
-    """Every single bit outside the body: only where a property CRC over all of the record decides."""
-    if size > MOST_FLIPPED or property_crc_agrees(data[:size]) is not False:
-        return
+def _single_bytes(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """Every single bit outside the body, and every byte if these are few: only where a property CRC decides."""
     at, _ = topic_at_in(data, size)
-    places = [*range(log.QUEUE_ID_AT, body_at_in(data) - 4), *(range(at, size - p.PROPERTY_CRC_BYTES) if at else ())]
-    for place in places:
-        for bit in range(8):
-            flipped = bytes((data[place] ^ 1 << bit,))
-            if _crc_with(data, size, place, flipped):
-                yield Try(field_at(place, body_at_in(data), at or size), place, flipped, size)
+    stop = size - p.PROPERTY_CRC_BYTES
+    head = range(log.QUEUE_ID_AT, min(body_at_in(data) - 4, stop))
+    rest = range(at if at is not None else stop, stop)
+    yield from _one_byte(data, size, [head, rest])
 
 
-def _crc_with(data: bytes, size: int, place: int, new: bytes) -> bool:
-    raw = data[:place] + new + data[place + 1 : size]
-    return property_crc_agrees(raw) is True
+def _flag_bytes(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """Every byte of a system flag, which says where the body is: only where a property CRC decides."""
+    yield from _one_byte(data, size, [range(log.SYS_FLAG_AT, log.BORN_TIMESTAMP_AT)])
+
+
+def _one_byte(data: bytes, size: int, regions: Sequence[range]) -> Iterator[Try]:
+    raw = data[:size]
+    if size > MOST_FLIPPED or property_crc_agrees(raw) is not False or (wanted := told_property_crc(raw)) is None:
+        return
+    covered, few = raw[: -p.PROPERTY_CRC_BYTES], sum(map(len, regions)) <= MOST_BYTES_TRIED
+    for place, change in single_bytes(covered, zlib.crc32(covered) & log.CRC_MASK ^ wanted, regions):
+        if few or change.bit_count() == 1:
+            field = field_at(place, body_at_in(data), topic_at_in(data, size)[0] or size)
+            yield Try(field, place, bytes((data[place] ^ change,)), size)
 
 
 _MAKERS: Final[tuple[Maker, ...]] = (
     _sizes, _magics, _places, _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _body_lengths,
-    _topic_lengths, _topics, _properties_lengths, _bits,
+    _topic_lengths, _topics, _properties_lengths, _single_bytes,
 )  # fmt: skip
 
 _OF_THE_SOUND: Final = (
-    _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, hosts, reconsume_times, _bits,
+    _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, hosts, reconsume_times, _single_bytes,
 )  # fmt: skip
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
 
-_OF_THE_BODY: Final = (_sys_flags, _body_crcs)
+_OF_THE_BODY: Final = (_sys_flags, _body_crcs, _flag_bytes)
 """What is left where the body has another CRC and the lengths add up: what moves the body, and the CRC itself."""
 
-_OF_ITS_LENGTH: Final = (_sys_flags, _body_lengths)
+_OF_ITS_LENGTH: Final = (_sys_flags, _body_lengths, _flag_bytes)
 """What is left where neither is right."""
 
 

@@ -108,9 +108,11 @@ def _run(place: int, record: log.Record) -> Run:
 
 
 def numbers_of(record: log.Record) -> tuple[int, int]:
-    """Return the first number that a record takes, and how many: those of an inner batch, else its queue offset."""
-    if not record.sys_flag & log.SYS_INNER_BATCH:
-        return record.queue_offset, 1
+    """Return the first number that a record takes, and how many: those of an inner batch, else its queue offset.
+
+    Properties tell which it is, as they do brokers: a system flag may be damaged.
+    Source: ``CommitLog.checkMessageAndReturnSize``.
+    """
     said = p.parse(record.properties)
     first, count = p.java_long(said.get(p.INNER_BASE, "")), p.java_int(said.get(p.INNER_NUM, ""))
     if first is None or count is None or count < 1:

@@ -21,13 +21,13 @@ from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
-from storeio.paths import CONSUMEQUEUE, StoreFile, parse_number
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
 from storeio.salvage.strangers import lone, repeated
-from storeio.salvage.units import surviving
+from storeio.salvage.units import surviving, units_at
 
 Numbers = npt.NDArray[np.int64]
 
@@ -182,6 +182,14 @@ class Survey:
         while len(kept) > 1 and sum(len(places) for places, _ in kept.values()) > KEPT_UNITS:
             del kept[next(iter(kept))]
         return int(number_in(*table, np.array([physical_offset], np.int64))[0])
+
+    def batch_units(self, topic: str, queue_id: int, physical_offset: int) -> list[Unit]:
+        """Return the unit of a batch queue that points at a place, none where there is none or it cannot be read."""
+        number = self.number_of(topic, queue_id, physical_offset, BATCHQUEUE)
+        if number < 0:
+            return []
+        queue = self.plan.queue(BATCHQUEUE, topic, queue_id)
+        return list(units_at(self._nearby.read, queue, number * queue.unit_bytes, (number + 1) * queue.unit_bytes))
 
 
 def survey(concluded: Concluded) -> Survey:

@@ -75,13 +75,14 @@ def surviving(concluded: Concluded) -> Iterator[Unit]:
         stop, is_lost, shift = start + finding.length, finding.code in LOST_CODES, 0
         if is_lost and kind == CONSUMEQUEUE and (queue.topic, queue.queue_id) in shifted:
             shift = shift_beside(plan, read, queue, start // queue.unit_bytes, -(-stop // queue.unit_bytes))
-        for unit in _read(read, queue, start, stop):
+        for unit in units_at(read, queue, start, stop):
             found = unit._replace(number=unit.number - shift)
             if not is_lost or fits(found):
                 yield found
 
 
-def _read(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
+def units_at(read: Read, queue: Queue, start: int, stop: int) -> Iterator[Unit]:
+    """Yield the units of a range of a queue that may be some; none where a file cannot be read."""
     size = queue.unit_bytes
     start, stop = start - start % size, stop + -stop % size
     try:
