@@ -151,3 +151,55 @@ def test_a_lost_batch_loses_all_its_numbers(which: int, tmp_path: Path) -> None:
     result = salvage(tmp_path / "store", tmp_path / "new", given=settings, jobs=1)
     assert numbers_of(result.lost) == [(*row.name, number) for number in row.numbers]
     assert result.problems == []
+
+
+def test_a_queue_file_whose_name_overlaps_the_next_one(tmp_path: Path) -> None:
+    """The numbers at the border are those of both files; messages on both sides of it are lost."""
+    originals = salvages.originals_of(NAME)
+    places = {originals[at].head.queue_offset: at for at in originals if originals[at].name == ("topic_1", 0)}
+    first, stop = places[197], places[204]
+    assert first // SIZE == stop // SIZE
+    edits = [
+        ["rename", f"consumequeue/topic_1/0/{3000:020d}", f"consumequeue/topic_1/0/{3020:020d}"],
+        ["zero", f"commitlog/{first - first % SIZE:020d}", first % SIZE, stop - first],
+    ]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    gone = [originals[at] for at in sorted(originals) if first <= at < stop]
+    assert sorted(numbers_of(result.lost)) == sorted((*row.name, number) for row in gone for number in row.numbers)
+    assert result.problems == []
+
+
+def test_the_unit_of_a_lost_record_in_a_misnamed_queue_file(tmp_path: Path) -> None:
+    """Its properties are garbage, and its unit stands one number too high, as all of the file do."""
+    originals = salvages.originals_of(NAME)
+    (place,) = [
+        at for at in originals if originals[at].name == ("topic_1", 0) and originals[at].numbers == range(58, 59)
+    ]
+    raw = originals[place].raw
+    edits = [
+        ["rename", f"consumequeue/topic_1/0/{1000:020d}", f"consumequeue/topic_1/0/{1020:020d}"],
+        in_record(place, len(raw) - 20, bytes(20)),
+    ]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert numbers_of(result.lost) == [("topic_1", 0, 58)]
+    assert result.problems == []
+
+
+def test_a_property_crc_knows_better_than_a_unit(tmp_path: Path) -> None:
+    """The unit of the damaged record stands in a file with another name."""
+    name = "rich-5.5.1"
+    size = int(golden.options(name)["clFile"])
+    originals = salvages.originals_of(name)
+    (place,) = [
+        at for at in originals if originals[at].name == ("topic_2", 0) and originals[at].numbers == range(12, 13)
+    ]
+    edits = [
+        ["rename", f"consumequeue/topic_2/0/{0:020d}", f"consumequeue/topic_2/0/{28000:020d}"],
+        ["write", f"commitlog/{place - place % size:020d}", place % size + log.QUEUE_ID_AT, "ff"],
+    ]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert (result.lost, result.problems, len(result.restored)) == ([], [], 1)
+    assert salvages.records_of(tmp_path / "new", size)[place].raw == originals[place].raw

@@ -19,6 +19,21 @@ Row = tuple[int, int, int]
 """Unit number, physical offset and size."""
 
 
+def shift_at(plan: AuditPlan, read: Read, queue: Queue, number: int) -> int | None:
+    """Return how many numbers too high a unit stands, as its record says; None where it is none of an intact one."""
+    size = queue.unit_bytes
+    try:
+        data, absent = queue.read(read, number * size, (number + 1) * size)
+    except UnreadableError:
+        return None
+    unit = decode(queue, data)
+    record = None if absent else record_at(plan, int(unit["physical_offset"][0]))
+    if record is None or record.size != int(unit["size"][0]):
+        return None
+    own = properties.java_decode(record.topic), record.queue_id
+    return number - record.queue_offset if own == (queue.topic, queue.queue_id) else None
+
+
 def shift_beside(plan: AuditPlan, read: Read, queue: Queue, first: int, stop: int) -> int:
     """Return how many numbers too high units ``[first, stop)`` stand, as the units beside them in their file do.
 
@@ -27,34 +42,30 @@ def shift_beside(plan: AuditPlan, read: Read, queue: Queue, first: int, stop: in
     """
     size = queue.unit_bytes
     for number, inside in ((first - 1, first), (stop, stop - 1)):
-        if number < 0 or queue.path_at(number * size)[0] != queue.path_at(inside * size)[0]:
-            continue
-        try:
-            data, absent = queue.read(read, number * size, (number + 1) * size)
-        except UnreadableError:
-            continue
-        unit = decode(queue, data)
-        record = None if absent else record_at(plan, int(unit["physical_offset"][0]))
-        if record is None or record.size != int(unit["size"][0]):
-            continue
-        if (properties.java_decode(record.topic), record.queue_id) == (queue.topic, queue.queue_id):
-            return number - record.queue_offset
+        if number >= 0 and queue.path_at(number * size)[0] == queue.path_at(inside * size)[0]:
+            shift = shift_at(plan, read, queue, number)
+            if shift is not None:
+                return shift
     return 0
 
 
 def as_recorded(plan: AuditPlan, read: Read, queue: Queue, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield units of lost records with the numbers that their records had; ``rows`` are in order of numbers."""
-    for group in _in_a_row(rows):
+    for group in _in_a_row(queue, rows):
         shift = shift_beside(plan, read, queue, group[0][0], group[-1][0] + 1)
         yield from ((number - shift, physical, size) for number, physical, size in group if number >= shift)
 
 
-def _in_a_row(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _in_a_row(queue: Queue, rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield the rows that follow on from each other in one file."""
     group: list[Row] = []
+    path = ""
     for row in rows:
-        if group and row[0] != group[-1][0] + 1:
+        own = queue.path_at(row[0] * queue.unit_bytes)[0]
+        if group and (row[0] != group[-1][0] + 1 or own != path):
             yield group
             group = []
         group.append(row)
+        path = own
     if group:
         yield group

@@ -77,6 +77,8 @@ class Doubts:
         harmless = plain and not sure and not units
         may_restore = property_crc_agrees(raw) is not None or not sure
         found = restored(raw, known) if may_restore else None
+        if found is None and unit is not None and property_crc_agrees(raw) is False:
+            found = restored(raw, replace(known, unit=None))  # the property CRC knows better
         if found is None and may_restore and leaps and not harmless:  # another field may be damaged besides
             found = restored(raw, replace(known, stored=None))
         if found is not None:

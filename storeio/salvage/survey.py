@@ -26,6 +26,7 @@ from storeio.results import Audit, LostRange
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
+from storeio.salvage.shifted import Shifted
 from storeio.salvage.strangers import lone, repeated
 from storeio.salvage.units import surviving, units_at
 
@@ -68,6 +69,7 @@ class Survey:
     plan: AuditPlan
     audit: Audit
     concluded: Concluded
+    shifted: Shifted
     units: list[Unit]
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
     files: dict[int, StoreFile] = field(init=False)
@@ -174,7 +176,8 @@ class Survey:
         if not queue.files:
             return -1
         if queue.ordered:
-            return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
+            found = int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
+            return found - self.shifted.by(queue, found, found + 1) if found >= 0 else found
         kept = self._unordered
         key = kind, topic, queue_id
         table = kept.pop(key) if key in kept else numbers_by_place(queue, self._nearby.read)
@@ -199,13 +202,14 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
-    units = sorted(set(surviving(concluded)), key=lambda unit: (unit.physical_offset, unit))
+    shifted = Shifted(concluded)
+    units = sorted(set(surviving(concluded, shifted)), key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
     for finding in audit.findings:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
-    found = Survey(plan, audit, concluded, units, doubts)
+    found = Survey(plan, audit, concluded, shifted, units, doubts)
     for at, finding in (*_bare(plan, audit), *lone(found), *repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found

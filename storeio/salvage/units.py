@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import Concluded
-from storeio.audit.shifts import SHIFTED, shift_beside
 from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
 from storeio.errors import UnreadableError
@@ -18,6 +17,7 @@ from storeio.format import consumequeue
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 from storeio.salvage.evidence import Unit
+from storeio.salvage.shifted import Shifted
 
 Numbers = npt.NDArray[np.int64]
 
@@ -54,7 +54,7 @@ class Order:
         return bool(is_behind and (after == len(first) or unit.physical_offset < start_at[after]))
 
 
-def surviving(concluded: Concluded) -> Iterator[Unit]:
+def surviving(concluded: Concluded, shifted: Shifted) -> Iterator[Unit]:
     """Yield the units that are not those of intact records, as an audit tells; into damage only those in their order.
 
     Raises:
@@ -62,7 +62,6 @@ def surviving(concluded: Concluded) -> Iterator[Unit]:
     """
     plan, fits = concluded.plan, Order(concluded)
     read = plan.nearby().read
-    shifted = {(f.topic, f.queue_id) for f in concluded.audit.findings if f.code == SHIFTED}
     for finding in concluded.audit.findings:
         if finding.code not in UNIT_CODES or finding.topic is None or finding.queue_id is None:
             continue
@@ -72,11 +71,12 @@ def surviving(concluded: Concluded) -> Iterator[Unit]:
         if file is None:
             continue
         start = file.base + finding.position
-        stop, is_lost, shift = start + finding.length, finding.code in LOST_CODES, 0
-        if is_lost and kind == CONSUMEQUEUE and (queue.topic, queue.queue_id) in shifted:
-            shift = shift_beside(plan, read, queue, start // queue.unit_bytes, -(-stop // queue.unit_bytes))
+        stop, is_lost = start + finding.length, finding.code in LOST_CODES
+        shift = shifted.by(queue, start // queue.unit_bytes, -(-stop // queue.unit_bytes))
         for unit in units_at(read, queue, start, stop):
-            found = unit._replace(number=unit.number - shift)
+            # Files whose names overlap share numbers: the unit may be that of the next one.
+            moved = shift and queue.path_at(unit.number * queue.unit_bytes)[0] == finding.path
+            found = unit._replace(number=unit.number - shift) if moved else unit
             if not is_lost or fits(found):
                 yield found
 

@@ -1,0 +1,56 @@
+"""Queue files with another name than theirs: how many numbers their units stand off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storeio.audit import Concluded
+from storeio.audit.shifts import SHIFTED, shift_at, shift_beside
+from storeio.checks.queue_files import Queue
+from storeio.paths import CONSUMEQUEUE
+
+Span = tuple[int, int]
+"""Half-open range of unit numbers."""
+
+
+class Shifted:
+    """Knows the units that stand at other numbers than their records say, as an audit tells them.
+
+    Two in a row that are off alike moved together; of a single one it may be the record whose number is damaged.
+    """
+
+    def __init__(self, concluded: Concluded) -> None:
+        self._plan = concluded.plan
+        self._read = concluded.plan.nearby().read
+        self._spans: dict[tuple[str, int], list[Span]] = {}
+        self._known: dict[tuple[str, int, Span], int] = {}
+        for row in concluded.audit.findings:
+            if row.code == SHIFTED and row.topic and row.queue_id is not None and row.queue_offset is not None:
+                span = row.queue_offset, row.queue_offset + row.count
+                self._spans.setdefault((row.topic, row.queue_id), []).append(span)
+
+    def by(self, queue: Queue, first: int, stop: int) -> int:
+        """Return how many numbers too high the units ``[first, stop)`` of a queue stand, 0 where nothing says so."""
+        spans = self._spans.get((queue.topic, queue.queue_id)) if queue.kind == CONSUMEQUEUE else None
+        if not spans:
+            return 0
+        for span in spans:
+            if span[0] <= first < span[1] and span[1] - span[0] > 1:
+                return self._within(queue, span)
+        return self._asked((queue, (first, stop)), lambda: shift_beside(self._plan, self._read, queue, first, stop))
+
+    def _within(self, queue: Queue, span: Span) -> int:
+        """Return what the first and the last of units that stand at other numbers both say."""
+
+        def said() -> int:
+            first, last = (shift_at(self._plan, self._read, queue, number) for number in (span[0], span[1] - 1))
+            return first if first is not None and first == last else 0
+
+        return self._asked((queue, span), said)
+
+    def _asked(self, which: tuple[Queue, Span], ask: Callable[[], int]) -> int:
+        queue, span = which
+        key = queue.topic, queue.queue_id, span
+        if key not in self._known:
+            self._known[key] = ask()
+        return self._known[key]
