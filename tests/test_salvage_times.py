@@ -201,3 +201,17 @@ def test_the_time_that_ends_in_the_bytes_that_are_left(first: int, last: int, ke
     rest = 0x18_1234_5680 & (1 << 8 * kept) - 1
     damaged = 0x7F_EEDD_CCBB_AA99 << 8 * kept & (1 << 63) - 1 | rest
     assert Stored(first, last).answers(damaged) == answers
+
+
+@pytest.mark.parametrize("shift", [1, 1400])
+def test_queues_that_keep_times_tell_them_under_another_name(shift: int, tmp_path: Path) -> None:
+    """The unit stands at another number than the record's; what it says of the time is as true."""
+    name = "ext-5.5.1"
+    place = with_topic(name, b"topic_1")
+    root, record = broken(name, place, 0, GARBAGE, tmp_path)
+    topic, queue_id = record.name
+    files = sorted((root / "consumequeue" / topic / str(queue_id)).iterdir())
+    files[-1].rename(files[-1].with_name(f"{int(files[-1].name) + 20 * shift:020d}"))
+    assert record.numbers.start * 20 >= int(files[-1].name)
+    _, records = saved(name, root, tmp_path)
+    assert records[place].raw == record.raw

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_right, insort
 from collections.abc import Callable
 
 from storeio.audit import Concluded
@@ -27,16 +29,16 @@ class Shifted:
         for row in concluded.audit.findings:
             if row.code == SHIFTED and row.topic and row.queue_id is not None and row.queue_offset is not None:
                 span = row.queue_offset, row.queue_offset + row.count
-                self._spans.setdefault((row.topic, row.queue_id), []).append(span)
+                insort(self._spans.setdefault((row.topic, row.queue_id), []), span)
 
     def by(self, queue: Queue, first: int, stop: int) -> int:
         """Return how many numbers too high the units ``[first, stop)`` of a queue stand, 0 where nothing says so."""
         spans = self._spans.get((queue.topic, queue.queue_id)) if queue.kind == CONSUMEQUEUE else None
         if not spans:
             return 0
-        for span in spans:
-            if span[0] <= first < span[1] and span[1] - span[0] > 1:
-                return self._within(queue, span)
+        i = bisect_right(spans, (first, sys.maxsize)) - 1
+        if i >= 0 and first < spans[i][1] and spans[i][1] - spans[i][0] > 1:
+            return self._within(queue, spans[i])
         return self._asked((queue, (first, stop)), lambda: shift_beside(self._plan, self._read, queue, first, stop))
 
     def _within(self, queue: Queue, span: Span) -> int:

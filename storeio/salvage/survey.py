@@ -170,14 +170,23 @@ class Survey:
         """Tell whether store time and store host of a record are such as may be given to others."""
         return place not in self.leaping and is_host(record.store_host)
 
-    def number_of(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int:
-        """Return the number of a queue's unit that points at a place, -1 for none; in a batch queue its running one."""
+    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int:
+        """Return the number that a queue's unit gives to the record at a place, -1 without one."""
+        number = self.standing_at(topic, queue_id, physical_offset)
+        if number < 0:
+            return -1
+        return number - self.shifted.by(self.plan.queue(CONSUMEQUEUE, topic, queue_id), number, number + 1)
+
+    def standing_at(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int:
+        """Return at which number a queue's unit stands that points at a place, -1 for none; of a batch queue which one.
+
+        In a file with another name than its own that is not the number of the record.
+        """
         queue = self.plan.queue(kind, topic, queue_id)
         if not queue.files:
             return -1
         if queue.ordered:
-            found = int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
-            return found - self.shifted.by(queue, found, found + 1) if found >= 0 else found
+            return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
         kept = self._unordered
         key = kind, topic, queue_id
         table = kept.pop(key) if key in kept else numbers_by_place(queue, self._nearby.read)
@@ -188,7 +197,7 @@ class Survey:
 
     def batch_units(self, topic: str, queue_id: int, physical_offset: int) -> list[Unit]:
         """Return the unit of a batch queue that points at a place, none where there is none or it cannot be read."""
-        number = self.number_of(topic, queue_id, physical_offset, BATCHQUEUE)
+        number = self.standing_at(topic, queue_id, physical_offset, BATCHQUEUE)
         if number < 0:
             return []
         queue = self.plan.queue(BATCHQUEUE, topic, queue_id)

@@ -86,7 +86,7 @@ class Times:
     def _in_queue(self, kind: str, place: int, record: log.Record) -> Iterator[int]:
         topic, read = p.java_decode(record.topic), self._known.plan.read
         queue = self._known.plan.queue(kind, topic, record.queue_id)
-        number = self._known.number_of(topic, record.queue_id, place, kind)
+        number = self._known.standing_at(topic, record.queue_id, place, kind)
         if number < 0:
             return
         data, _ = queue.read(read, number * queue.unit_bytes, (number + 1) * queue.unit_bytes)
