@@ -33,7 +33,6 @@ from storeio.salvage.units import surviving, units_at
 Numbers = npt.NDArray[np.int64]
 
 AT_ONCE: Final = 16 << 20
-
 KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
 MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
 HABIT_OF_CRC: Final = 20  # times as many have one
