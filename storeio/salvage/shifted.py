@@ -39,7 +39,8 @@ class Shifted:
         i = bisect_right(spans, (first, sys.maxsize)) - 1
         if i >= 0 and first < spans[i][1] and spans[i][1] - spans[i][0] > 1:
             return self._within(queue, spans[i])
-        return self._asked((queue, (first, stop)), lambda: shift_beside(self._plan, self._read, queue, first, stop))
+        span = first, stop
+        return self._asked(queue, span, lambda: shift_beside(self._plan, self._read, queue, *span))
 
     def _within(self, queue: Queue, span: Span) -> int:
         """Return what the first and the last of units that stand at other numbers both say."""
@@ -48,10 +49,10 @@ class Shifted:
             first, last = (shift_at(self._plan, self._read, queue, number) for number in (span[0], span[1] - 1))
             return first if first is not None and first == last else 0
 
-        return self._asked((queue, span), said)
+        return self._asked(queue, span, said)
 
-    def _asked(self, which: tuple[Queue, Span], ask: Callable[[], int]) -> int:
-        queue, span = which
+    def _asked(self, queue: Queue, span: Span, ask: Callable[[], int]) -> int:
+        """Return what ``ask`` says, which is asked once."""
         key = queue.topic, queue.queue_id, span
         if key not in self._known:
             self._known[key] = ask()
