@@ -15,7 +15,8 @@ class Finding:
     """Something observed to be wrong, with place and code.
 
     ``path`` is relative to the store root; ``position`` and ``length`` are bytes of that file, or of
-    the file that should be there. ``count`` neighbours of one code are one finding.
+    the file that should be there; of what is missing between two others, the place and no bytes.
+    ``count`` neighbours of one code are one finding.
     """
 
     code: str
@@ -98,9 +99,10 @@ def condense(findings: Iterable[Finding], limit: int = 1000) -> list[Finding]:
 
 
 def _joins(last: Finding, finding: Finding) -> bool:
-    return (
-        (last.path, last.code, last.topic, last.queue_id)
-        == (finding.path, finding.code, finding.topic, finding.queue_id)
-        and finding.position <= last.position + last.length
-        and finding.length > 0
-    )
+    same = (last.path, last.code, last.topic, last.queue_id)
+    if same != (finding.path, finding.code, finding.topic, finding.queue_id):
+        return False
+    if finding.length > 0:
+        return finding.position <= last.position + last.length
+    between = finding.physical_offset is not None and last.length == 0  # what records lack at one place
+    return between and (last.position, last.detail) == (finding.position, finding.detail)

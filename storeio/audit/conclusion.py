@@ -213,6 +213,7 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
     for number in range(len(plan.index)):
         outside = _outside(plan, number, gaps, view, gathered)
         if outside is not None:
+            gathered.count("index_units", outside.units)
             gathered.findings += outside.findings
             beyond += outside.beyond
     return beyond

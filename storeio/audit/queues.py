@@ -77,7 +77,8 @@ def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[Que
     on_disk = (key for key in plan.queues if key[0] != QUEUE_EXT)
     for key in sorted({*on_disk, *runs, *covered, *classed, *unplaced}):
         is_shifted = (key[1], key[2]) in shifted
-        yield key, _Said(runs.get(key), covered.get(key, []), classed.get(key, []), unplaced.get(key, 0), is_shifted)
+        ranges = merged(covered.get(key, []))  # a unit may be found by records of two splits
+        yield key, _Said(runs.get(key), ranges, classed.get(key, []), unplaced.get(key, 0), is_shifted)
 
 
 def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
@@ -170,8 +171,7 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
             if file is not None:
                 rows[file.path][name] = rows[file.path].get(name, 0) + sign * (b - a)
 
-    covered = merged(said.covered)
-    for low, high in covered:
+    for low, high in said.covered:
         add("record", low, high)
     claimed = 0  # up to here
     for name, low, high in sorted(said.classed, key=lambda row: row[1:]):
@@ -179,7 +179,7 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
             add("record", start, high, -1)
             add(name, start, high)
             claimed = high
-    stop = max(-(-queue.stop // size) * size, covered[-1][1] * size if covered else 0)
+    stop = max(-(-queue.stop // size) * size, said.covered[-1][1] * size if said.covered else 0)
     for file in queue.files:
         behind = file.base + file.size - max(stop, file.base)
         if behind > 0:

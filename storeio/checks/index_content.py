@@ -180,7 +180,7 @@ class _Split:
         for kind, first, last, count, record, last_record in events[events[:, kernel.E_COUNT] > 0].tolist():
             offset = None if record < 0 else self.base + int(self.walked.records[w.R_POSITION, record])
             if kind == kernel.MISSING:
-                path, position = self.place_before(first)
+                path, position = self.place_of_missing(first, offset or 0)
                 yield Finding(
                     "INDEX_UNIT_MISSING", path, position, physical_offset=offset, count=count,
                     detail=f"up to the record at {self.base + int(self.walked.records[w.R_POSITION, last_record])}",
@@ -224,19 +224,20 @@ class _Split:
             for run in runs_of(np.sort(piece.numbers[a : b + 1])):
                 yield place_of(file, *run)
 
-    def place_before(self, unit: int) -> tuple[str, int]:
-        """Return the file and the position where a unit before one of the stretch should be."""
-        for piece, stop in zip(self.pieces, self.starts[1:].tolist(), strict=False):
-            if unit < stop or piece is self.pieces[-1]:
-                file = self.files[piece.file_no]
-                return file.path, file.position_of(piece.number(unit - stop + len(piece.units)))
-        start = self.base + self.walked.split.start
-        before = [i for i in self.files.log_order if self.files[i].begin_physical_offset < start]
+    def place_of_missing(self, unit: int, offset: int) -> tuple[str, int]:
+        """Return the file and the position where the unit of a key should be, before one of the stretch.
+
+        Whatever else the split has: behind all units of records before it, in the file where those are.
+        """
         if not self.files:
             return INDEX, 0
+        before = [i for i in self.files.log_order if self.files[i].begin_physical_offset <= offset]
         file_no = before[-1] if before else (self.files.log_order or [0])[0]
         file = self.files[file_no]
-        number = first_unit(file, file_no, self.read_units, start) if before and file.ordered else 1
+        number = first_unit(file, file_no, self.read_units, offset) if before and file.ordered else 1
+        for piece, start in zip(self.pieces, self.starts.tolist(), strict=False):
+            if piece.file_no == file_no and start < unit <= start + len(piece.units):
+                number = max(number, piece.number(unit - start - 1) + 1)  # another key of the record has one
         return file.path, file.position_of(number)
 
     def times(self, late: Numbers) -> Iterator[FileTimes]:

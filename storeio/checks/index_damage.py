@@ -137,13 +137,22 @@ def _dirty(file: IndexBytes, start: int, stop: int, wrong: Numbers, count: Numbe
     return zero
 
 
-def order_of(file: IndexBytes, entries: int) -> tuple[bool, Runs]:
-    """Return whether the units out of order can be listed, and their runs."""
+def _ranks(file: IndexBytes, entries: int, lowest: int) -> tuple[Small, int]:
+    """Return the ranks of ``kernels.index_shape.rank_offsets``, and the longest run."""
     ranks, tops = np.zeros(entries + 1, np.int32), np.empty(entries, np.int64)
     longest = 0
     for first, data in file.unit_windows(1, entries + 1):
-        longest = int(index_shape.rank_offsets(data, first, ranks, tops, longest))
-    del tops
+        longest = int(index_shape.rank_offsets(data, first, lowest, ranks, tops, longest))
+    return ranks, longest
+
+
+def order_of(file: IndexBytes, entries: int) -> tuple[bool, Runs]:
+    """Return whether the units out of order can be listed, and their runs."""
+    begin = file.header["begin_physical_offset"]
+    proven = entries > 0 and begin > 0 and begin == file.unit(1, "physical_offset")  # then no unit points below
+    ranks, longest = _ranks(file, entries, begin if proven else 0)
+    if proven and 2 * longest < entries:
+        ranks, longest = _ranks(file, entries, 0)
     runs = np.zeros((MAX_RUNS, 2), np.int64)
     state = np.array([longest, 2**63 - 1, 0], np.int64)
     for first, data in file.unit_windows(1, entries + 1, backwards=True):

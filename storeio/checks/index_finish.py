@@ -61,16 +61,16 @@ def finish_content(files: IndexFiles, contents: Sequence[IndexContent]) -> list[
 def _joined(findings: Iterator[Finding]) -> list[Finding]:
     """Return the findings, keys that are missing at one place of the index as one."""
     joined: list[Finding] = []
+    missing: dict[tuple[str, int], int] = {}
     for finding in findings:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last.code == finding.code == "INDEX_UNIT_MISSING"
-            and (last.path, last.position) == (finding.path, finding.position)
-        ):
-            joined[-1] = replace(last, count=last.count + finding.count, detail=finding.detail)
-        else:
+        if finding.code != "INDEX_UNIT_MISSING":
             joined.append(finding)
+            continue
+        at = missing.setdefault((finding.path, finding.position), len(joined))
+        if at == len(joined):
+            joined.append(finding)
+        else:
+            joined[at] = replace(joined[at], count=joined[at].count + finding.count, detail=finding.detail)
     return joined
 
 

@@ -25,12 +25,13 @@ class IndexOutside:
     """What is wrong with the units of one file that no split judged.
 
     ``beyond`` are the first physical offsets behind the end of the log, ascending, without repeats;
-    ``beyond_count`` the units that point there.
+    ``beyond_count`` the units that point there. ``units`` stand inside the log.
     """
 
     findings: tuple[Finding, ...]
     beyond: tuple[int, ...] = ()
     beyond_count: int = 0
+    units: int = 0
 
 
 def unjudged(ranges: Ranges, low: int, high: int) -> list[tuple[int, int]]:
@@ -69,8 +70,9 @@ def units_outside(
     file = files[file_no]
     parts = (_parts_of_ordered if file.ordered else _parts_of_any)(file, file_no, read_units, gaps)
     findings: list[Finding] = []
-    beyond, first, count = np.empty(0, np.int64), 0, 0
-    for numbers, offsets, odd in parts:
+    beyond, first, count, units = np.empty(0, np.int64), 0, 0, 0
+    for numbers, offsets, odd, stands in parts:
+        units += int(((stands >= min_physical_offset) & (stands < max_physical_offset)).sum())
         findings += _places("INDEX_UNIT_WRONG", file, numbers[odd], None, "the physical offset is out of order")
         behind = ~odd & (offsets >= max_physical_offset)
         if behind.any():
@@ -91,10 +93,11 @@ def units_outside(
                 count=count, detail=detail,
             )
         )  # fmt: skip
-    return IndexOutside(tuple(findings), tuple(beyond.tolist()), count)
+    return IndexOutside(tuple(findings), tuple(beyond.tolist()), count, units)
 
 
-Part = tuple[Numbers, Numbers, npt.NDArray[np.bool_]]  # unit numbers, their offsets, whether those are out of order
+# Unit numbers, their offsets, whether those are out of order, and offsets of about where they stand.
+Part = tuple[Numbers, Numbers, npt.NDArray[np.bool_], Numbers]
 
 
 def _parts_of_ordered(file: IndexStructure, file_no: int, read_units: ReadUnits, gaps: Ranges) -> Iterator[Part]:
@@ -109,7 +112,8 @@ def _parts_of_ordered(file: IndexStructure, file_no: int, read_units: ReadUnits,
             for a, b in file.outliers:
                 if a < high and b > low:
                     odd[max(a - low, 0) : max(b - low, 0)] = True
-            yield np.arange(low, high), read_units(file_no, low, high)["physical_offset"].astype(np.int64), odd
+            offsets = read_units(file_no, low, high)["physical_offset"].astype(np.int64)
+            yield np.arange(low, high), offsets, odd, np.where(odd, start, offsets)
 
 
 def _parts_of_any(file: IndexStructure, file_no: int, read_units: ReadUnits, gaps: Ranges) -> Iterator[Part]:
@@ -118,7 +122,7 @@ def _parts_of_any(file: IndexStructure, file_no: int, read_units: ReadUnits, gap
         offsets = units["physical_offset"].astype(np.int64)
         row = np.maximum(np.searchsorted(bounds[:, 0], offsets, side="right") - 1, 0)
         outside = np.flatnonzero((offsets >= bounds[row, 0]) & (offsets < bounds[row, 1]))
-        yield outside + first, offsets[outside], offsets[outside] < 0
+        yield outside + first, offsets[outside], offsets[outside] < 0, offsets[outside]
 
 
 def _places(code: str, file: IndexStructure, numbers: Numbers, offsets: Numbers | None, detail: str) -> list[Finding]:

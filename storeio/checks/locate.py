@@ -24,7 +24,8 @@ def decode(queue: Queue, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
 def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt.NDArray[np.void]]:
     """Return numbers and units of all that point into ``[low, high)``, whatever else is wrong with them.
 
-    A queue in order is bisected; any other is read a file at a time. Filler and zeros are left out.
+    A queue in order is bisected; any other is read a file at a time. Filler, zeros, and what no file holds the whole
+    of are left out.
     """
     if not queue.files:
         return np.empty(0, np.int64), decode(queue, np.empty(0, np.uint8))
@@ -40,10 +41,12 @@ def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt
         stop = min(stop, -(-queue.stop // queue.unit_bytes))
         if stop <= first:
             continue
-        data, _ = queue.read(read, first * queue.unit_bytes, stop * queue.unit_bytes)
+        data, absent = queue.read(read, first * queue.unit_bytes, stop * queue.unit_bytes)
         found = decode(queue, data)
         inside = (found["physical_offset"] >= low) & (found["physical_offset"] < high) & (found["size"] > 0)
         inside &= found["size"] != consumequeue.PRE_BLANK_SIZE
+        for start, end in absent:
+            inside[start // queue.unit_bytes - first : -(-end // queue.unit_bytes) - first] = False
         numbers.append(np.flatnonzero(inside) + first)
         units.append(found[inside])
     if not units:
@@ -95,6 +98,18 @@ def number_in(places: Numbers, numbers: Numbers, physical: Numbers) -> Numbers:
     hit[hit] = places[place[hit]] == physical[hit]
     result[hit] = numbers[place[hit]]
     return result
+
+
+def numbers_behind(queue: Queue, read: Read, physical: Numbers) -> Numbers:
+    """Return for each physical offset the first number that points at it or behind it, the queue's end if none does.
+
+    ``physical`` is sorted, shape ``(n,)``, not empty.
+    """
+    high = int(physical[-1]) + 1
+    ordered = queue.ordered and bool(queue.files)
+    places, numbers = numbers_by_place(queue, read, int(physical[0]), high if ordered else 2**63 - 1)
+    last = _bisect(queue, read, high) if ordered else -(-queue.stop // queue.unit_bytes)
+    return np.append(numbers, last)[np.searchsorted(places, physical)]
 
 
 def told_number(queue: Queue, read: Read, number: int, segment_bytes: int) -> int | None:

@@ -67,7 +67,9 @@ class Queue:
 
     @property
     def ordered(self) -> bool:
-        """Whether physical offsets never fall over the whole queue, so that bisection finds them."""
+        """Whether units stand where they count and never point back over the whole queue: bisection finds them."""
+        if any(f.base % self.unit_bytes for f in self.files):
+            return False
         real = [f for f in self.files if f.first_real >= 0]
         rising = all(a.last_physical <= b.first_physical for a, b in itertools.pairwise(real))
         return rising and all(f.ordered for f in self.files)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks import ext_units
-from storeio.checks.locate import decode, numbers_of, stretch, told_number
+from storeio.checks.locate import decode, numbers_behind, numbers_of, stretch, told_number
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
@@ -263,24 +263,27 @@ def check_in_log_order(queue: Queue, implied: Implied, walked: Walked, read: Rea
             )
         )  # fmt: skip
         checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
-    checked.findings += _missing(queue, implied, ~hit, numbers, place, prefix)
+    checked.findings += _missing(queue, implied, ~hit, read, prefix)
     checked.whole = bool(checked.findings)
     return checked
 
 
-def _missing(
-    queue: Queue, implied: Implied, mask: Mask, numbers: Numbers, place: Numbers, prefix: str
-) -> list[Finding]:
-    """Return findings for units that the queue lacks, each where it would stand."""
-    findings = []
-    for a, b in ranges_of(mask):
-        at = int(numbers[place[a]]) if place[a] < len(numbers) else -(-queue.stop // queue.unit_bytes)
+def _missing(queue: Queue, implied: Implied, mask: Mask, read: Read, prefix: str) -> list[Finding]:
+    """Return findings for units that the queue lacks, each where it would stand: without bytes, between two others."""
+    findings: list[Finding] = []
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return findings
+    places = numbers_behind(queue, read, implied.physical()[rows])
+    cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(places) != 0)) + 1
+    for part in np.split(np.arange(len(rows)), cuts):
+        a, b, at = int(rows[part[0]]), int(rows[part[-1]]) + 1, int(places[part[0]])
         path, position = queue.path_at(at * queue.unit_bytes)
         code = f"{prefix}_UNIT_MISSING" if queue.files else f"{prefix}_MISSING"
         findings.append(
             Finding(
-                code, path, position, (b - a) * queue.unit_bytes, queue.topic, queue.queue_id,
-                int(implied.queue_offset[a]), implied.physical_at(a), b - a, "no unit points at the record",
+                code, path, position, 0, queue.topic, queue.queue_id, int(implied.queue_offset[a]),
+                implied.physical_at(a), b - a, "no unit points at the record",
             )
         )  # fmt: skip
     return findings

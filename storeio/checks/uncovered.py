@@ -50,7 +50,7 @@ def judge_uncovered(
 
     Args:
         queue: The queue's files.
-        covered: Unit numbers that were compared with a record.
+        covered: Unit numbers that were compared with a record, merged.
         claimed: Unit numbers that records of the log have; where a file is missing their units
             are reported already.
         view: The log.
@@ -61,7 +61,7 @@ def judge_uncovered(
     size = queue.unit_bytes
     covered_stop = max((high for _, high in covered), default=queue.start // size)
     stop = max(-(-queue.stop // size), covered_stop)
-    uncovered, claimed = subtract((queue.start // size, stop), merged(covered)), merged(claimed)
+    uncovered, claimed = subtract((queue.start // size, stop), covered), merged(claimed)
     if not uncovered:
         return result
     covered_start = min((low for low, _ in covered), default=queue.last_real)

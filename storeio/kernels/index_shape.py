@@ -20,18 +20,18 @@ LOOKED_AT: Final = 48  # units by which a number of slots is judged
 TOLERATED: Final = 4  # of them may be damaged
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int32[::1], int64[::1], int64)")
-def rank_offsets(data: Bytes, first: int, ranks: Small, tops: Numbers, longest: int) -> int:
+@compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64[::1], int64)")
+def rank_offsets(data: Bytes, first: int, lowest: int, ranks: Small, tops: Numbers, longest: int) -> int:
     """Return the length of the longest run of offsets that do not decrease, units between left out.
 
     ``data`` are units from number ``first`` on, ``longest`` is what those before them gave. ``ranks[i]``
-    becomes the length of the longest that ends in unit i, 0 for one that is zero or negative. ``tops`` is room
-    for a number a unit, to be kept from one call to the next.
+    becomes the length of the longest that ends in unit i, 0 for one that is zero or points below ``lowest``, which
+    is not negative. ``tops`` is room for a number a unit, to be kept from one call to the next.
     """
     for k in range(len(data) // UNIT):
         at = k * UNIT
         offset = int64_at(data, at + OFFSET_AT)
-        if offset < 0 or (offset == 0 and first_nonzero(data, at, at + UNIT) == at + UNIT):
+        if offset < lowest or (offset == 0 and first_nonzero(data, at, at + UNIT) == at + UNIT):
             continue
         low = longest
         if longest > 0 and tops[longest - 1] > offset:
