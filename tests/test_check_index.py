@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from storeio.checks import index_bytes, index_damage, index_stretch
+from storeio.checks import index_border, index_bytes, index_damage, index_stretch
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_finish import finish_content
 from storeio.checks.index_outside import units_outside, unjudged
@@ -65,8 +65,11 @@ class Store:
     def units_at(self) -> int:
         return index.units_start(self.slots)
 
-    def audit(self, drop: Callable[[Walked], bool] = lambda _: False) -> Result:
-        """Return what the audit says; splits that ``drop`` selects are missing, as in a gap of the log."""
+    def audit(self, drop: Callable[[Walked], bool] = lambda _: False, *, travels: bool = False) -> Result:
+        """Return what the audit says; splits that ``drop`` selects are missing, as in a gap of the log.
+
+        What splits say ``travels`` between processes if asked.
+        """
         structures = IndexFiles(structure_of(path, data, self.slots, self.units) for path, data in self.files.items())
         datas = list(self.files.values())
 
@@ -77,8 +80,9 @@ class Store:
 
         kept = [walked for walked in self.walked if not drop(walked)]
         contents = [check_content(structures, read_units, walked) for walked in kept]
+        contents = pickle.loads(pickle.dumps(contents)) if travels else contents
         findings = [finding for each in structures for finding in each.findings]
-        findings += finish_content(structures, contents)
+        findings += finish_content(structures, read_units, contents)
         ends = [int(x.split.base_offset + x.records[0, -1] + x.records[1, -1]) for x in kept if x.count]
         low = min((x.split.base_offset + x.split.start for x in kept), default=0)
         high = max(ends, default=0)
@@ -570,5 +574,37 @@ def test_results_travel() -> None:
     whole = store("base-5.5.1", 16384)
     next(iter(whole.files.values()))[2000:6000] = 7
     result = whole.audit()
-    assert pickle.loads(pickle.dumps(result.contents)) == result.contents
+    assert result.findings == whole.audit(travels=True).findings
     assert pickle.loads(pickle.dumps(result.structures)) == result.structures
+
+
+# --- ends of splits
+
+
+def spoilt(name: str, split_bytes: int, place: int, length: int, value: int) -> Result:
+    """Return what the audit says of a golden store with some bytes of its first index file overwritten."""
+    whole = store(name, split_bytes)
+    data = next(iter(whole.files.values()))
+    data[place : place + length] = np.random.default_rng(place).integers(0, 255, length) if value < 0 else value
+    return whole.audit()
+
+
+@pytest.mark.parametrize("length", [1, 20, 300, 4000])
+@pytest.mark.parametrize("value", [0, 7, -1])
+def test_units_between_splits_are_told_from_both_sides(length: int, value: int) -> None:
+    name = "base-5.5.1"
+    size = len(next(iter(store(name).files.values())))
+    for place in range(2000, size - length, 900 if length < 4000 else 1700):
+        told = [spoilt(name, split_bytes, place, length, value).findings for split_bytes in (WHOLE, 16384, 4096)]
+        assert told[1] == told[0] and told[2] == told[0], place
+
+
+def test_of_many_units_between_splits_each_tells_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, place, length = "base-5.5.1", 5000, 4000
+    together = spoilt(name, 4096, place, length, 7)
+    monkeypatch.setattr(index_border, "MOST", 100)
+    apart = spoilt(name, 4096, place, length, 7)
+    for told in (apart, together):
+        codes = ("INDEX_UNIT_WRONG", "INDEX_UNIT_ORPHAN")
+        assert sum(found.count for found in told.findings if found.code in codes) >= length // 20
+    assert "INDEX_UNIT_MISSING" in apart.codes() - together.codes()

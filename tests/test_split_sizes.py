@@ -53,7 +53,7 @@ def test_the_same_is_said_of_a_damage(damage: str, place: Path, tmp_path: Path) 
         assert facts(root, split_bytes=size) == whole, size
 
 
-@pytest.mark.parametrize("seed", range(2, 14))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_same_is_said_of_many_damages(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     root = golden_data.copy_of(rng.choice(("base-4.9.8", "base-5.5.1", "ext-5.5.1", "rich-5.5.1")), tmp_path / "store")

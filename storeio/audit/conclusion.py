@@ -206,7 +206,7 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
         if keys and plan.config.index_enabled and not plan.listing.of_kind(INDEX):
             gathered.findings.append(Finding("INDEX_MISSING", INDEX, count=keys, detail=f"{keys} keys in the log"))
         return []
-    gathered.findings += finish_content(plan.index, contents)
+    gathered.findings += finish_content(plan.index, index_reader(plan), contents)
     covered = [content.covered for content in contents]
     gaps = unjudged(covered, view.min_physical_offset, view.max_physical_offset)
     beyond: list[int] = []

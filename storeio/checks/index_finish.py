@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from storeio.checks.index_content import CODES, FileTimes, IndexContent, Seconds
-from storeio.checks.index_stretch import IndexFiles
+from storeio.checks.index_border import bridged
+from storeio.checks.index_content import FileTimes, IndexContent, Seconds
+from storeio.checks.index_events import CODES
+from storeio.checks.index_stretch import IndexFiles, ReadUnits
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
@@ -36,13 +38,14 @@ class _Times:
         self.last = (content, times.last) if times.last else self.last
 
 
-def finish_content(files: IndexFiles, contents: Sequence[IndexContent]) -> list[Finding]:
+def finish_content(files: IndexFiles, read_units: ReadUnits, contents: Sequence[IndexContent]) -> list[Finding]:
     """Return all findings of the splits' comparisons, which are in log order."""
     times: dict[int, _Times] = {}
     for content in contents:
         for each in content.times:
             times.setdefault(each.file_no, _Times()).add(content, each)
-    findings = _joined(finding for content in contents for finding in content.findings)
+    findings = _joined(bridged(files, read_units, [content.ends for content in contents]))
+    findings += [finding for content in contents for finding in content.findings]
     whole = bool(contents) and contents[0].covered[0] == 0
     before: int | None = None
     for file_no in files.log_order:

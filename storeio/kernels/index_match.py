@@ -29,9 +29,9 @@ KINDS: Final = 8
 (E_KIND, E_FIRST, E_LAST, E_COUNT, E_RECORD, E_LAST_RECORD) = range(6)
 EVENT_COLUMNS: Final = 6
 
-# Places in the state.
-(S_KEY, S_PENDING, S_PENDING_COUNT, S_EVENTS, S_LATE, S_TIMED) = range(6)
-STATE_PLACES: Final = 6
+# Places in the state; the last four are the first and the last unit that is its key's, and those keys.
+(S_KEY, S_PENDING, S_PENDING_COUNT, S_EVENTS, S_LATE, S_TIMED, S_FIRST, S_FIRST_KEY, S_LAST, S_LAST_KEY) = range(10)
+STATE_PLACES: Final = 10
 # Columns of the table of files: first unit of the stretch, begin time, place of the file's unit 1.
 (F_FIRST, F_BEGIN_MS, F_UNIT_1) = range(3)
 
@@ -216,8 +216,10 @@ def match(
     """Compare a stretch of units with keys; ``events`` receives what does not agree, ``late`` wrong seconds.
 
     ``keys`` and ``records`` are the walk's tables of a segment at ``base``, ``files`` the files
-    that the stretch comes from, ``odd`` half-open runs of its units whose offset is not to be believed.
+    that the stretch comes from, ``odd`` half-open runs of its units whose offset is not to be believed. The next key
+    is what ``state`` says.
     """
+    state[S_FIRST], state[S_LAST] = -1, -1
     total = keys.shape[1]
     f = np.int64(0)
     o = np.int64(0)
@@ -242,7 +244,12 @@ def match(
         else:
             is_odd = o < len(odd) and i >= odd[o, 0]
             r = take_other(data, i, position, np.int64(is_odd), keys, records, events, state)
-        if r >= 0 and i != files[f, F_UNIT_1]:
+        if r < 0:
+            continue
+        if state[S_FIRST] < 0:
+            state[S_FIRST], state[S_FIRST_KEY] = i, state[S_KEY] - 1
+        state[S_LAST], state[S_LAST_KEY] = i, state[S_KEY] - 1
+        if i != files[f, F_UNIT_1]:
             state[S_TIMED] += 1
             if int32_at(data, at + SECONDS_AT) != seconds_since(records[w.R_STORE_MS, r], files[f, F_BEGIN_MS]):
                 add_event(late, state, SECONDS, i, i, 1, r, r)
