@@ -70,7 +70,15 @@ def test_a_unit_that_is_cut_is_missing(place: Path, tmp_path: Path) -> None:  # 
     golden_data.apply_edits(root, DAMAGES["batch queue file cut in a unit"][1])
     wrong = [f for f in facts(root)["findings"] if f["path"].startswith(BATCHES)]
     told = [(f["code"], Path(f["path"]).name, f["position"], f["count"]) for f in wrong]
-    assert told == [("BCQ_LENGTH", f"{1104:020d}", 19, 1), ("BCQ_UNIT_MISSING", f"{1380:020d}", 0, 6)]
+    assert told == [("BCQ_UNIT_MISSING", f"{1104:020d}", 0, 6), ("BCQ_LENGTH", f"{1104:020d}", 19, 1)]
+
+
+@pytest.mark.parametrize("base", range(0, 1657, 276))
+def test_a_batch_queue_file_that_is_gone_is_named(base: int, place: Path, tmp_path: Path) -> None:  # noqa: F811
+    root = shutil.copytree(store("tinymix-5.1.4", place), tmp_path / "store")
+    golden_data.apply_edits(root, [["delete", f"{BATCHES}{base:020d}"]])
+    told = [(f["code"], f["path"], f["position"]) for f in facts(root)["findings"] if f["severity"] == "error"]
+    assert told == [("BCQ_UNIT_MISSING", f"{BATCHES}{base:020d}", 0)]
 
 
 def test_no_unit_before_the_header_s_begin_is_believed(place: Path, tmp_path: Path) -> None:  # noqa: F811

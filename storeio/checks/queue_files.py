@@ -108,6 +108,20 @@ class Queue:
         base = position // self.file_bytes * self.file_bytes
         return f"{self.directory}/{file_name(base)}", position - base
 
+    def gap_before(self, number: int) -> int:
+        """Return the first of the units right before one that no file holds the whole of; the unit itself without any.
+
+        Before the first file it is the first of one more file.
+        """
+        size = self.unit_bytes
+        position = number * size
+        if not self.files or number <= 0:
+            return number
+        if position <= self.start:
+            return max(number - self.file_bytes // size, 0)
+        file = self.files[self._at_or_before(position - 1)]
+        return min(number, (file.base + file.size) // size)
+
     def pieces(self, start: int, stop: int) -> list[tuple[QueueFile | None, int, int]]:
         """Return ``[start, stop)`` of the queue cut at file borders: file or None, and queue positions."""
         found: list[tuple[QueueFile | None, int, int]] = []

@@ -277,7 +277,7 @@ def _missing(queue: Queue, implied: Implied, mask: Mask, read: Read, prefix: str
     places = numbers_behind(queue, read, implied.physical()[rows])
     cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(places) != 0)) + 1
     for part in np.split(np.arange(len(rows)), cuts):
-        a, b, at = int(rows[part[0]]), int(rows[part[-1]]) + 1, int(places[part[0]])
+        a, b, at = int(rows[part[0]]), int(rows[part[-1]]) + 1, queue.gap_before(int(places[part[0]]))
         path, position = queue.path_at(at * queue.unit_bytes)
         code = f"{prefix}_UNIT_MISSING" if queue.files else f"{prefix}_MISSING"
         findings.append(
