@@ -156,6 +156,11 @@ class Stretch:
         """
         if not self.files:
             return INDEX, 0
+        for piece, start in zip(self.pieces, self.starts.tolist(), strict=False):
+            i = unit - start
+            if 0 < i < len(piece.units) and piece.number(i - 1) + 1 == piece.number(i):
+                file = self.files[piece.file_no]  # no need to look for it
+                return file.path, file.position_of(piece.number(i))
         before = [i for i in self.files.log_order if self.files[i].begin_physical_offset <= offset]
         file_no = before[-1] if before else (self.files.log_order or [0])[0]
         file = self.files[file_no]
