@@ -16,6 +16,7 @@ from storeio.checks.index_events import MAX_EVENTS, Part, Stretch
 from storeio.checks.index_stretch import IndexFiles, Piece, ReadUnits
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
+from storeio.format.index import UNIT
 from storeio.kernels import index_match as kernel
 from storeio.kernels import tables as w
 
@@ -23,18 +24,20 @@ Numbers = npt.NDArray[np.int64]
 
 MOST: Final = 512  # units, keys and records that an end may have; where there are more, each split tells what it can
 ROWS: Final = (w.R_POSITION, w.R_SIZE, w.R_MARKS, w.R_STORE_MS)  # of the records that are kept
+FIELDS: Final = ("key_hash", "physical_offset", "seconds", "previous")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Border:
     """An end of a split, up to its first unit or from its last one that is a key's, which is in it.
 
-    ``findings`` is what it means alone. ``records`` are rows ``ROWS``, positions in the log; ``key`` is the number of
-    the first unit's key. ``loose`` units are no key's.
+    ``findings`` is what it means alone. ``units`` are a row each of file numbers, unit numbers and the units' fields;
+    ``records`` are rows ``ROWS``, positions in the log; ``key`` is the number of the first unit's key. ``loose`` units
+    are no key's.
     """
 
     findings: tuple[Finding, ...]
-    pieces: tuple[Piece, ...]
+    units: Numbers
     keys: Numbers
     records: Numbers
     key: int
@@ -90,17 +93,31 @@ def _border(
     some[1] -= first
     records = stretch.records[list(ROWS), first:stop]
     records[0] += stretch.base
-    pieces = tuple(_cut(stretch, *units))
-    return Border(tuple(stretch.findings(events)), pieces, some, records, key, loose, stretch.parts[0])
+    return Border(
+        tuple(stretch.findings(events)), _units_of(stretch, *units), some, records, key, loose, stretch.parts[0]
+    )
 
 
-def _cut(stretch: Stretch, start: int, stop: int) -> Iterator[Piece]:
-    """Yield copies of the pieces of some units."""
+def _units_of(stretch: Stretch, start: int, stop: int) -> Numbers:
+    """Return some units of a stretch as ``Border.units``."""
+    found = [np.empty((2 + len(FIELDS), 0), np.int64)]
     for piece, at in zip(stretch.pieces, stretch.starts.tolist(), strict=False):
         a, b = max(start - at, 0), min(stop - at, len(piece.units))
         if a < b:
-            numbers = None if piece.numbers is None else piece.numbers[a:b].copy()
-            yield Piece(piece.file_no, piece.number(a), piece.units[a:b].copy(), numbers)
+            numbers = np.arange(piece.first + a, piece.first + b) if piece.numbers is None else piece.numbers[a:b]
+            fields = [piece.units[name][a:b].astype(np.int64) for name in FIELDS]
+            found.append(np.stack([np.full(b - a, piece.file_no), numbers, *fields]))
+    return np.concatenate(found, axis=1)
+
+
+def _pieces_of(units: Numbers) -> Iterator[Piece]:
+    """Yield what ``_units_of`` was made of."""
+    cuts = np.flatnonzero(np.diff(units[0])) + 1
+    for rows in np.split(units, cuts, axis=1) if units.shape[1] else ():
+        made = np.empty(rows.shape[1], UNIT)
+        for name, values in zip(FIELDS, rows[2:], strict=True):
+            made[name] = values
+        yield Piece(int(rows[0, 0]), int(rows[1, 0]), made, rows[1])
 
 
 def bridged(files: IndexFiles, read_units: ReadUnits, splits: Iterable[Ends]) -> Iterator[Finding]:
@@ -130,7 +147,7 @@ def _told(files: IndexFiles, read_units: ReadUnits, borders: Sequence[Border], *
     parts = [
         Part(first, border.part.segment, border.part.base_offset) for first, border in zip(firsts, borders, strict=True)
     ]
-    pieces = [piece for border in borders for piece in border.pieces]
+    pieces = [piece for border in borders for piece in _pieces_of(border.units)]
     stretch = Stretch(files, read_units, pieces, keys, records, 0, parts)
     stretch.match(borders[0].key)
     events = stretch.events

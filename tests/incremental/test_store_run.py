@@ -126,6 +126,19 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fingerprints, "identity", lambda status: f"{status.st_size}")
 
 
+@pytest.mark.parametrize("place", [2000, 5000, 9000])
+def test_index_units_between_splits(place: int, tmp_path: Path) -> None:
+    kept, root = Kept(), golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    path = next(p for p in sorted(root.rglob("index/*")))
+    golden_data.apply_edits(root, [["write", str(path.relative_to(root)), place, "07" * 4000]])
+    first = assert_same(kept, root)
+    assert "INDEX_UNIT_WRONG" in {f.code for f in first.findings}
+    assert timeless(kept.audit(root)) == timeless(first)
+    assert kept.ranks == []  # all of it was kept
+    golden_data.apply_edits(root, [["write", str(path.relative_to(root)), place + 4000, "0707"]])
+    assert_same(kept, root)
+
+
 @pytest.mark.parametrize("share", ["1/3", "1/10"])
 def test_hidden_changes_are_found_within_the_rotation(
     share: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
