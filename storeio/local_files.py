@@ -73,23 +73,6 @@ def _opened(path: str | os.PathLike[str]) -> tuple[int, os.stat_result]:
     return handle, status
 
 
-def filler(root: str, path: str) -> Callable[[int, Bytes], None]:
-    """Return what puts bytes of a file below a directory, from a position on, into the whole of an array.
-
-    What it returns raises:
-        UnreadableError: The file cannot be opened, or ends before.
-    """
-    files: list[_OpenFile] = []
-
-    def fill(start: int, room: Bytes) -> None:
-        with _Told(path):
-            if not files:
-                files.append(_open_files.opened(os.path.join(root, path)))
-            _fill(files[0].handle, path, start, room)
-
-    return fill
-
-
 def _fill(handle: int, path: str, start: int, room: Bytes) -> None:
     """Read from ``start`` on until the room is full."""
     done, places = 0, room.data
@@ -188,7 +171,7 @@ def _map(handle: int, path: str, start: int, stop: int, populate_to: int) -> Byt
     In huge pages where the file system has them: what is then read from the disk is read in large
     pieces, and a mapping of it costs next to nothing, where small pages cost a third of the audit.
     """
-    low = start - start % mmap.ALLOCATIONGRANULARITY
+    low = start - start % (HUGE_PAGE_BYTES if stop - start >= HUGE_PAGE_BYTES else mmap.ALLOCATIONGRANULARITY)
     mapped = mmap.mmap(handle, stop - low, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=low)
     if stop - low >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,6 @@ from storeio.remote import reading as remote
 from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
-Fill = Callable[[int, Bytes], None]
 
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 
@@ -128,14 +127,6 @@ def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int 
     if is_remote(root) and start < stop:
         return remote.read_range(root, path, start, stop)
     return local_files.read_bytes(root, path, start, stop, populate_to=populate_to)
-
-
-def filler(root: str, path: str) -> Fill | None:
-    """Return what puts bytes of a local file into an array, as ``local_files.filler``; None for a remote one.
-
-    There each read costs a journey, so that many small ones are no way to walk it.
-    """
-    return None if is_remote(root) else local_files.filler(root, path)
 
 
 @contextlib.contextmanager

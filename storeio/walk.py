@@ -14,11 +14,13 @@ from storeio.kernels import tables as w
 from storeio.kernels import walk as kernel
 from storeio.kernels.chain import V_ORIGIN
 from storeio.splits import Split, WalkState
-from storeio.window import Bytes, Fill, Read, Window
+from storeio.window import Bytes, Read, Window
 
 Numbers = npt.NDArray[np.int64]
 
 USUAL_BYTES: Final = 1024  # of a record; where they are shorter tables grow, and room that none needs is slow to get
+SETS_COLUMNS: Final = 512  # so far apart, two rows begin in the same set of a first cache of 4 KiB a way
+APART_COLUMNS: Final = 40  # five lines, which no power of two is a multiple of
 NEARBY_BYTES: Final = 64 << 10  # read where a field of a record is asked for that is not in the window any more
 DEFAULT_DELAYS_MS: Final = tuple(
     1000 * s for s in (0, 1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -90,8 +92,8 @@ class _Tables:
         """Return tables for a split of ``count`` bytes with records of usual size."""
         rows = max(count // USUAL_BYTES, 16)
         return cls(
-            np.empty((w.RECORD_ROWS, rows), np.int64),
-            np.empty((3, 2 * rows), np.int64),
+            np.empty((w.RECORD_ROWS, _apart(rows)), np.int64),
+            np.empty((3, _apart(2 * rows)), np.int64),
             np.empty((4, 64), np.int64),
             np.empty((6, 64), np.int64),
             np.zeros(4096, np.uint8),
@@ -135,8 +137,16 @@ def _spare_tables(count: int) -> _Tables:
     return tables
 
 
+def _apart(columns: int) -> int:
+    """Return a number of columns, at least so many, whose rows do not all begin in the same sets of the CPU's caches.
+
+    A walk writes all rows at once. Were they a power of two apart, each write would throw out what another row needs.
+    """
+    return (columns // SETS_COLUMNS) * SETS_COLUMNS + SETS_COLUMNS + APART_COLUMNS
+
+
 def _doubled(table: Numbers) -> Numbers:
-    grown = np.empty((table.shape[0], 2 * table.shape[1]), np.int64)
+    grown = np.empty((table.shape[0], _apart(2 * table.shape[1])), np.int64)
     grown[:, : table.shape[1]] = table
     return grown
 
@@ -149,18 +159,17 @@ def walk_split(
     delays_ms: Numbers | None = None,
     engine: tuple[int, int] | None = None,
     reuse: bool = False,
-    fill: Fill | None = None,
+    in_pieces: bool = False,
 ) -> Walked:
     """Return all that starts in the split, from ``begin`` or from a guess.
 
     ``read`` is asked for the split and a little more, and again for twice as much where a record
-    or the search needs it; never for more than the segment. With ``fill`` the walk has its bytes in
-    pieces from there, and ``read`` is asked for what is longer than these. With ``reuse`` the result
-    lasts until this thread's next such walk: fresh memory for small records costs a quarter of the
-    walk. So does with ``fill`` the window.
+    or the search needs it; never for more than the segment. With ``in_pieces`` it is asked for one piece
+    after the other, and the result holds only the last of them. With ``reuse`` the result lasts until this
+    thread's next such walk: fresh memory for small records costs a quarter of the walk.
     """
     state = begin or split.first_state()
-    window = Window(read, fill, split, min(state.position, split.stop))
+    window = Window(read, split, min(state.position, split.stop), in_pieces=in_pieces)
     address, kind = engine or (crc.ADDRESS, crc.KIND)
     view = np.array([window.origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
     numbers = np.zeros(w.STATE_PLACES, np.int64)

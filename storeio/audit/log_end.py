@@ -21,7 +21,7 @@ from storeio.format import consumequeue
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, file_name, is_legal_topic, queue_directory
-from storeio.scan import Listing, filler
+from storeio.scan import Listing
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import Walked, walk_split
 
@@ -72,7 +72,7 @@ def log_end(store: StoreNow, listing: Listing) -> LogEnd | None:
 def _walked(store: StoreNow, split: Split, begin: WalkState) -> Walked:
     read = partial(store.read, split.path)
     delays = np.array(store.config.delays_ms, np.int64)
-    return walk_split(read, split, begin, delays_ms=delays, reuse=True, fill=filler(store.root, split.path))
+    return walk_split(read, split, begin, delays_ms=delays, reuse=True, in_pieces=True)
 
 
 def _last_records(store: StoreNow, split: Split, begin: WalkState, log_stop: int) -> LogEnd:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from storeio.findings import Finding
 from storeio.format import index as layout
-from storeio.scan import Fill
 
 Bytes = npt.NDArray[np.uint8]
 Read = Callable[[str, int, int], Bytes]
@@ -79,18 +78,6 @@ class Moment:
             data = _slots_then(partial(read, path), self.index, start, stop, data)
         data.flags.writeable = False
         return data
-
-    def fill(self, fill: Fill, path: str) -> Fill:
-        """Return what fills arrays with bytes of a file as they were; ``fill`` does with those that are there now."""
-        limit = self.stops.get(path)
-        if limit is None:
-            return fill
-
-        def filled(start: int, room: Bytes) -> None:
-            fill(start, room)
-            room[max(limit - start, 0) :] = 0
-
-        return filled
 
 
 def _slots_then(read: Callable[[int, int], Bytes], index: IndexThen, start: int, stop: int, data: Bytes) -> Bytes:

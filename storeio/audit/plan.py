@@ -25,7 +25,7 @@ from storeio.index_files import index_shape_of
 from storeio.many_files import Pieces
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
-from storeio.scan import Fill, Listing, filler, list_store, read_range
+from storeio.scan import Listing, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
 from storeio.uris import is_remote
 
@@ -134,11 +134,6 @@ class AuditPlan:
         if is_remote(self.root):
             return np.zeros(pieces.count, np.bool_)
         return many_files.agreeing(self.root, pieces)
-
-    def filler(self, path: str) -> Fill | None:
-        """Return what puts bytes of a file of the store into an array, as ``scan.filler``; as ``read`` has them."""
-        fill = filler(self.root, path)
-        return self.moment.fill(fill, path) if self.moment is not None and fill is not None else fill
 
     def nearby(self, *, window_bytes: int = 64 << 10, most: int = 64) -> Nearby:
         """Return what reads small pieces of the store's files that lie near each other; by default, units of queues."""

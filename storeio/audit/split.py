@@ -78,7 +78,7 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
         return plan.read(split.path, start, stop)
 
     delays = np.array(plan.config.delays_ms, np.int64)
-    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, fill=plan.filler(split.path))
+    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, in_pieces=True)
     report = SplitReport(
         split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count
     )

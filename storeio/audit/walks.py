@@ -19,7 +19,7 @@ def walks(plan: AuditPlan) -> Iterator[Walked]:
         state = state if split.path == path else WalkState(0)
         path = split.path
         if state.position < split.stop:
-            walked = walk_split(_reader(plan, path), split, state, reuse=True, fill=plan.filler(path))
+            walked = walk_split(_reader(plan, path), split, state, reuse=True, in_pieces=True)
             state = walked.end
             yield walked
 

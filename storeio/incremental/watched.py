@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
 from storeio.many_files import P_BYTES, Pieces
-from storeio.scan import Fill
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -41,15 +39,6 @@ class WatchedPlan(AuditPlan):
             path, start, stop, data = pieces.piece(k)
             self.seen.append((path, start, stop, data.copy()))
         return same
-
-    def filler(self, path: str) -> Fill | None:
-        """Return what puts bytes of a file of the store into an array, counted; no evidence needs the log's."""
-        fill = AuditPlan.filler(self, path)
-        return fill and partial(self._count, fill)
-
-    def _count(self, fill: Fill, start: int, room: Bytes) -> None:
-        fill(start, room)
-        self.read_bytes += len(room)
 
 
 def watched(plan: AuditPlan, *, keeps: bool = False, own: str = "") -> WatchedPlan:

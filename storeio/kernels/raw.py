@@ -131,20 +131,29 @@ def hash_block(typing: Any, data: Any, i: Any, skipped: Any) -> Any:
     return types.int64(data, types.int64, types.int64), emit
 
 
-@intrinsic
-def fetch(typing: Any, numbers: Any, i: Any) -> Any:
-    """Have the cache line of element ``i`` brought in for writing."""
+def fetch_for(write: bool) -> Any:
+    """Intrinsic that has the cache line of an array's element brought in, for writing or for reading.
 
-    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = builder.gep(context.make_array(sig.args[0])(context, builder, args[0]).data, [args[1]])
-        pointer = builder.bitcast(pointer, BYTE.as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, INT32, INT32, INT32])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-        builder.call(prefetch, [pointer, *(ir.Constant(INT32, n) for n in (1, 3, 1))])  # write, keep, data
-        return context.get_dummy_value()
+    What is only read must be asked for so: the CPU drops what is asked for writing where a mapping is read-only.
+    """
 
-    return types.void(numbers, types.int64), emit
+    @intrinsic
+    def fetch(typing: Any, numbers: Any, i: Any) -> Any:
+        def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pointer = builder.gep(context.make_array(sig.args[0])(context, builder, args[0]).data, [args[1]])
+            pointer = builder.bitcast(pointer, BYTE.as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [pointer.type, INT32, INT32, INT32])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+            builder.call(prefetch, [pointer, *(ir.Constant(INT32, n) for n in (int(write), 3, 1))])  # keep it, data
+            return context.get_dummy_value()
 
+        return types.void(numbers, types.int64), emit
+
+    return fetch
+
+
+fetch_to_write = fetch_for(write=True)
+fetch_to_read = fetch_for(write=False)
 
 if PLAIN:
 
@@ -155,7 +164,7 @@ if PLAIN:
 
     @compiled("void(readonly(uint8[::1]), int64)")
     def fetch_bytes(data: Bytes, i: int) -> None:
-        """Have the bytes around ``i`` brought into the cache; here do nothing."""
+        """Have the bytes around ``i`` brought into the cache for reading; here do nothing."""
 
     @compiled("int64(readonly(uint8[::1]), int64)")
     def int32_at(data: Bytes, i: int) -> int:
@@ -212,12 +221,12 @@ else:
     @compiled("void(int32[::1], int64)", forceinline=True)
     def fetch_ahead(numbers: Small, i: int) -> None:
         """Have element ``i`` brought into the cache for writing; nothing happens where there is none."""
-        fetch(numbers, i)
+        fetch_to_write(numbers, i)
 
     @compiled("void(readonly(uint8[::1]), int64)", forceinline=True)
     def fetch_bytes(data: Bytes, i: int) -> None:
-        """Have the bytes around ``i`` brought into the cache; nothing happens where there are none."""
-        fetch(data, i)
+        """Have the bytes around ``i`` brought into the cache for reading; nothing happens where there are none."""
+        fetch_to_read(data, i)
 
     @compiled("int64(readonly(uint8[::1]), int64)", forceinline=True)
     def int32_at(data: Bytes, i: int) -> int:

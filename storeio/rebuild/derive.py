@@ -20,7 +20,7 @@ from storeio.kernels import tables as w
 from storeio.kernels.place import pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
 from storeio.rebuild.stretches import Stretch, Stretches
-from storeio.scan import filler, read_range
+from storeio.scan import read_range
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.turns import turn
 from storeio.walk import Walked, walk_split
@@ -97,8 +97,8 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
     def read(start: int, stop: int) -> Bytes:
         return read_range(root, split.path, start, stop)
 
-    fill, delays = filler(root, split.path), np.array(wanted.delays_ms, np.int64)
-    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, fill=fill)
+    delays = np.array(wanted.delays_ms, np.int64)
+    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, in_pieces=True)
     found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
     if not walked.count:
         return found
