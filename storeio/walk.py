@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,8 @@ from storeio import crc
 from storeio.kernels import tables as w
 from storeio.kernels import walk as kernel
 from storeio.kernels.chain import V_ORIGIN
+from storeio.kernels.raw import LINE
+from storeio.kernels.staged import LINE_BYTES
 from storeio.splits import Split, WalkState
 from storeio.window import Bytes, Read, Window
 
@@ -92,7 +95,7 @@ class _Tables:
         """Return tables for a split of ``count`` bytes with records of usual size."""
         rows = max(count // USUAL_BYTES, 16)
         return cls(
-            np.empty((w.RECORD_ROWS, _apart(rows)), np.int64),
+            _in_lines(w.RECORD_ROWS, _apart(rows)),
             np.empty((3, _apart(2 * rows)), np.int64),
             np.empty((4, 64), np.int64),
             np.empty((6, 64), np.int64),
@@ -103,7 +106,7 @@ class _Tables:
     def grow(self, answer: int) -> None:
         """Double the table that is full."""
         if answer == w.FULL_RECORDS:
-            self.records = _doubled(self.records)
+            self.records = _doubled(self.records, _in_lines)
         elif answer == w.FULL_KEYS:
             self.keys = _doubled(self.keys)
         elif answer == w.FULL_SPANS:
@@ -145,8 +148,19 @@ def _apart(columns: int) -> int:
     return (columns // SETS_COLUMNS) * SETS_COLUMNS + SETS_COLUMNS + APART_COLUMNS
 
 
-def _doubled(table: Numbers) -> Numbers:
-    grown = np.empty((table.shape[0], _apart(2 * table.shape[1])), np.int64)
+def _in_lines(rows: int, columns: int) -> Numbers:
+    """Return a table that begins where a line of the CPU's caches does, as ``kernels.staged`` would have it."""
+    room = np.empty(rows * columns + LINE, np.int64)
+    first = -room.ctypes.data % LINE_BYTES // room.itemsize
+    return room[first : first + rows * columns].reshape(rows, columns)
+
+
+def _anywhere(rows: int, columns: int) -> Numbers:
+    return np.empty((rows, columns), np.int64)
+
+
+def _doubled(table: Numbers, made: Callable[[int, int], Numbers] = _anywhere) -> Numbers:
+    grown = made(table.shape[0], _apart(2 * table.shape[1]))
     grown[:, : table.shape[1]] = table
     return grown
 

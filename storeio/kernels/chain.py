@@ -18,6 +18,7 @@ from storeio.kernels import tags as t
 from storeio.kernels.ahead import fetch_record
 from storeio.kernels.records import derive, is_schedule_topic, marks_of, marks_of_properties, put_record, queue_of
 from storeio.kernels.spans import add_span
+from storeio.kernels.staged import STAGE_PLACES, leave_line
 from storeio.kernels.text import int32_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -27,13 +28,13 @@ Numbers = npt.NDArray[np.int64]
 (V_ORIGIN, V_BASE, V_FILE_SIZE, V_STOP, V_CRC_ADDRESS, V_CRC_KIND) = range(6)
 VIEW_PLACES: Final = 6
 
-# Places in the array that kernels work in: places of properties, what is derived of them, a start that was found, and
-# what is known of the window's CRCs, as far as there is room.
+# Places in the array that kernels work in: places of properties, what is derived of them, a start that was found, if
+# records are written in whole lines, and their stage; last, what is known of the CRCs of the window.
 DERIVED: Final = t.PLACES
 FOUND: Final = DERIVED + 3
-BLOCKS: Final = FOUND + 3
-
-CACHED_BYTES: Final = 4 << 20  # of a window: shorter ones were just copied, and lie in the CPU's cache
+WHOLE: Final = FOUND + 3
+STAGE: Final = WHOLE + 1
+BLOCKS: Final = STAGE + STAGE_PLACES
 
 
 @compiled(
@@ -87,7 +88,9 @@ def take_record(
             return np.int64(w.FULL_KEYS)
     if not add_span(spans, state, position, position + head[h.SIZE], w.RECORD, h.OK):
         return np.int64(w.FULL_SPANS)
-    put_record(records, n, position, head, queue, marks, work[DERIVED:])
+    stage = work[STAGE:BLOCKS]
+    put_record(stage, n, position, head, queue, marks, work[DERIVED:])
+    leave_line(records, n, stage, work[WHOLE])
     state[w.S_RECORDS] = n + 1
     state[w.S_KEYS] = after
     state[w.S_TIME_2] = state[w.S_TIME_1]
@@ -110,10 +113,9 @@ def take_chain(
     Whatever else stands there, or is not all in the window, is left for the caller to look at.
     """
     stop = min(view[V_STOP], view[V_FILE_SIZE] - log.MIN_RECORD_BYTES)
-    far = len(data) > CACHED_BYTES
     while state[w.S_POSITION] < stop:
         i = state[w.S_POSITION] - view[V_ORIGIN]
-        if far and i + 4 <= len(data):
+        if i + 4 <= len(data):
             fetch_record(data, i, np.int64(int32_at(data, i)))
         if check_whole(data, view, state[w.S_POSITION], head, delays_ms, work) != h.OK:
             break

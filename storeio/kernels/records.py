@@ -11,7 +11,7 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
-from storeio.kernels.raw import LANES, POWERS, int64_at, tail_hash
+from storeio.kernels.raw import LANES, LINE, POWERS, int64_at, tail_hash
 from storeio.kernels.text import is_bad_text, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
@@ -209,27 +209,27 @@ def derive(
     return np.int64(h.OK if fine & base_fine & size_fine else h.WHY_PROPERTY)
 
 
-@compiled("void(int64[:, ::1], int64, int64, int64[::1], int64, int64, int64[::1])", forceinline=True)
+@compiled("void(int64[::1], int64, int64, int64[::1], int64, int64, int64[::1])", forceinline=True)
 def put_record(
-    records: Numbers, number: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
+    stage: Numbers, number: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
 ) -> None:
-    """Write column ``number`` of the record table; the caller knows that it is there."""
-    n = np.uint64(number)  # an index without sign needs no test for one counted from the end
-    records[w.R_POSITION, n] = position
-    records[w.R_SIZE, n] = head[h.SIZE]
-    records[w.R_QUEUE, n] = queue
-    records[w.R_QUEUE_OFFSET, n] = head[h.QUEUE_OFFSET]
-    records[w.R_TAGS_CODE, n] = derived[0]
-    records[w.R_STORE_MS, n] = head[h.STORE_MS]
-    records[w.R_SYS_FLAG, n] = head[h.SYS_FLAG]
-    records[w.R_MARKS, n] = marks
-    records[w.R_PHYSICAL, n] = head[h.PHYSICAL_OFFSET]
-    records[w.R_BODY_BYTES, n] = head[h.BODY_BYTES]
-    records[w.R_PROPERTIES_AT, n] = head[h.PROPERTIES_AT]
-    records[w.R_PROPERTIES_BYTES, n] = head[h.PROPERTIES_BYTES]
-    records[w.R_BATCH_BASE, n] = derived[1]
-    records[w.R_BATCH_SIZE, n] = derived[2]
-    records[w.R_BORN_MS, n] = head[h.BORN_MS]
-    records[w.R_STORE_HOST, n] = head[h.STORE_HOST]
-    records[w.R_BORN_HOST, n] = head[h.BORN_HOST]
-    records[w.R_FLAG, n] = head[h.FLAG]
+    """Write record ``number`` into the stage of ``staged``."""
+    n = np.uint64(number % LINE)  # an index without sign needs no test for one counted from the end
+    stage[LINE * w.R_POSITION + n] = position
+    stage[LINE * w.R_SIZE + n] = head[h.SIZE]
+    stage[LINE * w.R_QUEUE + n] = queue
+    stage[LINE * w.R_QUEUE_OFFSET + n] = head[h.QUEUE_OFFSET]
+    stage[LINE * w.R_TAGS_CODE + n] = derived[0]
+    stage[LINE * w.R_STORE_MS + n] = head[h.STORE_MS]
+    stage[LINE * w.R_SYS_FLAG + n] = head[h.SYS_FLAG]
+    stage[LINE * w.R_MARKS + n] = marks
+    stage[LINE * w.R_PHYSICAL + n] = head[h.PHYSICAL_OFFSET]
+    stage[LINE * w.R_BODY_BYTES + n] = head[h.BODY_BYTES]
+    stage[LINE * w.R_PROPERTIES_AT + n] = head[h.PROPERTIES_AT]
+    stage[LINE * w.R_PROPERTIES_BYTES + n] = head[h.PROPERTIES_BYTES]
+    stage[LINE * w.R_BATCH_BASE + n] = derived[1]
+    stage[LINE * w.R_BATCH_SIZE + n] = derived[2]
+    stage[LINE * w.R_BORN_MS + n] = head[h.BORN_MS]
+    stage[LINE * w.R_STORE_HOST + n] = head[h.STORE_HOST]
+    stage[LINE * w.R_BORN_HOST + n] = head[h.BORN_HOST]
+    stage[LINE * w.R_FLAG + n] = head[h.FLAG]

@@ -19,17 +19,21 @@ from storeio.kernels import tables as w
 from storeio.kernels.chain import (
     BLOCKS,
     FOUND,
+    STAGE,
     V_BASE,
     V_FILE_SIZE,
     V_ORIGIN,
     V_STOP,
+    WHOLE,
     check_whole,
     take_chain,
     take_record,
 )  # fmt: skip
 from storeio.kernels.longcrc import places_for
+from storeio.kernels.raw import all_put
 from storeio.kernels.search import boundary, extent, first_nonzero
 from storeio.kernels.spans import add_gap, add_span, undo_spans
+from storeio.kernels.staged import close_line, has_whole_lines, open_line
 from storeio.kernels.starts import FOUND_AT, FOUND_KIND, FOUND_STOP, find_start, hides_start, is_cut
 from storeio.kernels.text import int32_at
 
@@ -257,4 +261,10 @@ def walk(
     """
     head = np.zeros(h.HEAD_COLUMNS, dtype=np.int64)
     work = np.zeros(BLOCKS + places_for(len(data)), dtype=np.int64)
-    return walk_on(data, view, state, delays_ms, records, keys, spans, queues, names, slots, head, work)
+    stage = work[STAGE:BLOCKS]
+    work[WHOLE] = has_whole_lines(records)
+    open_line(records, state[w.S_RECORDS], stage)
+    answer = walk_on(data, view, state, delays_ms, records, keys, spans, queues, names, slots, head, work)
+    close_line(records, state[w.S_RECORDS], stage)
+    all_put()
+    return answer
