@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +13,7 @@ from storeio import crc
 from storeio.kernels import tables as w
 from storeio.kernels import walk as kernel
 from storeio.kernels.chain import V_ORIGIN
-from storeio.kernels.raw import LINE
+from storeio.kernels.memory import LINE
 from storeio.kernels.staged import LINE_BYTES
 from storeio.splits import Split, WalkState
 from storeio.window import Bytes, Read, Window
@@ -106,9 +105,9 @@ class _Tables:
     def grow(self, answer: int) -> None:
         """Double the table that is full."""
         if answer == w.FULL_RECORDS:
-            self.records = _doubled(self.records, _in_lines)
+            self.records = _grown(self.records, _in_lines(w.RECORD_ROWS, _apart(2 * self.records.shape[1])))
         elif answer == w.FULL_KEYS:
-            self.keys = _doubled(self.keys)
+            self.keys = _grown(self.keys, np.empty((3, _apart(2 * self.keys.shape[1])), np.int64))
         elif answer == w.FULL_SPANS:
             self.spans = _doubled(self.spans)
         elif answer == w.FULL_NAMES:
@@ -155,14 +154,13 @@ def _in_lines(rows: int, columns: int) -> Numbers:
     return room[first : first + rows * columns].reshape(rows, columns)
 
 
-def _anywhere(rows: int, columns: int) -> Numbers:
-    return np.empty((rows, columns), np.int64)
+def _doubled(table: Numbers) -> Numbers:
+    return _grown(table, np.empty((table.shape[0], 2 * table.shape[1]), np.int64))
 
 
-def _doubled(table: Numbers, made: Callable[[int, int], Numbers] = _anywhere) -> Numbers:
-    grown = made(table.shape[0], _apart(2 * table.shape[1]))
-    grown[:, : table.shape[1]] = table
-    return grown
+def _grown(table: Numbers, larger: Numbers) -> Numbers:
+    larger[:, : table.shape[1]] = table
+    return larger
 
 
 def walk_split(

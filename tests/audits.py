@@ -25,7 +25,6 @@ def unreadable(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
         return read(root, path, *more, **named)
 
     monkeypatch.setattr(plan_module, "read_range", read_or_fail)
-    monkeypatch.setattr(plan_module, "filler", lambda root, path: None)
 
 
 def sound(**changes: Any) -> Audit:

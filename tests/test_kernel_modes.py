@@ -61,7 +61,7 @@ def results() -> list[str]:
             seen = hashlib.sha256()
             for split in cut(StoreFile("", COMMITLOG, len(data), base), step):
                 read = Reader(array)
-                walked = storeio.walk.walk_split(read, split, fill=read.fill if step == 640 else None)
+                walked = storeio.walk.walk_split(read, split, in_pieces=step == 640)
                 for table in (walked.records, walked.keys, walked.spans):
                     seen.update(np.ascontiguousarray(table).tobytes())
                 seen.update(repr((walked.queues, walked.end, walked.asked)).encode())

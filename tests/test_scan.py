@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 
 import golden_data as golden
-import numpy as np
 import pytest
 
 from storeio.errors import UnreadableError
-from storeio.local_files import MOST_KEPT, SMALL_BYTES
-from storeio.scan import filler, kept_open, read_range
-from storeio.window import Bytes, Fill
+from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
+from storeio.scan import kept_open, read_range
 
-SIZE = 3 * SMALL_BYTES
+HUGE = HUGE_PAGE_BYTES
+SIZE = 3 * HUGE + 11
 HANDLES = Path("/proc/self/fd")
 
 
@@ -31,18 +30,10 @@ def handles_below(root: Path) -> list[str]:
     return [name for name in names if name.startswith(f"{root}/")]
 
 
-def fill_of(root: Path) -> Fill:
-    """Return what reads pieces of the file ``file``."""
-    fill = filler(str(root), "file")
-    assert fill is not None
-    return fill
+RANGES = [(0, SIZE), (5, SMALL_BYTES), (4097, 4098 + SMALL_BYTES), (7, 7), (HUGE - 5, SIZE), (HUGE + 7, 2 * HUGE + 9)]
 
 
-def room(length: int) -> Bytes:
-    return np.full(length, 0xEE, np.uint8)
-
-
-@pytest.mark.parametrize(("start", "stop"), [(0, SIZE), (5, SMALL_BYTES), (4097, 4098 + SMALL_BYTES), (7, 7)])
+@pytest.mark.parametrize(("start", "stop"), RANGES)
 def test_exactly_these_bytes(start: int, stop: int, tmp_path: Path) -> None:
     data = os.urandom(SIZE)
     (tmp_path / "file").write_bytes(data)
@@ -52,57 +43,17 @@ def test_exactly_these_bytes(start: int, stop: int, tmp_path: Path) -> None:
     assert read_range(str(tmp_path), "file", start, stop, populate_to=start).tobytes() == data[start:stop]
 
 
-@pytest.mark.parametrize("start", [0, 5, SIZE - 4097])
-def test_a_room_is_filled_with_exactly_these_bytes(start: int, tmp_path: Path) -> None:
-    data = os.urandom(SIZE)
-    (tmp_path / "file").write_bytes(data)
-    around = room(4097 + 2)
-    fill_of(tmp_path)(start, around[1:-1])
-    assert around[1:-1].tobytes() == data[start : start + 4097]
-    assert around[0] == around[-1] == 0xEE
-
-
 def test_reads_that_give_less_than_asked_for_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As some network file systems do."""
     data, pread, preadv = os.urandom(1000), os.pread, os.preadv
     (tmp_path / "file").write_bytes(data)
     monkeypatch.setattr(os, "pread", lambda handle, count, at: pread(handle, min(count, 70), at))
     monkeypatch.setattr(os, "preadv", lambda handle, rooms, at: preadv(handle, [rooms[0][:70]], at))
-    found, filled = read_range(str(tmp_path), "file", 5, 905), room(900)
+    found = read_range(str(tmp_path), "file", 5, 905)
     assert found.tobytes() == data[5:905]
     assert not found.flags.writeable
-    fill_of(tmp_path)(5, filled)
-    assert filled.tobytes() == data[5:905]
     with pytest.raises(UnreadableError, match="file: became shorter than 1001 bytes"):
         read_range(str(tmp_path), "file", 5, 1001)
-
-
-def test_a_room_is_filled_from_the_file_that_was_there_first(tmp_path: Path) -> None:
-    """One walk sees one file, whatever takes its place."""
-    (tmp_path / "file").write_bytes(b"a" * 100)
-    fill, got = fill_of(tmp_path), room(50)
-    fill(0, got)
-    (tmp_path / "new").write_bytes(b"b" * 100)
-    (tmp_path / "new").rename(tmp_path / "file")
-    fill(50, got)
-    assert got.tobytes() == b"a" * 50
-
-
-def test_a_file_that_is_cut_between_two_pieces_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(bytes(SIZE))
-    fill = fill_of(tmp_path)
-    fill(0, room(SIZE // 2))
-    os.truncate(tmp_path / "file", SIZE - 1)
-    with pytest.raises(UnreadableError, match=f"file: became shorter than {SIZE} bytes"):
-        fill(SIZE // 2, room(SIZE - SIZE // 2))
-
-
-def test_a_file_that_is_none_fills_no_room(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="file: No such file"):
-        fill_of(tmp_path)(0, room(1))
-    os.mkfifo(tmp_path / "file")
-    with pytest.raises(UnreadableError, match="file: not a regular file"):
-        fill_of(tmp_path)(0, room(1))
 
 
 def test_a_file_that_took_another_s_place_is_read_anew(tmp_path: Path) -> None:

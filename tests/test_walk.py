@@ -43,11 +43,6 @@ class Reader:
         window.flags.writeable = False
         return window
 
-    def fill(self, start: int, room: Bytes) -> None:
-        """Put the bytes from ``start`` on into the whole room."""
-        assert 0 <= start <= start + len(room) <= len(self.data)
-        room[:] = self.data[start : start + len(room)]
-
 
 def walk_whole(base: int, data: bytes) -> Walked:
     """Return the sequential walk over one segment."""
@@ -108,7 +103,7 @@ def assert_same_in_pieces(base: int, data: bytes, whole: Walked) -> None:
             patch.setattr(storeio.window, "PIECE_BYTES", piece)
             patch.setattr(storeio.window, "LOOK_AHEAD_BYTES", 1)
             read = Reader(np.frombuffer(data, np.uint8))
-            walked = walk_split(read, whole.split, fill=read.fill)
+            walked = walk_split(read, whole.split, in_pieces=True)
         assert spans_of(walked) == spans_of(whole)
         assert rows_of(walked) == rows_of(whole)
         assert (walked.end, walked.asked) == (whole.end, whole.asked)

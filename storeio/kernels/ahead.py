@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.raw import fetch_bytes
+from storeio.kernels.memory import fetch_bytes
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.raw import fetch_ahead
+from storeio.kernels.memory import fetch_ahead
 from storeio.kernels.search import first_nonzero
 from storeio.kernels.text import int32_at
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from storeio.compiled import compiled
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
-from storeio.kernels.raw import fetch_bytes
+from storeio.kernels.memory import fetch_bytes
 from storeio.kernels.text import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]

@@ -11,7 +11,8 @@ from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
-from storeio.kernels.raw import LANES, LINE, POWERS, int64_at, tail_hash
+from storeio.kernels.memory import LINE
+from storeio.kernels.raw import LANES, POWERS, int64_at, tail_hash
 from storeio.kernels.text import is_bad_text, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storeio.compiled import compiled
 from storeio.kernels import tables as w
-from storeio.kernels.raw import LINE, put_line
+from storeio.kernels.memory import LINE, put_line
 
 Numbers = npt.NDArray[np.int64]
 

@@ -30,7 +30,7 @@ from storeio.kernels.chain import (
     take_record,
 )  # fmt: skip
 from storeio.kernels.longcrc import places_for
-from storeio.kernels.raw import all_put
+from storeio.kernels.memory import all_put
 from storeio.kernels.search import boundary, extent, first_nonzero
 from storeio.kernels.spans import add_gap, add_span, undo_spans
 from storeio.kernels.staged import close_line, has_whole_lines, open_line

@@ -122,7 +122,6 @@ def test_one_segment_that_cannot_be_read(
         return read_range(root, path, start, stop, **rest)
 
     monkeypatch.setattr(plans, "read_range", failing)
-    monkeypatch.setattr(plans, "filler", lambda root, path: None)
     local = storeio.check(rich)
     apart = ("failed", "findings")
     assert {k: v for k, v in timeless(found).items() if k not in apart} == {
