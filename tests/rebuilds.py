@@ -139,8 +139,9 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
     """Return where each record's unit stands.
 
     A record that says the number behind that of the one before stands behind it. Else: one that stands alone
-    between two that follow on from each other, or whose number is far off or negative, stands where they leave
-    room; one that jumps too far follows on; any other has its number, which later ones then take from earlier ones.
+    between two that follow on from each other, or whose number is far off (of the first two the greater one) or
+    negative, stands where they leave room; one that jumps too far follows on; any other has its number, which later
+    ones then take from earlier ones.
     """
     queue = Obvious()
     numbers = [record.queue_offset for record in records]
@@ -167,9 +168,9 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
     after = after if after is not None and 0 <= after <= 2**55 else None
     only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
     if alone and not only:
-        reference = stop if stop is not None else (after or 0)
         between = stop is not None and after == stop + 1
-        if between or abs(number - reference) > 2**40 or number < 0:
+        wild = number - (after or 0) > 2**40 if stop is None else abs(number - stop) > 2**40
+        if between or wild or number < 0:
             queue.moved += 1
             return (stop if stop is not None else max((after or 1) - 1, 0)), False
     if not 0 <= number <= 2**55:

@@ -125,6 +125,8 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([0, 1, 2**50, 3, 4], 0, 0, 1),
         ([0, 1, 2**39, 2**39 + 1, 4, 5], 0, 0, 2),  # a jump that no disk is to be filled for
         ([2**50, 2**50 + 1], 0, 0, 0),
+        ([0, 2**41], 0, 0, 1),  # of the first two the greater one
+        ([2**41, 1], 0, 0, 1),
         ([-5, -4, 0, 1], 0, 2, 2),
         ([0, 1, 20, 21, 8, 9], 1, 2, 0),  # back into a gap
     ],

@@ -215,22 +215,22 @@ def put_record(
     stage: Numbers, number: int, position: int, head: Numbers, queue: int, marks: int, derived: Numbers
 ) -> None:
     """Write record ``number`` into the stage of ``staged``."""
-    n = np.uint64(number % LINE)  # an index without sign needs no test for one counted from the end
-    stage[LINE * w.R_POSITION + n] = position
-    stage[LINE * w.R_SIZE + n] = head[h.SIZE]
-    stage[LINE * w.R_QUEUE + n] = queue
-    stage[LINE * w.R_QUEUE_OFFSET + n] = head[h.QUEUE_OFFSET]
-    stage[LINE * w.R_TAGS_CODE + n] = derived[0]
-    stage[LINE * w.R_STORE_MS + n] = head[h.STORE_MS]
-    stage[LINE * w.R_SYS_FLAG + n] = head[h.SYS_FLAG]
-    stage[LINE * w.R_MARKS + n] = marks
-    stage[LINE * w.R_PHYSICAL + n] = head[h.PHYSICAL_OFFSET]
-    stage[LINE * w.R_BODY_BYTES + n] = head[h.BODY_BYTES]
-    stage[LINE * w.R_PROPERTIES_AT + n] = head[h.PROPERTIES_AT]
-    stage[LINE * w.R_PROPERTIES_BYTES + n] = head[h.PROPERTIES_BYTES]
-    stage[LINE * w.R_BATCH_BASE + n] = derived[1]
-    stage[LINE * w.R_BATCH_SIZE + n] = derived[2]
-    stage[LINE * w.R_BORN_MS + n] = head[h.BORN_MS]
-    stage[LINE * w.R_STORE_HOST + n] = head[h.STORE_HOST]
-    stage[LINE * w.R_BORN_HOST + n] = head[h.BORN_HOST]
-    stage[LINE * w.R_FLAG + n] = head[h.FLAG]
+    column = stage[number % LINE :]  # behind it all places are constants, of which none is counted from the end
+    column[LINE * w.R_POSITION] = position
+    column[LINE * w.R_SIZE] = head[h.SIZE]
+    column[LINE * w.R_QUEUE] = queue
+    column[LINE * w.R_QUEUE_OFFSET] = head[h.QUEUE_OFFSET]
+    column[LINE * w.R_TAGS_CODE] = derived[0]
+    column[LINE * w.R_STORE_MS] = head[h.STORE_MS]
+    column[LINE * w.R_SYS_FLAG] = head[h.SYS_FLAG]
+    column[LINE * w.R_MARKS] = marks
+    column[LINE * w.R_PHYSICAL] = head[h.PHYSICAL_OFFSET]
+    column[LINE * w.R_BODY_BYTES] = head[h.BODY_BYTES]
+    column[LINE * w.R_PROPERTIES_AT] = head[h.PROPERTIES_AT]
+    column[LINE * w.R_PROPERTIES_BYTES] = head[h.PROPERTIES_BYTES]
+    column[LINE * w.R_BATCH_BASE] = derived[1]
+    column[LINE * w.R_BATCH_SIZE] = derived[2]
+    column[LINE * w.R_BORN_MS] = head[h.BORN_MS]
+    column[LINE * w.R_STORE_HOST] = head[h.STORE_HOST]
+    column[LINE * w.R_BORN_HOST] = head[h.BORN_HOST]
+    column[LINE * w.R_FLAG] = head[h.FLAG]
