@@ -25,7 +25,7 @@ SMALL_BYTES: Final = 256 << 10  # up to here a copy is cheaper than a mapping
 MADV_POPULATE_READ: Final = 22  # of Linux 5.14 and later; the module does not name it
 NOT_POPULATED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOMEM)
 HUGE_PAGE_BYTES: Final = 2 << 20
-MOST_KEPT: Final = 16  # files that stay open while a store is read
+MOST_KEPT: Final = 64  # files that stay open while a store is read, of all threads
 _EMPTY: Final[Bytes] = np.empty(0, np.uint8)
 
 
@@ -117,12 +117,16 @@ class _OpenFile:
 
 
 class _OpenFiles:
-    """The files that were read last, kept open while somebody has asked for it."""
+    """The files that were read last, kept open while somebody has asked for it.
+
+    Each thread has its own: the system remembers one place of a handle, to read ahead from there, and two threads
+    that read a file at two places would have it forget that again and again.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._askers = 0
-        self._files: dict[str, _OpenFile] = {}
+        self._files: dict[tuple[int, str], _OpenFile] = {}  # by thread and path
 
     def opened(self, path: str) -> _OpenFile:
         """Return the file that now has this path.
@@ -130,9 +134,10 @@ class _OpenFiles:
         Raises:
             OSError: It cannot be opened.
         """
+        key = threading.get_ident(), path
         with self._lock:
-            file = self._files.pop(path, None)
-        # Nobody waits while the disk is asked: two threads may open the same file, and one of both is kept.
+            file = self._files.pop(key, None)
+        # Nobody waits while the disk is asked.
         if file is not None:
             status = os.stat(path)
             file = file if file.identity == (status.st_dev, status.st_ino) else None
@@ -140,7 +145,7 @@ class _OpenFiles:
             file = _OpenFile(path)
         with self._lock:
             if self._askers:
-                self._files[path] = file
+                self._files[key] = file
                 if len(self._files) > MOST_KEPT:
                     del self._files[next(iter(self._files))]
             return file
