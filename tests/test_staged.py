@@ -57,11 +57,9 @@ def test_which_tables_have_whole_lines(columns: int, first: int, whole: bool) ->
 
 @pytest.mark.parametrize("count", [0, 1000, 1 << 20, 64 << 20])
 def test_the_walk_s_own_tables_have_whole_lines_that_are_no_power_of_two_apart(count: int) -> None:
-    from storeio.kernels.tables import FULL_RECORDS
-
     tables = _Tables.for_bytes(count)
     for _ in range(3):
         assert has_whole_lines(tables.records)
         for stride in (tables.records.strides[0], tables.keys.strides[0]):
             assert stride & -stride == 8 * LINE, "rows would begin in few sets of a cache"
-        tables.grow(FULL_RECORDS)
+        tables.grow(w.FULL_RECORDS)
