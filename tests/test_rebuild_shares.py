@@ -18,6 +18,7 @@ from storebuilder import StoreBuilder, forged
 
 from storeio.audit import AuditPlan, prepare
 from storeio.errors import WriteError
+from storeio.kernels.place import KEY
 from storeio.rebuild.cuts import KeyCount, Place, cut, places_to_look_up
 from storeio.rebuild.derive import Derived, Keys, derive_split
 from storeio.rebuild.index import IndexWriter, Shape
@@ -222,18 +223,19 @@ def test_index_files_are_cut_where_the_writer_cuts_them(seed: int) -> None:
         count = chance.randrange(0, 9)
         times = np.array([now := now + chance.randrange(3) for _ in range(count)], np.int64)
         offsets = np.arange(count, dtype=np.int64) * 10 + number * 1000
-        keys = Keys(np.arange(count, dtype=np.int64), offsets, times, not count or chance.random() < 0.5)
+        packed = np.zeros(count, KEY)
+        packed["key_hash"], packed["physical_offset"], packed["store_timestamp_ms"] = range(count), offsets, times
+        keys = Keys(packed.view(np.uint8), not count or chance.random() < 0.5)
         first_ms = int(times[0]) - chance.randrange(2) if count else now
+        splits[number] = Keys(keys.packed.copy())  # the writer makes units of the others
         writer.add(keys, first_ms)
-        splits[number] = keys
         counts.append(KeyCount(number, count, keys.more, first_ms))
     writer.close()
     asked = places_to_look_up(counts, shape)
 
     def look_up(place: Place) -> tuple[int, int]:
         assert place in asked
-        keys = splits[place.split]
-        return int(keys.store_ms[place.key]), int(keys.offsets[place.key])
+        return splits[place.split].record_of(place.key)
 
     cuts = cut(counts, shape, look_up)
     assert [file.path for file in cuts.files] == writer.files

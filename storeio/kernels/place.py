@@ -23,7 +23,12 @@ Mask = npt.NDArray[np.bool_]
 HEADER_BYTES: Final = 40
 UNIT: Final = 20
 MAX_INT: Final = 2**31 - 1
+OFFSET_AT: Final = 4  # of a record's physical offset, in a unit of an index file
+SECONDS_AT: Final = 12
 KEYS_AHEAD: Final = 16  # slots lie anywhere in 20 MB; what is asked for early is there when it is needed
+
+# A key on its way into an index file: a unit that has its record's store time where a file has seconds and unit before.
+KEY: Final = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp_ms", ">i8")])
 
 # Places in what ``put_keys`` knows of an index file.
 (I_BEGIN_MS, I_END_MS, I_BEGIN_OFFSET, I_END_OFFSET, I_USED_SLOTS, I_COUNT, I_SLOTS, I_UNITS) = range(8)
@@ -97,75 +102,68 @@ def slot_of(key_hash: int, slots: int) -> int:
     return HEADER_BYTES + 4 * np.int64(np.uint32(key_hash) % np.uint32(slots))
 
 
-@compiled(
-    "int64(readonly(int64[::1]), readonly(int64[::1]), readonly(int64[::1]), int64, int64[::1], uint8[::1], uint8[::1])"
-)
-def put_keys(
-    hashes: Numbers, offsets: Numbers, store_ms: Numbers, first: int, file: Numbers, head: Bytes, units: Bytes
-) -> int:
+@compiled("int64(uint8[::1], int64, int64[::1], uint8[::1])", _nrt=True)
+def put_keys(units: Bytes, first: int, file: Numbers, head: Bytes) -> int:
     """Return the first key that has no room in the file, after entering those before it.
 
     Args:
-        hashes: Key hash of each key; none is negative.
-        offsets: Physical offset of each key's record.
-        store_ms: Its store time.
+        units: Keys, each a ``KEY``; those that are entered become the file's units.
         first: The key to begin with.
         file: What is known of the file; updated.
         head: The file's header and slots; the slots are updated.
-        units: Room for the units that are added, the first one at 0.
     """
-    stop = min(first + max(file[I_UNITS] - file[I_COUNT], np.int64(0)), len(hashes))
+    stop = min(first + max(file[I_UNITS] - file[I_COUNT], np.int64(0)), len(units) // UNIT)
     if first >= stop:
         return first
     # What changes with every key is kept out of arrays: the compiler would write it to memory every time.
     slots, count, used = file[I_SLOTS], file[I_COUNT], file[I_USED_SLOTS]
     begin_ms, begin_offset = file[I_BEGIN_MS], file[I_BEGIN_OFFSET]
+    end_ms = np.int64(0)
+    soon = np.empty(KEYS_AHEAD, np.int64)  # slots of the next keys
+    for i in range(first, min(first + KEYS_AHEAD, stop)):
+        soon[i % KEYS_AHEAD] = slot_of(int32_at(units, UNIT * i), slots)
     for i in range(first, stop):
+        at = UNIT * i
+        slot_at = soon[i % KEYS_AHEAD]
         if i + KEYS_AHEAD < stop:
-            fetch_bytes(head, slot_of(hashes[i + KEYS_AHEAD], slots))
-        slot_at = slot_of(hashes[i], slots)
+            slot = slot_of(int32_at(units, at + KEYS_AHEAD * UNIT), slots)
+            soon[i % KEYS_AHEAD] = slot
+            fetch_bytes(head, slot)
         previous = int32_at(head, slot_at)
         if previous <= 0 or previous > count:
             previous = np.int64(0)
-        passed = store_ms[i] - begin_ms
+        end_ms = int64_at(units, at + SECONDS_AT)
+        passed = end_ms - begin_ms
         seconds = min(passed // 1000, MAX_INT) if begin_ms > 0 and passed > 0 else np.int64(0)
-        at = UNIT * (i - first)
-        put_int32(units, at, hashes[i])
-        put_int64(units, at + 4, offsets[i])
-        put_int32(units, at + 12, seconds)
-        put_int32(units, at + 16, previous)
+        put_int64(units, at + SECONDS_AT, seconds << 32 | previous)
         put_int32(head, slot_at, count)
         if count <= 1:
-            begin_ms, begin_offset = store_ms[i], offsets[i]
+            begin_ms, begin_offset = end_ms, int64_at(units, at + OFFSET_AT)
         used += previous == 0
         count += 1
     file[I_COUNT], file[I_USED_SLOTS] = count, used
     file[I_BEGIN_MS], file[I_BEGIN_OFFSET] = begin_ms, begin_offset
-    file[I_END_OFFSET], file[I_END_MS] = offsets[stop - 1], store_ms[stop - 1]
+    file[I_END_OFFSET], file[I_END_MS] = int64_at(units, UNIT * (stop - 1) + OFFSET_AT), end_ms
     return stop
 
 
-@compiled("int64(readonly(int64[:, :]), readonly(int64[:, :]), int64, int64, int64[::1], int64[::1], int64[::1])")
-def pick_keys(
-    keys: Numbers, records: Numbers, base: int, untagged: int, hashes: Numbers, offsets: Numbers, store_ms: Numbers
-) -> int:
-    """Return how many keys an index takes of a split's, after writing hash, physical offset and store time of each.
+@compiled("int64(readonly(int64[:, :]), readonly(int64[:, :]), int64, int64, uint8[::1])")
+def pick_keys(keys: Numbers, records: Numbers, base: int, untagged: int, units: Bytes) -> int:
+    """Return how many keys an index takes of a split's, after writing a ``KEY`` for each.
 
     Args:
-        keys: The key table, of which ``hashes`` and the others have room for all.
+        keys: The key table.
         records: The record table.
         base: Physical offset of the segment.
         untagged: Records before this one have their tags not indexed.
-        hashes: Room.
-        offsets: Room.
-        store_ms: Room.
+        units: Room for all keys.
     """
     n = np.int64(0)
     for i in range(keys.shape[1]):
         record = keys[1, i]
         if keys[2, i] != t.TAGS or record >= untagged:
-            hashes[n] = keys[0, i]
-            offsets[n] = records[w.R_POSITION, record] + base
-            store_ms[n] = records[w.R_STORE_MS, record]
+            put_int32(units, UNIT * n, keys[0, i])
+            put_int64(units, UNIT * n + OFFSET_AT, records[w.R_POSITION, record] + base)
+            put_int64(units, UNIT * n + SECONDS_AT, records[w.R_STORE_MS, record])
             n += 1
     return n

@@ -17,7 +17,7 @@ from storeio.dispatch import Grouped, Implied, all_units, grouped_units
 from storeio.format import commitlog as log
 from storeio.format import queueext
 from storeio.kernels import tables as w
-from storeio.kernels.place import pick_keys
+from storeio.kernels.place import KEY, pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
 from storeio.rebuild.stretches import Stretch, Stretches
 from storeio.scan import read_range
@@ -56,15 +56,26 @@ class Wanted:
 
 @dataclass(slots=True)
 class Keys:
-    """Index keys of a split, in log order: hash, physical offset and store time of the record of each.
+    """Index keys of a split in log order, each a ``KEY``; who enters them into a file makes units of them in place.
 
     ``more`` says that a record without key follows the last key.
     """
 
-    hashes: Numbers
-    offsets: Numbers
-    store_ms: Numbers
+    packed: Bytes
     more: bool = False
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.packed) // KEY.itemsize
+
+    def part(self, start: int, stop: int) -> Bytes:
+        """Return the bytes of keys ``[start, stop)``."""
+        return self.packed[start * KEY.itemsize : stop * KEY.itemsize]
+
+    def record_of(self, key: int) -> tuple[int, int]:
+        """Return store time and physical offset of the record of a key that is in no file yet."""
+        found = self.part(key, key + 1).view(KEY)[0]
+        return int(found["store_timestamp_ms"]), int(found["physical_offset"])
 
 
 @dataclass(slots=True)
@@ -190,10 +201,11 @@ def _keys(walked: Walked, wanted: Wanted) -> Keys:
     untagged = walked.count
     if wanted.tags_from is not None:
         untagged = int(np.searchsorted(walked.records[w.R_POSITION], wanted.tags_from - base))
-    room = np.empty((3, keys.shape[1]), np.int64)
-    count = int(pick_keys(keys, walked.records, base, untagged, room[0], room[1], room[2]))
-    last = base + int(walked.records[w.R_POSITION, -1])
-    return Keys(room[0, :count], room[1, :count], room[2, :count], not count or int(room[1, count - 1]) < last)
+    room = np.empty(keys.shape[1] * KEY.itemsize, np.uint8)
+    count = int(pick_keys(keys, walked.records, base, untagged, room))
+    found = Keys(room[: count * KEY.itemsize])
+    found.more = not count or found.record_of(count - 1)[1] < base + int(walked.records[w.R_POSITION, -1])
+    return found
 
 
 def nothing(split: Split, end: WalkState) -> Derived:

@@ -73,9 +73,8 @@ class IndexFile:
     def add(self, keys: Keys, at: int) -> tuple[int, int, Bytes]:
         """Enter keys from ``at`` on; return the first that has no room, and the units and their position."""
         count = self.count
-        units = np.empty(min(len(keys.hashes) - at, self.shape.units - count) * p.UNIT, np.uint8)
-        after = int(p.put_keys(keys.hashes, keys.offsets, keys.store_ms, at, self._numbers, self._head, units))
-        return after, layout.units_start(self.shape.slots) + p.UNIT * count, units[: (after - at) * p.UNIT]
+        after = int(p.put_keys(keys.packed, at, self._numbers, self._head))
+        return after, layout.units_start(self.shape.slots) + p.UNIT * count, keys.part(at, after)
 
     def head(self) -> Bytes:
         """Return header and slots, which stand at the file's begin."""
@@ -117,7 +116,7 @@ class IndexWriter:
         """Enter the keys of the next split with records, the first of which was stored at ``first_ms``."""
         file = self._with_room(first_ms)
         at = 0
-        while at < len(keys.hashes):
+        while at < len(keys):
             file = self._with_room(first_ms)
             after, position, units = file.add(keys, at)
             self._write(position, units)

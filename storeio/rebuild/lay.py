@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import WriteError
+from storeio.rebuild.derive import Keys
 from storeio.rebuild.index import IndexFile, Shape
 from storeio.rebuild.layout import Bridge, Write, bridged
 from storeio.rebuild.queues import OldUnits
@@ -96,7 +97,8 @@ def _fill(handle: int, file: OutFile, pieces: Iterable[Piece], old: OldUnits, sh
             result.written_bytes += write_all(handle, piece.position, units)
             result.kept[piece.key] = result.kept.get(piece.key, 0) + kept
         elif index is not None:
-            _, position, data = index.add(piece, 0)
+            # Another attempt may be given the same keys, and is not to find units in their place.
+            _, position, data = index.add(Keys(piece.packed.copy()), 0)
             result.written_bytes += write_all(handle, position, data.data)
     if index is not None:
         result.written_bytes += write_all(handle, 0, index.head().data)

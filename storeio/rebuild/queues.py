@@ -28,7 +28,7 @@ OldUnits = Callable[[QueueKey, int, int], Units]
 """``old(queue, first, stop)``: the units that the store itself has at these numbers, zeros where it has none."""
 
 RELAID: Final = ".relaid"
-TOGETHER_BYTES: Final = 64 << 10  # of a queue that are written at once; a hundred thousand files do not stay open
+TOGETHER_BYTES: Final = 512 << 10  # of a queue that are written at once, since each write is asked of the disk anew
 MOST_WAITING: Final = 64 << 20  # bytes of all queues that wait for more
 MOST_HELD: Final = 32 << 20  # bytes of splits with many queues that are joined at once
 MANY: Final = 128  # queues of a split; fewer are taken as they come

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from storeio.audit import AuditPlan
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.errors import UnreadableError
+from storeio.kernels.place import KEY
 from storeio.paths import CONSUMEQUEUE, QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.cuts import CutFile, Cuts, KeyCount, Place, cut, places_to_look_up
 from storeio.rebuild.derive import Derived, Keys, Wanted, derive_split, settled
@@ -28,7 +29,6 @@ from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
 from storeio.splits import Split, WalkState
 
 PIECE_BYTES: Final = 64 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
-KEY_BYTES: Final = 24  # of hash, physical offset and store time
 
 Numbers = npt.NDArray[np.int64]
 Piece = Write | Bridge | Keys
@@ -83,7 +83,7 @@ def facts_of(number: int, found: Derived) -> Facts:
     """Return what the driver is told of a split."""
     keys = None
     if found.keys is not None:
-        keys = KeyCount(number, len(found.keys.hashes), found.keys.more, found.first_ms)
+        keys = KeyCount(number, len(found.keys), found.keys.more, found.first_ms)
     return Facts(number, replace(found, stretches=found.stretches.bare(), keys=None), keys)
 
 
@@ -132,7 +132,7 @@ def looked_up(found: Derived, places: Iterable[Place]) -> list[tuple[Place, tupl
     """Return store time and physical offset of keys of a split."""
     keys = found.keys
     assert keys is not None  # whoever asks knows of a key
-    return [(place, (int(keys.store_ms[place.key]), int(keys.offsets[place.key]))) for place in places]
+    return [(place, keys.record_of(place.key)) for place in places]
 
 
 def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]) -> Orders:
@@ -146,7 +146,7 @@ def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]
         with_ext = [key for key, queue in sorted(parts.queues.items()) if key[0] == CONSUMEQUEUE and queue.placed]
         files += [file for key in with_ext for file in _ext_files(key, parts.queues[key].count, sizes)]
     for file in cuts.files if INDEXES in tally.parts else ():
-        weight = 4 * shape.slots + (file.stop - file.first) * KEY_BYTES
+        weight = 4 * shape.slots + (file.stop - file.first) * KEY.itemsize
         files.append(OutFile(file.path, shape.file_bytes, weight, file))
     splits: dict[int, SplitOrder] = {}
     counts: dict[QueueKey, int] = {}
@@ -211,8 +211,7 @@ def shared_out(orders: Orders, number: int, found: Derived) -> Iterator[Shared]:
         if cut_file.path not in orders.numbers:
             continue
         low = max(cut_file.first - order.first_key, 0)
-        high = min(cut_file.stop - order.first_key, len(keys.hashes))
-        for at in range(low, high, PIECE_BYTES // KEY_BYTES):
-            stop = min(at + PIECE_BYTES // KEY_BYTES, high)
-            part = Keys(keys.hashes[at:stop].copy(), keys.offsets[at:stop].copy(), keys.store_ms[at:stop].copy())
-            yield orders.numbers[cut_file.path], order.first_key + at, part
+        high = min(cut_file.stop - order.first_key, len(keys))
+        for at in range(low, high, PIECE_BYTES // KEY.itemsize):
+            stop = min(at + PIECE_BYTES // KEY.itemsize, high)
+            yield orders.numbers[cut_file.path], order.first_key + at, Keys(keys.part(at, stop).copy())

@@ -96,29 +96,27 @@ class Blocks:
         if not index.rules.tag_keys:
             keys = keys[:, keys[2] != t.TAGS]
         rows = keys[1] - first
-        store_ms = walked.records[w.R_STORE_MS, first:stop][rows]
-        columns = np.ascontiguousarray(keys[0]), offsets[rows], store_ms
+        waiting = np.empty(len(rows), place.KEY)
+        waiting["key_hash"], waiting["physical_offset"] = keys[0], offsets[rows]
+        waiting["store_timestamp_ms"] = walked.records[w.R_STORE_MS, first:stop][rows]
         at = 0
         while at < len(rows):
-            at = self._fill(index.last(), columns, at)
+            at = self._fill(index.last(), waiting, at)
         if len(rows) and int(rows[-1]) < len(offsets) - 1:
             index.last()  # the next record makes a new file behind a full one, whether it has keys or not
 
-    def _fill(self, file: IndexFile, columns: tuple[Numbers, Numbers, Numbers], at: int) -> int:
+    def _fill(self, file: IndexFile, keys: npt.NDArray[np.void], at: int) -> int:
         """Put keys into a file that has room, from the key ``at`` on; return the first that is left."""
         index = self.broker.index
-        hashes, offsets, store_ms = columns
         if not 0 <= file.begin_ms < LATEST_MS:
-            index.put(file, int(hashes[at]), int(offsets[at]), int(store_ms[at]))
+            index.put(file, *keys[at].tolist())
             return at + 1
         slots_end = place.HEADER_BYTES + 4 * index.slots
         head = index.disk.pin(file.path, slots_end)
-        room = min(len(hashes) - at, index.units - file.count)
-        units = np.empty(room * place.UNIT, np.uint8)
         known = (file.begin_ms, file.end_ms, file.begin_offset, file.end_offset, file.slots, file.count)
         numbers = np.array((*known, index.slots, index.units), np.int64)
-        after = int(place.put_keys(hashes, offsets, store_ms, at, numbers, head, units))
-        index.disk.write(file.path, slots_end + place.UNIT * file.count, units.data)
+        after = int(place.put_keys(keys.view(np.uint8), at, numbers, head))
+        index.disk.write(file.path, slots_end + place.UNIT * file.count, keys[at:after].view(np.uint8).data)
         file.begin_ms, file.end_ms, file.begin_offset, file.end_offset, file.slots, file.count = numbers[:6].tolist()
         index.write_header(file)
         return after
