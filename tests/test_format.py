@@ -226,6 +226,34 @@ def test_properties_text(raw: bytes) -> None:
     assert bool(places[2 * t.ODD + 1]) == odd
 
 
+PIECES = [b"\x01", b"\x02", b"\x01v\x02", b" ", b"\x1f", b"\xc3\xa4", *(f"{name}\x01v\x02".encode() for name in KNOWN),
+          b"WAIT\x01true\x02", *(b"x" * n + b"\x01" + b"y" * (67 - n) + b"\x02" for n in range(1, 67))]  # fmt: skip
+
+
+@QUIET
+@given(st.lists(st.sampled_from(PIECES), max_size=80).map(b"".join), st.integers(0, 70))
+def test_properties_by_blocks_and_byte_by_byte(raw: bytes, behind: int) -> None:
+    """Blocks that end anywhere in them, more separators than there is room for, and a window that ends soon behind."""
+    data = np.frombuffer(b"\x02\x01" + raw + (b"\x01\x02x" * 24)[:behind], np.uint8)
+    by_blocks, by_bytes = np.full(t.PLACES, -1, np.int64), np.full(t.PLACES, -1, np.int64)
+    t.find_properties(data, 2, 2 + len(raw), by_blocks)
+    t.find_any(data, 2, 2 + len(raw), by_bytes)
+    assert by_blocks[: t.SEPARATORS].tolist() == by_bytes[: t.SEPARATORS].tolist()
+    assert bool(by_bytes[t.UNUSUAL]) == any((byte < 32 and byte not in (1, 2)) or byte > 127 for byte in raw)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 32, 33, 64, 65, 200])
+def test_usual_properties_are_found_by_blocks(pairs: int) -> None:
+    """So that the test above compares two ways; only with very many properties there is one."""
+    raw = b"".join(b"%d\x01v\x02" % n for n in range(pairs - 1)) + b"TAGS\x01tag"
+    data = np.frombuffer(b"\x02\x01" + raw + b"\x02" * t.WIDE, np.uint8)
+    places = np.full(t.PLACES, -1, np.int64)
+    found = t.find_usual(data, 2, 2 + len(raw), places)
+    assert found == (pairs < 64)
+    if found:
+        assert data[places[2 * t.TAGS] : places[2 * t.TAGS + 1]].tobytes() == b"tag"
+
+
 @pytest.mark.parametrize("string", ["", " ", "a", "a b", " a  b ", "  ", "a ", ",", "a,,"])
 def test_java_split(string: str) -> None:
     for separator in (" ", ","):

@@ -77,10 +77,10 @@ def read_tail(data: Bytes, origin: int, file_size: int, position: int, head: Num
         return np.int64(WHY_BODY_LENGTH)
     if lacks(data, origin, file_size, at, wide):
         return np.int64(NEED)
-    i = at - origin
+    i = np.uint64(at - origin)  # an index without sign needs no test for one counted from the end
     topic = np.int64(data[i])
     if wide == 2:
-        topic = (topic << 8 | np.int64(data[i + 1])) ^ 0x8000
+        topic = (topic << 8 | np.int64(data[i + np.uint64(1)])) ^ 0x8000
         topic -= 0x8000
     else:
         topic = (topic ^ 0x80) - 0x80
@@ -91,8 +91,8 @@ def read_tail(data: Bytes, origin: int, file_size: int, position: int, head: Num
         return np.int64(WHY_TOPIC_LENGTH)
     if lacks(data, origin, file_size, at, 2):
         return np.int64(NEED)
-    i = at - origin
-    head[PROPERTIES_BYTES] = ((np.int64(data[i]) << 8 | np.int64(data[i + 1])) ^ 0x8000) - 0x8000
+    i = np.uint64(at - origin)
+    head[PROPERTIES_BYTES] = ((np.int64(data[i]) << 8 | np.int64(data[i + np.uint64(1)])) ^ 0x8000) - 0x8000
     head[PROPERTIES_AT] = at + 2
     end = at + 2 + max(head[PROPERTIES_BYTES], 0)
     if end > file_size:

@@ -1,4 +1,4 @@
-"""Compiled loads that are a few instructions: big-endian numbers, and 32 bytes at once.
+"""Compiled loads that are a few instructions: big-endian numbers, and 32 or 64 bytes at once.
 
 Indexing byte by byte costs a test for a negative index each, which also keeps the compiler from
 joining bytes. Nothing here tests anything: the caller knows that the bytes are there. With
@@ -21,12 +21,13 @@ Bytes = npt.NDArray[np.uint8]
 intrinsic: Callable[[Callable[..., Any]], Any] = extending.intrinsic
 
 LANES: Final = 32  # bytes of a block
+WIDE: Final = 64  # bytes of a wide block, as many as a mask has bits
 PLAIN: Final = bool(config.DISABLE_JIT or config.BOUNDSCHECK or not np.little_endian)
 # 31**k modulo 2**32 for k up to LANES, signed, so that 32 bits times one of them fits 63.
 POWERS = np.array([(pow(31, k, 2**32) + 2**31) % 2**32 - 2**31 for k in range(LANES + 1)], dtype=np.int64)
 
 BYTE, BIT, INT32, INT64 = (ir.IntType(bits) for bits in (8, 1, 32, 64))
-BLOCK = ir.VectorType(BYTE, LANES)
+BLOCK, WIDE_BLOCK = ir.VectorType(BYTE, LANES), ir.VectorType(BYTE, WIDE)
 
 
 def load(context: Any, builder: Any, sig: Any, data: Any, i: Any, kind: Any) -> Any:
@@ -89,13 +90,35 @@ def compare_equal(typing: Any, data: Any, i: Any, byte: Any) -> Any:
 
 @intrinsic
 def compare_unusual(typing: Any, data: Any, i: Any) -> Any:
-    """Which of the block's bytes are below 32 as signed numbers: control characters and not ASCII."""
+    """Which of the wide block's bytes are below 32 as signed numbers: control characters and not ASCII."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        block = load(context, builder, sig, args[0], args[1], BLOCK)
-        return mask(builder, builder.icmp_signed("<", block, ir.Constant(BLOCK, [32] * LANES)))
+        block = load(context, builder, sig, args[0], args[1], WIDE_BLOCK)
+        return builder.bitcast(builder.icmp_signed("<", block, ir.Constant(WIDE_BLOCK, [32] * WIDE)), INT64)
 
     return types.int64(data, types.int64), emit
+
+
+@intrinsic
+def compare_separators(typing: Any, data: Any, i: Any) -> Any:
+    """Which of the wide block's bytes are 1 or 2."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        block = load(context, builder, sig, args[0], args[1], WIDE_BLOCK)
+        less = builder.sub(block, ir.Constant(WIDE_BLOCK, [1] * WIDE))
+        return builder.bitcast(builder.icmp_unsigned("<", less, ir.Constant(WIDE_BLOCK, [2] * WIDE)), INT64)
+
+    return types.int64(data, types.int64), emit
+
+
+@intrinsic
+def count_ones(typing: Any, value: Any) -> Any:
+    """One bits."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.int64), emit
 
 
 @intrinsic
@@ -153,21 +176,43 @@ if PLAIN:
             bits |= np.int64(data[i + k] == byte) << np.int64(k)
         return bits
 
-    @compiled("int64(readonly(uint8[::1]), int64)")
-    def unusual_mask(data: Bytes, i: int) -> int:
-        """Return bit ``k`` set where byte ``i + k`` is below 32 or not ASCII, for a whole block."""
+    @compiled("int64(readonly(uint8[::1]), int64, int64)")
+    def unusual_mask(data: Bytes, i: int, count: int) -> int:
+        """Return bit ``k`` set where byte ``i + k`` is below 32 or not ASCII, for ``count`` bytes of a wide block."""
         bits = np.int64(0)
-        for k in range(LANES):
+        for k in range(min(count, WIDE)):
             bits |= np.int64(data[i + k] < 32 or data[i + k] > 127) << np.int64(k)
+        return bits
+
+    @compiled("int64(readonly(uint8[::1]), int64, int64)")
+    def separator_mask(data: Bytes, i: int, count: int) -> int:
+        """Return bit ``k`` set where byte ``i + k`` is 1 or 2, for ``count`` bytes of a wide block."""
+        bits = np.int64(0)
+        for k in range(min(count, WIDE)):
+            bits |= np.int64(data[i + k] == 1 or data[i + k] == 2) << np.int64(k)
         return bits
 
     @compiled("int64(int64)")
     def trailing_zeros(value: int) -> int:
-        """Return the number of the lowest bit that is set; one is."""
+        """Return the number of the lowest bit that is set, 64 where none is."""
         count = np.int64(0)
-        while not (value >> count) & 1:
+        while count < 64 and not (value >> count) & 1:
             count += 1
         return count
+
+    @compiled("int64(int64)")
+    def ones(value: int) -> int:
+        """Return how many bits are set."""
+        count = np.int64(0)
+        for k in range(64):
+            count += (value >> np.int64(k)) & 1
+        return count
+
+    @compiled("int64(int64)")
+    def without_lowest(value: int) -> int:
+        """Return a number without its lowest bit that is set."""
+        place = trailing_zeros(value)
+        return value ^ (np.int64(1) << place) if place < 64 else value
 
     @compiled("int64(readonly(uint8[::1]), int64, int64)")
     def tail_hash(data: Bytes, stop: int, count: int) -> int:
@@ -199,15 +244,32 @@ else:
         """Return bit ``k`` set where byte ``i + k`` is ``byte``, for a whole block."""
         return compare_equal(data, i, byte)
 
-    @compiled("int64(readonly(uint8[::1]), int64)", forceinline=True)
-    def unusual_mask(data: Bytes, i: int) -> int:
-        """Return bit ``k`` set where byte ``i + k`` is below 32 or not ASCII, for a whole block."""
-        return compare_unusual(data, i)
+    @compiled("int64(readonly(uint8[::1]), int64, int64)", forceinline=True)
+    def unusual_mask(data: Bytes, i: int, count: int) -> int:
+        """Return bit ``k`` set where byte ``i + k`` is below 32 or not ASCII, for ``count`` bytes of a wide block."""
+        bits = compare_unusual(data, i)
+        return bits if count >= WIDE else bits & ((np.int64(1) << count) - 1)
+
+    @compiled("int64(readonly(uint8[::1]), int64, int64)", forceinline=True)
+    def separator_mask(data: Bytes, i: int, count: int) -> int:
+        """Return bit ``k`` set where byte ``i + k`` is 1 or 2, for ``count`` bytes of a wide block."""
+        bits = compare_separators(data, i)
+        return bits if count >= WIDE else bits & ((np.int64(1) << count) - 1)
 
     @compiled("int64(int64)", forceinline=True)
     def trailing_zeros(value: int) -> int:
-        """Return the number of the lowest bit that is set; one is."""
+        """Return the number of the lowest bit that is set, 64 where none is."""
         return count_zeros(value)
+
+    @compiled("int64(int64)", forceinline=True)
+    def ones(value: int) -> int:
+        """Return how many bits are set."""
+        return count_ones(value)
+
+    @compiled("int64(int64)", forceinline=True)
+    def without_lowest(value: int) -> int:
+        """Return a number without its lowest bit that is set."""
+        return value & (value - 1)
 
     @compiled("int64(readonly(uint8[::1]), int64, int64)", forceinline=True)
     def tail_hash(data: Bytes, stop: int, count: int) -> int:

@@ -12,7 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
-from storeio.kernels.raw import LANES, equal_mask, int32_at, int64_at, trailing_zeros, unusual_mask
+from storeio.kernels.raw import (
+    LANES,
+    WIDE,
+    equal_mask,
+    int32_at,
+    int64_at,
+    ones,
+    separator_mask,
+    trailing_zeros,
+    unusual_mask,
+    without_lowest,
+)
 from storeio.kernels.text import absolute_hash, as_int32, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
@@ -31,7 +42,10 @@ PROPERTY_CRC: Final = 8
 ODD: Final = 9  # a piece that is no name and value: its start and stop
 KNOWN: Final = 10
 UNUSUAL: Final = 2 * KNOWN  # 1 where there are control characters or bytes that are not ASCII
-PLACES: Final = UNUSUAL + 1
+SEPARATORS: Final = UNUSUAL + 1  # from here on where they stand, while they are looked for
+MOST_SEPARATORS: Final = 64  # with more, properties are read byte by byte
+AT_ONCE: Final = 6
+PLACES: Final = SEPARATORS + MOST_SEPARATORS + WIDE + AT_ONCE + 1
 
 _NAMES = (
     b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY", b"INNER_NUM", b"INNER_BASE", b"INNER_MULTI_DISPATCH",
@@ -79,12 +93,6 @@ def property_of(data: Bytes, start: int, stop: int) -> int:
     return long_property_of(data, start, stop) if word == INNER_4 else np.int64(-1)
 
 
-@compiled("int64(int64, int64, int64)", forceinline=True)
-def cut_mask(bits: int, past: int, left: int) -> int:
-    """Return a block's mask without the first ``past`` bits, and then without those from ``left`` on."""
-    return (bits >> past) & ((np.int64(1) << min(left, np.int64(LANES))) - 1)
-
-
 @compiled("void(readonly(uint8[::1]), int64, int64, int64, int64[::1])", forceinline=True)
 def take_piece(data: Bytes, piece: int, split: int, end: int, places: Numbers) -> None:
     """Enter the piece ``[piece, end)``, whose first 0x01 is at ``split``, into ``places``."""
@@ -99,10 +107,12 @@ def take_piece(data: Bytes, piece: int, split: int, end: int, places: Numbers) -
 
 
 @compiled("void(readonly(uint8[::1]), int64, int64, int64[::1])")
-def find_in_short(data: Bytes, start: int, stop: int, places: Numbers) -> None:
-    """Do what ``find_properties`` does, for data shorter than a block; ``places`` are empty."""
+def find_any(data: Bytes, start: int, stop: int, places: Numbers) -> None:
+    """Do what ``find_properties`` does, byte by byte."""
+    for k in range(SEPARATORS):
+        places[k] = 0
     piece = start
-    split = np.int64(-1)
+    split = np.int64(-1)  # the first 0x01 of the piece, -1 while there is none
     for i in range(start, stop):
         if data[i] == 2:
             take_piece(data, piece, split, i, places)
@@ -115,46 +125,76 @@ def find_in_short(data: Bytes, start: int, stop: int, places: Numbers) -> None:
         take_piece(data, piece, split, stop, places)
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, int64[::1])")
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64[::1])", forceinline=True)
+def find_separators(data: Bytes, start: int, stop: int, places: Numbers) -> int:
+    """Return how many separators were written behind ``SEPARATORS`` in ``places``, and ``stop`` behind them.
+
+    -1 where they are more than there is room for. Enters UNUSUAL, too. Wide blocks up to the last must fit ``data``.
+    """
+    found = places[SEPARATORS:]
+    n = np.uint64(0)
+    unusual = np.int64(0)
+    i = start
+    while i < stop:
+        if n > np.uint64(MOST_SEPARATORS):
+            return np.int64(-1)
+        bits = separator_mask(data, i, stop - i)
+        unusual |= unusual_mask(data, i, stop - i) ^ bits  # separators are unusual, too
+        after = n + np.uint64(ones(bits))
+        # The first few without asking whether they are there: how many a block has, the CPU would seldom guess.
+        for k in range(AT_ONCE):
+            found[n + np.uint64(k)] = i + trailing_zeros(bits)
+            bits = without_lowest(bits)
+        n += np.uint64(AT_ONCE)
+        while bits != 0:
+            found[n] = i + trailing_zeros(bits)
+            bits = without_lowest(bits)
+            n += np.uint64(1)
+        n = after
+        i += WIDE
+    found[n] = stop
+    places[UNUSUAL] = unusual != 0
+    return np.int64(n)
+
+
+@compiled("boolean(readonly(uint8[::1]), int64, int64, int64[::1])", forceinline=True)
+def find_usual(data: Bytes, start: int, stop: int, places: Numbers) -> bool:
+    """Do what ``find_properties`` does where all pieces are a name and a value and blocks fit ``data``, else False."""
+    if start < 0 or stop + WIDE > len(data):
+        return False
+    count = find_separators(data, start, stop, places)
+    for k in range(UNUSUAL):
+        places[k] = 0
+    if count < 0:
+        return False
+    found = places[SEPARATORS:]
+    piece = start
+    one = np.uint64(1)
+    k = np.uint64(0)  # an index without sign needs no test for one counted from the end
+    while k < np.uint64(count):
+        split, end = found[k], found[k + one]
+        if data[np.uint64(split)] != 1 or (end < stop and data[np.uint64(end)] != 2):
+            return False
+        if split == piece or split >= end - 1:
+            return False
+        which = property_of(data, piece, split)
+        if which >= 0:
+            at = np.uint64(2 * which)
+            places[at], places[at + one] = split + 1, end
+        piece = end + 1
+        k += np.uint64(2)
+    return piece >= stop
+
+
+@compiled("void(readonly(uint8[::1]), int64, int64, int64[::1])", forceinline=True)
 def find_properties(data: Bytes, start: int, stop: int, places: Numbers) -> None:
     """Fill ``places`` with the value of each known property, 0 and 0 where it is absent.
 
     A later duplicate wins. A piece that Java's parser drops is remembered under ODD, and under
     UNUSUAL that there are bytes besides separators and printable ASCII.
     """
-    for k in range(PLACES):
-        places[k] = 0
-    if len(data) < LANES:
-        find_in_short(data, start, stop, places)
-        return
-    piece = start
-    split = np.int64(-1)  # the first 0x01 of the piece, -1 while there is none
-    unusual = np.int64(0)
-    i = start
-    while i < stop:
-        at = min(i, len(data) - LANES)
-        splits, ends, low = equal_mask(data, at, 1), equal_mask(data, at, 2), unusual_mask(data, at)
-        if at < i or stop - i < LANES:
-            splits = cut_mask(splits, i - at, stop - i)
-            ends = cut_mask(ends, i - at, stop - i)
-            low = cut_mask(low, i - at, stop - i)
-        unusual |= low ^ (splits | ends)  # which are low, too
-        while ends != 0:
-            lowest = ends & -ends
-            if split < 0 and splits & (lowest - 1) != 0:
-                split = i + trailing_zeros(splits)
-            end = i + trailing_zeros(ends)
-            take_piece(data, piece, split, end, places)
-            piece = end + 1
-            split = np.int64(-1)
-            splits &= -lowest
-            ends ^= lowest
-        if split < 0 and splits != 0:
-            split = i + trailing_zeros(splits)
-        i += LANES
-    if piece < stop:
-        take_piece(data, piece, split, stop, places)
-    places[UNUSUAL] = unusual != 0
+    if not find_usual(data, start, stop, places):
+        find_any(data, start, stop, places)
 
 
 @compiled("UniTuple(int64, 2)(readonly(uint8[::1]), int64[::1], boolean, int64, readonly(int64[::1]))")
@@ -177,7 +217,7 @@ def tags_code_of(data: Bytes, places: Numbers, scheduled: bool, store_ms: int, d
 def space_from(data: Bytes, i: int, stop: int) -> int:
     """Return the index of the first space in ``[i, stop)``, ``stop`` if there is none."""
     while i + LANES <= len(data) and i < stop:
-        spaces = cut_mask(equal_mask(data, i, 32), np.int64(0), stop - i)
+        spaces = equal_mask(data, i, 32) & ((np.int64(1) << min(stop - i, np.int64(LANES))) - 1)
         if spaces != 0:
             return i + trailing_zeros(spaces)
         i += LANES

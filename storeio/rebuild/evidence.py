@@ -127,7 +127,7 @@ def _read(plan: AuditPlan, path: str, slots: int, first: int, stop: int) -> npt.
 def _offsets(plan: AuditPlan, path: str, slots: int, first: int, stop: int) -> Units:
     """Return units of an index file."""
     units = index.decode_units(_read(plan, path, slots, first, stop).tobytes())
-    return [(int(unit["physical_offset"]), int(unit["key_hash"])) for unit in units]
+    return list(zip(units["physical_offset"].tolist(), units["key_hash"].tolist(), strict=True))
 
 
 def _first_offset(plan: AuditPlan, path: str, slots: int, unit: int, count: int) -> int:

@@ -143,8 +143,8 @@ class Build:
     def finish(self, jobs: int, look: Callable[[], object] | None = None) -> Rebuilt:
         """Write what is left, give the directory its name, and return what it holds; ``look`` is called in between."""
         staging, index = self.staging, self.index
+        index.close()  # first, so that the disk writes its many slots meanwhile
         queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()))
-        index.close()
         data = self.tally.checkpoint(index.rolled_ms)
         if data is not None:
             staging.write(CHECKPOINT, 0, data, size=len(data))
