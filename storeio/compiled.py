@@ -68,6 +68,13 @@ def compiled(signatures: str | Sequence[str], **options: Any) -> Callable[[F], F
     return decorate
 
 
+def load_ahead(*kernels: Callable[..., Any]) -> None:
+    """Load kernels in this thread, while others are busy and before they would have to wait for it."""
+    for kernel in kernels:
+        if isinstance(cache := getattr(kernel, "_cache", None), KernelCache):
+            cache.load()
+
+
 class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
     """Cache of one function's signatures, as numba's dispatcher wants it; misses where no directory serves."""
 

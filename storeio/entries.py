@@ -73,12 +73,13 @@ def is_kept(path: Path) -> bool:
     return False
 
 
-def read_entry(path: Path) -> bytes | None:
+def read_entry(path: Path) -> memoryview | None:
     """Payload of an entry, None if it is missing, cut off or damaged."""
     with contextlib.suppress(OSError):
-        data = path.read_bytes()
-        payload = data[len(MAGIC) + hashlib.sha256().digest_size :]
-        return payload if data == MAGIC + hashlib.sha256(payload).digest() + payload else None
+        data = memoryview(path.read_bytes())
+        start = len(MAGIC) + hashlib.sha256().digest_size
+        payload = data[start:]  # a view, since copies of a large one take as long as its digest
+        return payload if data[:start] == MAGIC + hashlib.sha256(payload).digest() else None
     return None
 
 

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from storeio.audit import AuditPlan, Progress, Told, all_told, prepare
+from storeio.compiled import load_ahead
 from storeio.errors import UnreadableError
+from storeio.kernels.group import group_by_queue, runs_by_queue
+from storeio.kernels.place import pick_keys, put_keys
 from storeio.paths import CHECKPOINT
 from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
@@ -116,6 +119,8 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
                     waiting.append(pool.submit(derive, split))
                 if not waiting:
                     return
+                if before is None:
+                    load_ahead(group_by_queue, runs_by_queue, pick_keys, put_keys)
                 before = settled(waiting.popleft().result(), before, derive)
                 yield before
         finally:
