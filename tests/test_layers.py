@@ -89,7 +89,7 @@ LAYERS: Final = {
     "turns": set[str](),
     "publishing": {"errors", "uris", "remote", "staging", "targets"},
     "rebuilt": FORMAT | {"findings", "results"},
-    "rebuild": FILES | {"audit", "staging", "publishing", "turns"},
+    "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
     "linked": PURE | {"scan", "remote", "local_files", "targets"},
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
