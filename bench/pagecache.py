@@ -1,4 +1,4 @@
-"""The page cache: what of a store lies in it before something is timed, and in pages of which size.
+"""The page cache: what of a store lies in it before something is timed, in pages of which size; and free memory.
 
 Whoever reads a file first decides on the size of its pages, and mapping many small ones costs a third
 of an audit. An audit that finds a file on the disk has it read in huge pages where the file system can.
@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 THREADS: Final = 16
+FREE_BYTES: Final = 2 << 30  # more than what is timed asks for
 
 
 def files_of(root: Path) -> Iterator[Path]:
@@ -38,8 +39,8 @@ def touch(root: Path) -> None:
     """Have all of a store in memory, as far as it fits, and nothing left to be written, right before a run is timed.
 
     What ran before leaves pages that the system writes in its own time, which would fall into the next run. And a
-    host may take pages from a virtual machine that lie untouched for seconds, even those in its page cache; to have
-    them again takes a quarter of a second a GiB, whoever reads them first.
+    host may take pages from a virtual machine that lie untouched for seconds, those that are free and even those in
+    its page cache; to have them again takes up to two seconds a GiB, whoever needs them first.
     """
     os.sync()
     for path in files_of(root):
@@ -47,6 +48,16 @@ def touch(root: Path) -> None:
             pages = np.frombuffer(mapped, np.uint8)[:: mmap.PAGESIZE]
             pages.sum()
             del pages  # it keeps the mapping open
+    _touch_free()
+
+
+def _touch_free() -> None:
+    """Have the memory that the next process is given be there; last of all, since the host soon takes it again."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    with mmap.mmap(-1, min(FREE_BYTES, max(free // 2, mmap.PAGESIZE))) as room:
+        pages = np.frombuffer(room, np.uint8)[:: mmap.PAGESIZE]
+        pages[:] = 1
+        del pages
 
 
 def read_in_small_pages(root: Path) -> None:
