@@ -171,9 +171,9 @@ def grouped_units(walked: Walked) -> Grouped:
     starts, ends = np.zeros(len(walked.queues) + 1, np.int64), np.zeros(len(walked.queues) + 1, np.int64)
     table, units, runs = _spare_tables(walked.count)
     base = walked.split.base_offset
-    single = g.group_by_queue(walked.records, base, starts, table, units)
-    g.runs_by_queue(walked.records, base, starts, table, ends, runs)
-    return Grouped(walked, starts, table, units.view(consumequeue.UNIT), ends, runs, bool(single))
+    said = int(g.group_by_queue(walked.records, base, starts, table, units))
+    g.runs_by_queue(walked.records, base, starts, table, said & g.UNBROKEN != 0, ends, runs)
+    return Grouped(walked, starts, table, units.view(consumequeue.UNIT), ends, runs, said & g.SINGLE != 0)
 
 
 def implied_units(walked: Walked) -> Iterator[Implied]:

@@ -27,6 +27,7 @@ RECORD = st.tuples(
     st.sampled_from([0, 0, log.SYS_COMMIT, log.SYS_TRANSACTION]),  # sys flag; the last is rolled back
 )
 Row = tuple[int, int, int, int]
+ROOM = np.empty(40 * g.UNIT_BYTES, np.uint8)
 
 
 def wrapped(number: int) -> int:
@@ -49,7 +50,21 @@ def slow_runs(rows: list[Row], queue: int) -> list[list[int]]:
     return found
 
 
-@given(st.lists(RECORD, max_size=40))
+def followed(rows: list[Row], begins: list[int]) -> list[Row]:
+    """Return the rows with offsets that follow on in each queue, from where it begins."""
+    found = []
+    after = dict(enumerate(begins))
+    for queue, _, messages, flag in rows:
+        found.append((queue, after[queue], messages, flag))
+        if flag & log.SYS_TRANSACTION in (0, log.SYS_COMMIT):
+            after[queue] = wrapped(after[queue] + messages)
+    return found
+
+
+UNBROKEN = st.builds(followed, st.lists(RECORD, max_size=40), st.lists(st.sampled_from([0, 7, FAR]), min_size=4))
+
+
+@given(st.one_of(st.lists(RECORD, max_size=40), UNBROKEN))
 def test_runs_are_those_of_the_rule(rows: list[Row]) -> None:
     records = np.zeros((w.RECORD_ROWS, len(rows)), np.int64)
     for i, (queue, number, messages, flag) in enumerate(rows):
@@ -62,6 +77,8 @@ def test_runs_are_those_of_the_rule(rows: list[Row]) -> None:
     empty = np.empty(0, np.uint8)
     walked = Walked(split, state, state, -1, records, keys, spans, queues, empty, 0, lambda start, stop: empty)
     found = {units.queue_id: units.runs().T.tolist() for units in implied_units(walked)}
+    said = int(g.group_by_queue(records, BASE, np.zeros(5, np.int64), np.empty((len(rows), 2), np.int64), ROOM))
+    assert bool(said & g.UNBROKEN) == all(len(slow_runs(rows, q)) < 2 for q in range(4))
     assert found == {q: runs for q in range(4) if (runs := slow_runs(rows, q))}
 
 

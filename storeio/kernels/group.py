@@ -25,6 +25,10 @@ UNIT_BYTES = consumequeue.UNIT_BYTES
 (RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT, RUN_RECORDS) = range(5)
 RUN_ROWS = 5
 
+# Bits of what ``group_by_queue`` says.
+SINGLE = 1
+UNBROKEN = 2
+
 
 @compiled("void(uint8[::1], int64, int64, int64, int64)", forceinline=True)
 def put_unit(data: Bytes, at: int, physical: int, size: int, tags_code: int) -> None:
@@ -38,11 +42,11 @@ def put_unit(data: Bytes, at: int, physical: int, size: int, tags_code: int) -> 
         data[i + np.uint64(12 + k)] = (tags_code >> (56 - 8 * k)) & 0xFF
 
 
-@compiled("boolean(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])", _nrt=True)
-def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Numbers, units: Bytes) -> bool:
+@compiled("int64(readonly(int64[:, :]), int64, int64[::1], int64[:, ::1], uint8[::1])", _nrt=True)
+def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Numbers, units: Bytes) -> int:
     """Fill ``grouped`` and ``units`` with the records that enter a queue, by queue and in log order.
 
-    Returns whether each of them is one message.
+    Returns what is true of all: SINGLE, that each is one message, and UNBROKEN, that each queue's offsets have no gap.
 
     Args:
         records: The record table, shape ``(rows, n)``.
@@ -60,7 +64,9 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
     for q in range(len(starts) - 1):
         starts[q + 1] += starts[q]
     place = starts[:-1].copy()
+    following = starts[:-1].copy()  # the offset behind each queue's last record
     several = np.int64(0)
+    broken = np.int64(0)
     for i in range(n):
         transaction = records[w.R_SYS_FLAG, i] & log.SYS_TRANSACTION
         if transaction != 0 and transaction != log.SYS_COMMIT:
@@ -69,18 +75,35 @@ def group_by_queue(records: Numbers, base: int, starts: Numbers, grouped: Number
         k = place[queue]
         place[queue] = k + 1
         physical = records[w.R_POSITION, i] + base
+        number = records[w.R_BATCH_BASE, i]
         grouped[k, G_RECORD] = i
-        grouped[k, G_QUEUE_OFFSET] = records[w.R_BATCH_BASE, i]
+        grouped[k, G_QUEUE_OFFSET] = number
         several |= records[w.R_BATCH_SIZE, i] ^ 1
+        if k != starts[queue]:
+            broken |= number ^ following[queue]
+        following[queue] = number + records[w.R_BATCH_SIZE, i]
         put_unit(units, k * UNIT_BYTES, physical, records[w.R_SIZE, i], records[w.R_TAGS_CODE, i])
-    return several == 0
+    return np.int64((SINGLE if several == 0 else 0) | (UNBROKEN if broken == 0 else 0))
+
+
+@compiled("int64(readonly(int64[:, :]), readonly(int64[:, ::1]), int64, int64)")
+def run_stop(records: Numbers, grouped: Numbers, start: int, stop: int) -> int:
+    """Return the first row of ``grouped`` behind ``start``, at most ``stop``, whose offset does not follow on."""
+    k = start + 1
+    while k < stop:
+        size = records[w.R_BATCH_SIZE, grouped[k - 1, G_RECORD]]
+        if grouped[k, G_QUEUE_OFFSET] != grouped[k - 1, G_QUEUE_OFFSET] + size:
+            break
+        k += 1
+    return k
 
 
 @compiled(
-    "void(readonly(int64[:, :]), int64, readonly(int64[::1]), readonly(int64[:, ::1]), int64[::1], int64[:, ::1])"
+    "void(readonly(int64[:, :]), int64, readonly(int64[::1]), readonly(int64[:, ::1]), boolean, int64[::1],"
+    " int64[:, ::1])"
 )
 def runs_by_queue(
-    records: Numbers, base: int, starts: Numbers, grouped: Numbers, bounds: Numbers, runs: Numbers
+    records: Numbers, base: int, starts: Numbers, grouped: Numbers, unbroken: bool, bounds: Numbers, runs: Numbers
 ) -> None:
     """Fill ``runs`` with each queue's runs of consecutive queue offsets, one queue behind the other.
 
@@ -89,19 +112,21 @@ def runs_by_queue(
         base: Physical offset of the segment.
         starts: As ``group_by_queue`` left it.
         grouped: The same.
+        unbroken: What that said: no queue has more than one run.
         bounds: Zeros, as many as ``starts``; afterwards queue q has the runs ``[bounds[q], bounds[q + 1])``.
         runs: Shape ``(RUN_ROWS, n)`` with room for a run a record.
     """
     n = np.int64(0)
     for q in range(len(starts) - 1):
-        for k in range(starts[q], starts[q + 1]):
-            i = grouped[k, G_RECORD]
-            number = grouped[k, G_QUEUE_OFFSET]
-            at = base + records[w.R_POSITION, i]
-            if k == starts[q] or number != runs[RUN_STOP, n - 1]:
-                runs[RUN_FIRST, n], runs[RUN_START_AT, n], runs[RUN_RECORDS, n] = number, at, 0
-                n += 1
-            runs[RUN_STOP, n - 1] = number + records[w.R_BATCH_SIZE, i]
-            runs[RUN_STOP_AT, n - 1] = at + records[w.R_SIZE, i]
-            runs[RUN_RECORDS, n - 1] += 1
+        k = starts[q]
+        while k < starts[q + 1]:
+            stop = starts[q + 1] if unbroken else run_stop(records, grouped, k, starts[q + 1])
+            first, last = grouped[k, G_RECORD], grouped[stop - 1, G_RECORD]
+            runs[RUN_FIRST, n] = grouped[k, G_QUEUE_OFFSET]
+            runs[RUN_STOP, n] = grouped[stop - 1, G_QUEUE_OFFSET] + records[w.R_BATCH_SIZE, last]
+            runs[RUN_START_AT, n] = base + records[w.R_POSITION, first]
+            runs[RUN_STOP_AT, n] = base + records[w.R_POSITION, last] + records[w.R_SIZE, last]
+            runs[RUN_RECORDS, n] = stop - k
+            n += 1
+            k = stop
         bounds[q + 1] = n
