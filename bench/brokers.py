@@ -83,7 +83,8 @@ def in_turns(
     """Return medians of what is run on each number of cores and by each broker, in turns, and their ratios.
 
     The first turn is not counted. Each run is to have a figure ``seconds``. ``roots`` are the stores that we and that
-    brokers read: touched before each run, so that neither pays for pages that lay idle while the other ran.
+    brokers read: touched before each run, and free memory with them, so that neither pays for pages that lay idle
+    while the other ran.
     """
     found: dict[Any, list[Figures]] = {name: [] for name in (*ours, *theirs)}
     for _ in range(rounds + 1):

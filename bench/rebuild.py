@@ -3,8 +3,8 @@
 Writes a sound store of 2 GiB, or takes one that is there, and times in turns: this rebuild on each number of cores,
 into a new directory that is flushed to the disk, each time in a new process; and each broker's start on a copy of the
 log without queues and index, which is its ``load`` and what it takes from there until dispatch has caught up. The first
-turn reads from the disk and is not counted; before each run the log is touched. Figures are seconds within the process,
-and ratios of medians in one run.
+turn reads from the disk and is not counted; before each run the log and free memory are touched. Figures are seconds
+within the process, and ratios of medians in one run.
 """
 
 from __future__ import annotations

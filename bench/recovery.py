@@ -6,7 +6,7 @@ log. Brokers up to 5.3.3 dispatch every record again; 5.5.1 dispatches only what
 and takes half as long. That has one thread, and the compiler's and the collector's on top; all of them share one core
 here, as those of the audit do. The audit does more: it compares every queue and index unit with the log and classifies
 every byte.
-The first turn reads from the disk and is not counted; before each run the store is touched.
+The first turn reads from the disk and is not counted; before each run the store and free memory are touched.
 """
 
 from __future__ import annotations

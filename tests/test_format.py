@@ -244,7 +244,7 @@ def test_properties_by_blocks_and_byte_by_byte(raw: bytes, behind: int) -> None:
 
 @pytest.mark.parametrize("pairs", [1, 2, 32, 33, 64, 65, 200])
 def test_usual_properties_are_found_by_blocks(pairs: int) -> None:
-    """So that the test above compares two ways; only with very many properties there is one."""
+    """So that the test above compares two ways; more separators than there is room for are left to the other."""
     raw = b"".join(b"%d\x01v\x02" % n for n in range(pairs - 1)) + b"TAGS\x01tag"
     data = np.frombuffer(b"\x02\x01" + raw + b"\x02" * t.WIDE, np.uint8)
     places = np.full(t.PLACES, -1, np.int64)

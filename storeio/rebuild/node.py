@@ -119,7 +119,7 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
                     waiting.append(pool.submit(derive, split))
                 if not waiting:
                     return
-                if before is None:
+                if before is None:  # while the first splits are walked, whose threads would wait for these
                     load_ahead(group_by_queue, runs_by_queue, pick_keys, put_keys)
                 before = settled(waiting.popleft().result(), before, derive)
                 yield before
