@@ -20,6 +20,7 @@ import pickle
 import pkgutil
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
@@ -73,6 +74,17 @@ def load_ahead(*kernels: Callable[..., Any]) -> None:
     for kernel in kernels:
         if isinstance(cache := getattr(kernel, "_cache", None), KernelCache):
             cache.load()
+
+
+@contextlib.contextmanager
+def loading(*kernels: Callable[..., Any]) -> Iterator[None]:
+    """Load kernels while the block is run: most of that is done without the interpreter. They are there behind it."""
+    loader = threading.Thread(target=load_ahead, args=kernels)
+    loader.start()
+    try:
+        yield
+    finally:
+        loader.join()
 
 
 class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]

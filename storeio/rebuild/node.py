@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from storeio.audit import AuditPlan, Progress, Told, all_told, prepare
-from storeio.compiled import load_ahead
+from storeio.compiled import load_ahead, loading
 from storeio.errors import UnreadableError
 from storeio.kernels.group import group_by_queue, runs_by_queue
 from storeio.kernels.place import pick_keys, put_keys
+from storeio.kernels.walk import walk
 from storeio.paths import CHECKPOINT
 from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
@@ -64,10 +65,11 @@ def rebuild(
         UnreadableError: A segment could not be read.
         WriteError: A file could not be written.
     """
-    place = target_of(into, root)
-    plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
-    parts = tuple(parts)
-    wanted = wanted_of(plan, queues, parts, broker)
+    with loading(walk):
+        place = target_of(into, root)
+        plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
+        parts = tuple(parts)
+        wanted = wanted_of(plan, queues, parts, broker)
     threads = jobs or os.cpu_count() or 1
     try:
         return _built(plan, wanted, frozenset(parts), place, threads, progress)
