@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from bench import brokers, rebuild, recovery, simulate
+from bench import brokers, pagecache, rebuild, recovery, simulate
 from bench.generate import Generated, generate
 
 VERSION = "5.3.3"
 SEGMENT_BYTES = 65_536
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no gigabytes of free memory asked from a host in front of each run, which may take it seconds."""
+    monkeypatch.setattr(pagecache, "FREE_BYTES", 1 << 20)
 
 
 @pytest.fixture(scope="module")
