@@ -171,17 +171,17 @@ def walk_split(
     delays_ms: Numbers | None = None,
     engine: tuple[int, int] | None = None,
     reuse: bool = False,
-    in_pieces: bool = False,
+    piece_bytes: int | None = None,
 ) -> Walked:
     """Return all that starts in the split, from ``begin`` or from a guess.
 
     ``read`` is asked for the split and a little more, and again for twice as much where a record
-    or the search needs it; never for more than the segment. With ``in_pieces`` it is asked for one piece
-    after the other, and the result holds only the last of them. With ``reuse`` the result lasts until this
-    thread's next such walk: fresh memory for small records costs a quarter of the walk.
+    or the search needs it; never for more than the segment. With ``piece_bytes`` it is asked for one piece
+    of about that length after the other, and the result holds only the last of them. With ``reuse`` the result
+    lasts until this thread's next such walk: fresh memory for small records costs a quarter of the walk.
     """
     state = begin or split.first_state()
-    window = Window(read, split, min(state.position, split.stop), in_pieces=in_pieces)
+    window = Window(read, split, min(state.position, split.stop), piece_bytes)
     address, kind = engine or (crc.ADDRESS, crc.KIND)
     view = np.array([window.origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
     numbers = np.zeros(w.STATE_PLACES, np.int64)

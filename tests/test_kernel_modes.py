@@ -52,7 +52,6 @@ def results() -> list[str]:
     from storeio.paths import COMMITLOG, StoreFile
     from storeio.splits import cut
 
-    storeio.window.PIECE_BYTES = 300  # type: ignore[misc]
     storeio.window.LOOK_AHEAD_BYTES = 1  # type: ignore[misc]
     lines = []
     for base, data in segments():
@@ -61,7 +60,7 @@ def results() -> list[str]:
             seen = hashlib.sha256()
             for split in cut(StoreFile("", COMMITLOG, len(data), base), step):
                 read = Reader(array)
-                walked = storeio.walk.walk_split(read, split, in_pieces=step == 640)
+                walked = storeio.walk.walk_split(read, split, piece_bytes=300 if step == 640 else None)
                 for table in (walked.records, walked.keys, walked.spans):
                     seen.update(np.ascontiguousarray(table).tobytes())
                 seen.update(repr((walked.queues, walked.end, walked.asked)).encode())

@@ -48,16 +48,16 @@ def report_of(walked: Walked) -> Report:
     )  # fmt: skip
 
 
-def stitch_splits(read: Reader, base: int, size: int, step: int, *, in_pieces: bool = False) -> Stitched:
+def stitch_splits(read: Reader, base: int, size: int, step: int, *, piece: int | None = None) -> Stitched:
     """Walk each split by a guess, and again where the scan's own stitching asks for it."""
     again = []
 
     def walk_again(split: Split, begin: WalkState) -> SplitReport:
         again.append(split)
-        return report_of(walk_split(read, split, begin, in_pieces=in_pieces))
+        return report_of(walk_split(read, split, begin, piece_bytes=piece))
 
     listed = splits.cut(StoreFile("segment", COMMITLOG, size, base), step)
-    stitched = stitch([report_of(walk_split(read, split, in_pieces=in_pieces)) for split in listed], walk_again)
+    stitched = stitch([report_of(walk_split(read, split, piece_bytes=piece)) for split in listed], walk_again)
     spans = splits.merge_spans([report.spans for report in stitched]).T.tolist()
     rows = [row for report in stitched for row in getattr(report, "rows", [])]
     return Stitched(rows, [tuple(span) for span in spans], len(again))
@@ -68,9 +68,8 @@ def assert_same(base: int, data: bytes, step: int, oracle: slow.SlowWalk) -> Sti
     read = Reader(np.frombuffer(data, np.uint8))
     found = stitch_splits(read, base, len(data), step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storeio.window, "PIECE_BYTES", 80 + 37 * step % 1000)
         patch.setattr(storeio.window, "MARGIN_BYTES", step % 100)
-        in_pieces = stitch_splits(read, base, len(data), step, in_pieces=True)
+        in_pieces = stitch_splits(read, base, len(data), step, piece=80 + 37 * step % 1000)
     for each in (found, in_pieces):
         assert each.spans == oracle.spans
         assert each.rows == [row_of(head) for head in oracle.records]

@@ -100,10 +100,9 @@ def assert_same_in_pieces(base: int, data: bytes, whole: Walked) -> None:
     """Compare the walk with one through a window that slides over the segment, records cut by its ends."""
     for piece in (100, 700):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(storeio.window, "PIECE_BYTES", piece)
             patch.setattr(storeio.window, "LOOK_AHEAD_BYTES", 1)
             read = Reader(np.frombuffer(data, np.uint8))
-            walked = walk_split(read, whole.split, in_pieces=True)
+            walked = walk_split(read, whole.split, piece_bytes=piece)
         assert spans_of(walked) == spans_of(whole)
         assert rows_of(walked) == rows_of(whole)
         assert (walked.end, walked.asked) == (whole.end, whole.asked)

@@ -24,6 +24,7 @@ from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, file_name, is_leg
 from storeio.scan import Listing
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import Walked, walk_split
+from storeio.window import PIECE_BYTES
 
 PATIENCE_SECONDS: Final = 5.0  # for what is not dispatched yet
 LOOK_AGAIN_SECONDS: Final = 0.02
@@ -72,7 +73,7 @@ def log_end(store: StoreNow, listing: Listing) -> LogEnd | None:
 def _walked(store: StoreNow, split: Split, begin: WalkState) -> Walked:
     read = partial(store.read, split.path)
     delays = np.array(store.config.delays_ms, np.int64)
-    return walk_split(read, split, begin, delays_ms=delays, reuse=True, in_pieces=True)
+    return walk_split(read, split, begin, delays_ms=delays, reuse=True, piece_bytes=PIECE_BYTES)
 
 
 def _last_records(store: StoreNow, split: Split, begin: WalkState, log_stop: int) -> LogEnd:

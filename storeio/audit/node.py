@@ -169,7 +169,7 @@ class _Run:
     def _look_at_split(self, plan: AuditPlan, split: Split) -> None:
         """Audit what starts in a split."""
         try:
-            self.splits[split] = audit_split(plan, split)
+            self.splits[split] = audit_split(plan, split, piece_bytes=plan.piece_bytes)
         except UnreadableError as error:
             self.failed.append(why_unread(split, error))
         finally:

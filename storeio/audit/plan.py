@@ -28,6 +28,7 @@ from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT,
 from storeio.scan import Listing, list_store, read_range
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
 from storeio.uris import is_remote
+from storeio.window import LARGE_PIECE_BYTES, PIECE_BYTES
 
 SPLITS: Final = 16  # that the log of a small store is cut into
 LEAST_SPLIT_BYTES: Final = 8 << 20  # what a split costs besides its bytes is no more than they do
@@ -110,6 +111,11 @@ class AuditPlan:
     def total_bytes(self) -> int:
         """Bytes that the tasks will read."""
         return sum(f.size for f in self.segments) + sum(t.file.size for t in file_tasks(self))
+
+    @property
+    def piece_bytes(self) -> int:
+        """In pieces of which length a node's threads look at a split: of what is remote, copies are held."""
+        return PIECE_BYTES if is_remote(self.root) else LARGE_PIECE_BYTES
 
     def is_written(self, path: str) -> bool:
         """Tell whether a running broker may write to a file while it is looked at."""

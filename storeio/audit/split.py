@@ -27,6 +27,7 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.splits import Split, WalkState
 from storeio.turns import turn
 from storeio.walk import Walked, walk_split
+from storeio.window import PIECE_BYTES
 
 Numbers = npt.NDArray[np.int64]
 
@@ -67,8 +68,10 @@ def empty_report(split: Split, end: WalkState) -> SplitReport:
     return SplitReport(split, end, end, -1, None, np.empty((4, 0), np.int64))
 
 
-def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -> SplitReport:
-    """Return the audit of what starts in a split, from ``begin`` or from a guess.
+def audit_split(
+    plan: AuditPlan, split: Split, begin: WalkState | None = None, *, piece_bytes: int = PIECE_BYTES
+) -> SplitReport:
+    """Return the audit of what starts in a split, from ``begin`` or from a guess, looked at in pieces.
 
     Raises:
         UnreadableError: The segment, or a file that its records imply, could not be read.
@@ -78,7 +81,7 @@ def audit_split(plan: AuditPlan, split: Split, begin: WalkState | None = None) -
         return plan.read(split.path, start, stop)
 
     delays = np.array(plan.config.delays_ms, np.int64)
-    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, in_pieces=True)
+    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, piece_bytes=piece_bytes)
     report = SplitReport(
         split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count
     )

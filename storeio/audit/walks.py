@@ -10,6 +10,7 @@ import numpy.typing as npt
 from storeio.audit.plan import AuditPlan
 from storeio.splits import WalkState
 from storeio.walk import Walked, walk_split
+from storeio.window import PIECE_BYTES
 
 
 def walks(plan: AuditPlan) -> Iterator[Walked]:
@@ -19,7 +20,7 @@ def walks(plan: AuditPlan) -> Iterator[Walked]:
         state = state if split.path == path else WalkState(0)
         path = split.path
         if state.position < split.stop:
-            walked = walk_split(_reader(plan, path), split, state, reuse=True, in_pieces=True)
+            walked = walk_split(_reader(plan, path), split, state, reuse=True, piece_bytes=PIECE_BYTES)
             state = walked.end
             yield walked
 

@@ -24,7 +24,7 @@ from storeio.scan import read_range
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.turns import turn
 from storeio.walk import Walked, walk_split
-from storeio.window import Bytes
+from storeio.window import PIECE_BYTES, Bytes
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -98,8 +98,12 @@ class Derived:
     told: Told = field(default_factory=Told)
 
 
-def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | None = None) -> Derived:
+def derive_split(
+    root: str, split: Split, wanted: Wanted, begin: WalkState | None = None, *, piece_bytes: int = PIECE_BYTES
+) -> Derived:
     """Return what the records imply that start in a split, from ``begin`` or from a guess; ``root`` is a listing's.
+
+    The split is looked at in pieces of about ``piece_bytes``.
 
     Raises:
         UnreadableError: The segment cannot be read.
@@ -109,7 +113,7 @@ def derive_split(root: str, split: Split, wanted: Wanted, begin: WalkState | Non
         return read_range(root, split.path, start, stop)
 
     delays = np.array(wanted.delays_ms, np.int64)
-    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, in_pieces=True)
+    walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, piece_bytes=piece_bytes)
     found = Derived(split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count)
     if not walked.count:
         return found

@@ -109,7 +109,7 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
     """
 
     def derive(split: Split, begin: WalkState | None = None) -> Derived:
-        return derive_split(plan.root, split, wanted, begin)
+        return derive_split(plan.root, split, wanted, begin, piece_bytes=plan.piece_bytes)
 
     waiting: deque[Future[Derived]] = deque()
     left = iter(plan.splits)
