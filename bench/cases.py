@@ -85,7 +85,7 @@ def peak_bytes() -> int:
 
 
 def mapped_afresh(root: Path) -> Log:
-    """Return the log with every split in a mapping of its own, gone when it is done; audits map smaller pieces."""
+    """Return the log with every split in a mapping of its own, gone when it is done, as audits do."""
     splits = tuple(split for segment in list_store(root).of_kind(COMMITLOG) for split in cut(segment))
     return Log(splits, lambda split, start, stop: read_range(str(root), split.path, start, stop))
 
