@@ -19,13 +19,13 @@ from storeio.results import AuditCancelled
 CANCELS_AT: Final = """
 import sys, storeio.audit.node as node, storeio.cli as cli, signal, os, time
 look, count = node.audit_split, 0
-def slow(plan, split, *rest):
+def slow(*given, **rest):
     global count
     count += 1
     if count == {splits}:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)  # the main thread has to come to it before the other splits are done
-    return look(plan, split, *rest)
+    return look(*given, **rest)
 node.audit_split = slow
 cli.main(sys.argv[1:])
 """

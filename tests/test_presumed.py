@@ -20,7 +20,6 @@ from storeio.audit.split import SplitReport
 from storeio.format import index as layout
 from storeio.paths import INDEX
 from storeio.results import Audit, AuditCancelled, Progress
-from storeio.splits import Split
 
 STORE = "base-5.3.3"
 JOBS = 8  # more than index files
@@ -51,9 +50,9 @@ class Late:
                 self.go.set()
             return found
 
-        def look_at_split(plan: AuditPlan, split: Split, *rest: Any) -> SplitReport:
+        def look_at_split(*given: Any, **rest: Any) -> SplitReport:
             try:
-                return split_of(plan, split, *rest)
+                return split_of(*given, **rest)
             finally:
                 with lock:
                     self.looks += 1

@@ -105,12 +105,12 @@ def test_a_cancelled_audit_says_nothing_that_a_whole_one_does_not(
     whole = {(f.code, f.topic) for f in audit.check(root, split_bytes=SPLIT_BYTES).findings}
     look, looked = node.audit_split, 0
 
-    def look_until(*given: Any) -> Any:
+    def look_until(*given: Any, **rest: Any) -> Any:
         nonlocal looked
         looked += 1
         if looked > most:
             raise KeyboardInterrupt
-        return look(*given)
+        return look(*given, **rest)
 
     monkeypatch.setattr(node, "audit_split", look_until)
     with pytest.raises(AuditCancelled) as caught:
