@@ -193,5 +193,5 @@ class Planner:
 
     def _withheld(self, broker: str) -> list[str]:
         """Return sentences on what was left out on purpose."""
-        why = f"broker {broker} would then do more harm than it does now, because of damage in the log: salvage first"
+        why = f"broker {broker} would then do more harm than it does now, because of damage that stays: salvage first"
         return [f"{what} is left as it is: {why}" for what in sorted(self.withheld)]
