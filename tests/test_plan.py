@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from storeio.errors import UnreadableError, UsageError
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
+from storeio.rebuild.node import rebuild
 from storeio.results import EXIT_REPAIRED
 from tests import golden_data
-from tests.test_plan_recorded import contents, given_for
+from tests.test_plan_recorded import contents, files_of, given_for
 
 BASE = "base-5.3.3"
 SEGMENT = 32768
@@ -286,3 +289,48 @@ def test_a_plan_that_fails_leaves_an_earlier_one_whole(tmp_path: Path, monkeypat
             plan_store(root, place / "plan.json", broker="5.3.3", given=given_for(BASE))
     assert contents(again) == kept
     assert [path.name for path in first.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_queues_whose_files_were_swapped_are_what_they_were(version: str, tmp_path: Path) -> None:
+    """Units that point at intact records of another queue are no reason to plan twice, and each time otherwise."""
+    name = f"ext-{version}"
+    one, other = (f"consumequeue/topic_{number}/1/{0:020d}" for number in (0, 2))
+    edits = [["rename", one, "swapped"], ["rename", other, one], ["rename", "swapped", other]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    how: dict[str, Any] = {"broker": version, "given": given_for(name) | {"enableConsumeQueueExt": "true"}, "jobs": 1}
+    found = plan_store(root, tmp_path / "plan.json", **how)
+    assert found.cures, found.plan.left
+    apply_plan(tmp_path / "plan.json", root)
+    assert files_of(root) == files_of(golden_data.store(name))
+    assert not plan_store(root, tmp_path / "again.json", **how).plan.actions
+
+
+def rebuilds_say(monkeypatch: pytest.MonkeyPatch, said: Iterator[bytes]) -> None:
+    """Let each rebuild of a plan say another tags code of one damaged unit, as long as there is one."""
+
+    def rebuild_otherwise(source: Path, into: Path, **how: Any) -> Any:
+        built = rebuild(source, into, **how)
+        data = next(said, b"")
+        with (into / cq(1000)).open("r+b") as file:
+            file.seek(52)
+            file.write(data)
+        return built
+
+    monkeypatch.setattr("storeio.planning.planner.rebuild", rebuild_otherwise)
+
+
+def test_what_a_later_look_contradicts_is_planned_as_that_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuilds_say(monkeypatch, iter([b"\x01" * 8]))
+    found = planned(DAMAGES, tmp_path)
+    assert found.cures, found.plan.left
+    apply_plan(tmp_path / "plan.json", tmp_path / "store")
+    assert files_of(tmp_path / "store") == files_of(golden_data.store(BASE))
+
+
+def test_what_every_look_contradicts_is_left_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuilds_say(monkeypatch, (bytes([number % 100 + 1]) * 8 for number in itertools.count()))
+    found = planned(DAMAGES, tmp_path)
+    assert not found.cures
+    assert {action.path for action in found.plan.actions} == {"commitlog/copy", f"consumequeue/topic_1/1/{0:020d}"}
+    assert any(sentence.endswith("left for that: queue topic_0/0") for sentence in found.plan.left)

@@ -182,3 +182,70 @@ def test_a_segment_keeps_its_wrong_name_where_the_true_one_would_lead_recovery_i
     assert any(sentence.startswith("commitlog is left as it is") for sentence in found.plan.left)
     apply_plan(tmp_path / "plan.json", root, allow_log=True)
     assert not plan_store(root, tmp_path / "again.json", **how).plan.actions
+
+
+SHORT_QUEUE = ["truncate", unit_at(0)[0], 500]  # no broker loads a store with a queue's file of another length
+
+
+def flipped(name: str, back: int) -> list[Any]:
+    """Return the edit of a byte of a body, of the fourth record in the last segment but ``back``."""
+    size = int(golden_data.options(name)["clFile"])
+    places = sorted(int(row["phy_offset"]) for row in golden_data.dump(name))
+    base = places[-1] - places[-1] % size - back * size
+    at = [place for place in places if place >= base][3] - base + 100
+    path = f"commitlog/{base:020d}"
+    return ["write", path, at, bytes([(golden_data.store(name) / path).read_bytes()[at] ^ 1]).hex()]
+
+
+def short_segment(name: str) -> list[Any]:
+    """Return the edit that halves the last segment but one."""
+    return [
+        "truncate",
+        f"commitlog/{sorted(p.name for p in (golden_data.store(name) / 'commitlog').iterdir())[-2]}",
+        16000,
+    ]
+
+
+REFUSED = {  # brokers refuse all of these; made to start, they come to the damaged record, and cut the log there
+    "4.x, a short segment": ("base-4.9.8", lambda name: [short_segment(name)]),
+    "4.x, a segment before the last": ("base-4.9.8", lambda name: [flipped(name, 1), SHORT_QUEUE]),
+    "4.x, last segment": ("base-4.9.8", lambda name: [flipped(name, 0), SHORT_QUEUE]),
+    "5.3, last segment": ("base-5.3.3", lambda name: [flipped(name, 0), SHORT_QUEUE]),
+    "5.5, last segment": ("base-5.5.1", lambda name: [flipped(name, 0), SHORT_QUEUE]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_broker_that_refuses_is_not_made_to_cut_off_intact_messages(case: str, tmp_path: Path) -> None:
+    name, edits = REFUSED[case]
+    root = golden_data.damaged(name, edits(name), tmp_path / "store")
+    how: dict[str, Any] = {"broker": name.removeprefix("base-"), "given": given_for(name), "jobs": 1}
+    found = plan_store(root, tmp_path / "plan.json", allow_log=True, **how)
+    assert found.predicted_before.outcome.outcome == "refuses"
+    assert not found.plan.actions
+    assert any(" is left as it is: broker" in sentence for sentence in found.plan.left)
+    salvaged = plan_store(root, tmp_path / "salvage.json", allow_log=True, goal="salvage", **how)
+    assert salvaged.cures, "what is advised does not help"
+
+
+@pytest.mark.parametrize("name", ["base-5.3.3", "base-5.5.1"])
+def test_a_broker_that_refuses_is_made_to_start_where_that_takes_nothing(name: str, tmp_path: Path) -> None:
+    """After a clean stop 5.x begins behind the record that was cut off, and keeps the whole log."""
+    root = golden_data.damaged(name, [short_segment(name)], tmp_path / "store")
+    found = plan_store(
+        root, tmp_path / "plan.json", broker=name[5:], given=given_for(name), allow_log=True, jobs=1
+    )  # fmt: skip
+    assert found.predicted_before.outcome.outcome == "refuses"
+    assert found.predicted_after.outcome.outcome == "starts"
+    assert [action.kind for action in found.plan.actions] == ["resize"]
+
+
+@pytest.mark.parametrize("name", ["base-5.3.3", "base-5.5.1"])
+def test_a_broker_that_unlinks_segments_before_it_refuses_is_made_to_start(name: str, tmp_path: Path) -> None:
+    """Nothing is worse then: 5.x looks at the index behind recovery, which has cut the log at the damaged record."""
+    edits = [flipped(name, 1), ["write", "abort", 0, ""], ["zero", "checkpoint", 0, 48], ["mkdir", "index/123"]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", broker=name[5:], given=given_for(name), jobs=1)
+    assert found.predicted_before.outcome.outcome == "refuses"
+    assert found.predicted_before.emptied == found.predicted_after.emptied
+    assert [(action.kind, action.path) for action in found.plan.actions] == [("move", "index/123")]

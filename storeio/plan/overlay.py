@@ -15,6 +15,10 @@ from storeio.plan.model import CREATE, MOVE, RENAME, RESIZE, WRITE, ZEROS, Actio
 from storeio.safe import printable
 
 
+class WrittenError(UsageError):
+    """An action writes where one before it wrote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gone:
     """Nothing has this name, and so nothing lies below it."""
@@ -104,13 +108,14 @@ class Overlay:
         """Let an action happen.
 
         Raises:
-            UsageError: It cannot, after those before it; or it writes where one before it wrote.
+            WrittenError: It writes where one before it wrote.
+            UsageError: It cannot, after those before it.
         """
         if action.kind in (CREATE, RENAME):
             self._need_room(action.target or action.path)
         if action.kind == WRITE:
             if any(piece.written for piece in self.file(action).pieces(action.position, action.length)):
-                raise UsageError(f"{printable(action.path)}: writes where an earlier action wrote")
+                raise WrittenError(f"{printable(action.path)}: writes where an earlier action wrote")
         elif action.kind == MOVE:
             if action.path in self._above and self.find(action.path) != GONE:
                 raise UsageError(f"{printable(action.path)}: moved after something in it was changed")

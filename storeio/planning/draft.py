@@ -14,9 +14,9 @@ from storeio.linked import LinkedStore
 from storeio.plan import model
 from storeio.plan.digest import FILE, listing_sha256, zeros_sha256
 from storeio.plan.model import Action
-from storeio.plan.overlay import GONE, Folder, Known, Overlay
+from storeio.plan.overlay import GONE, Folder, Known, Overlay, WrittenError
 from storeio.plan.rules import check_action
-from storeio.planning.limits import LeftOut, RefusedError, looker, names_below, require_one_name
+from storeio.planning.limits import LeftOut, RefusedError, RewrittenError, looker, names_below, require_one_name
 from storeio.safe import printable
 
 
@@ -153,6 +153,8 @@ def _refused() -> Iterator[None]:
     """Make what an apply would say of an action what is said of it here."""
     try:
         yield
+    except WrittenError as error:
+        raise RewrittenError(str(error)) from None
     except UsageError as error:
         raise RefusedError(str(error).removeprefix(": ")) from None
 

@@ -22,6 +22,10 @@ class RefusedError(StoreError):
     """An action cannot be part of a plan, since no apply would carry it out; nothing was done."""
 
 
+class RewrittenError(RefusedError):
+    """An action would write where an earlier one of the plan wrote: they were made of looks that differ."""
+
+
 class LeftOut:
     """What was left out of a plan, by what is in its way."""
 

@@ -74,8 +74,7 @@ def plan_store(
         WriteError: A file could not be written.
     """
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
-    if goal not in GOALS or (goal == SALVAGE and not allow_log) or (donors and goal != SALVAGE):
-        raise UsageError("--goal salvage changes the commitlog: it needs --allow-log; --donor goes with it")
+    _require_goal(goal, donors, allow_log=allow_log)
     store = place_of(os.fspath(root))
     output = output_at(out, store)
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
@@ -85,11 +84,12 @@ def plan_store(
         start = partial(simulate, broker=starting, given=settings)
         first = replace(start(root), store=shown(store))
 
-        def attempt(withheld: Iterable[str]) -> _Attempt:
-            work = Path(scratch, "-".join(("plan", *withheld)))
-            planner = Planner(Path(root), work, settings, jobs, frozenset(withheld), progress)
+        def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
+            planner = Planner(Path(root), Path(scratch), settings, jobs, frozenset(withheld), progress, former)
             planner.donors, planner.broker = donors if goal == SALVAGE else None, broker
             after = planner.run(before, select or Selection(), allow_log=allow_log)
+            if planner.rewritten:
+                return attempt(withheld, planner)
             return _Attempt(planner, after, start(planner.store.root) if planner.draft.actions else first)
 
         best = _least_harmful(attempt, first)
@@ -99,6 +99,11 @@ def plan_store(
         output.keep(plan, Path(scratch), best.planner.draft.bytes_path)
         lost = messages_in(before.lost) if best.planner.lost < 0 else best.planner.lost
         return Planned(plan, before, best.after, first, best.start, time.monotonic() - started, goal, allow_log, lost)
+
+
+def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:
+    if goal not in GOALS or (goal == SALVAGE and not allow_log) or (donors and goal != SALVAGE):
+        raise UsageError("--goal salvage changes the commitlog: it needs --allow-log; --donor goes with it")
 
 
 def told_by(found: Audit) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,28 +24,37 @@ from storeio.plan.rules import check_plan
 from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import plan_layout
-from storeio.planning.limits import RefusedError
+from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import asks_for_index, codes_of, into_damage, left_of, queues_of, summary_of
 from storeio.rebuild.node import rebuild
+from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
 from storeio.salvage.survey import DOUBT_CODES
 from storeio.scan import list_store
 from storeio.simulate.predicted import Prediction
 
 EVERYTHING: Final = "everything"
+Built = tuple[Path, Rebuilt]
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
+CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
 
 
 class Planner:
     """One plan while it is made."""
 
     def __init__(
-        self, root: Path, work: Path, settings: dict[str, str], jobs: int | None, withheld: frozenset[str],
-        progress: Tell | None = None,
+        self, root: Path, scratch: Path, settings: dict[str, str], jobs: int | None, withheld: frozenset[str],
+        progress: Tell | None = None, former: Planner | None = None,
     ) -> None:  # fmt: skip
-        self.settings, self.work, self.jobs, self.withheld = settings, work, jobs, withheld
+        """Begin anew; after one that contradicted itself, of what it saw when its first actions were done.
+
+        Units that spoke against records, and were believed, may have gone with those actions. What is contradicted
+        again is left as it is.
+        """
+        self.settings, self.jobs, self.withheld = settings, jobs, withheld
+        self.work = work = Path(tempfile.mkdtemp(dir=scratch))
         listing = list_store(root)
         self.config = infer_config(listing, settings)
         self._sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
@@ -54,6 +64,12 @@ class Planner:
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.broker: str | None = None  # whose index it is, where nothing else tells
         self.problems: list[str] = []
+        self.rewritten: set[str] = set()  # what was planned of one rebuild, and is otherwise in a later one
+        self.later: Built | None = None
+        self.basis: Built | None = (former.basis or former.later) if former is not None else None
+        self.barred: frozenset[str] = frozenset()
+        if former is not None and former.basis is not None:
+            self.barred = former.barred | former.rewritten
 
     def changes(self, parts: Iterable[str]) -> bool:
         """Tell whether the plan changes each of some parts of the store; a salvage is not made without the log."""
@@ -88,6 +104,8 @@ class Planner:
             if any(f.code == "LOG_MISSING" for f in found.findings):
                 break  # nothing can be derived from a log that is not there
             self._derived(found, wanted, select)
+            if self.rewritten:
+                break
             if len(self.draft.actions) > middle:
                 found = self.audited()
             if len(self.draft.actions) == count:
@@ -119,29 +137,43 @@ class Planner:
         point = point if may_point else ()
         if not (queues or index or point):
             return
-        place = self.work / f"rebuilt-{self._rebuilds}"
-        self._rebuilds += 1
         try:
-            source = self.store.root
-            if any(finding.code in DOUBT_CODES for finding in found.findings):
-                source = with_true_heads(source, self.work / f"{place.name}-from", self._look)
-            built = rebuild(source, place, given=self.settings, broker=self.broker, jobs=self.jobs)
+            place, built = self._built(found)
         except UnreadableError as error:
             self.draft.left_out.add(str(error), "all that is derived from the log")
             return
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
         for key, codes in sorted(queues.items()):
-            with self._left_out(f"queue {key[1]}/{key[2]}"):
+            name = f"queue {key[1]}/{key[2]}"
+            with self._derived_part(name):
+                self._require_agreed(name)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)
         if index:
-            with self._left_out("the index"):
+            with self._derived_part("the index"):
+                self._require_agreed("the index")
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
         if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
             why = Why(model.METADATA, "what is true of the log and the index", point)
-            with self._left_out("the checkpoint"):
+            with self._derived_part("the checkpoint"):
+                self._require_agreed("the checkpoint")
                 plan_checkpoint(self.draft, place, self.settings, why)
+
+    def _built(self, found: Audit) -> Built:
+        """Return a rebuild of the store as it is planned so far; the basis comes first, if there is one.
+
+        Raises:
+            UnreadableError: A segment could not be read.
+        """
+        number, self._rebuilds = self._rebuilds, self._rebuilds + 1
+        if self.basis is not None and not number:
+            return self.basis
+        place, source = self.work / f"rebuilt-{number}", self.store.root
+        if any(finding.code in DOUBT_CODES for finding in found.findings):
+            source = with_true_heads(source, self.work / f"{place.name}-from", self._look)
+        self.later = place, rebuild(source, place, given=self.settings, broker=self.broker, jobs=self.jobs)
+        return self.later
 
     @contextmanager
     def _left_out(self, what: str) -> Iterator[None]:
@@ -150,6 +182,20 @@ class Planner:
             yield
         except RefusedError as error:
             self.draft.left_out.add(str(error), what)
+
+    @contextmanager
+    def _derived_part(self, what: str) -> Iterator[None]:
+        """Go on likewise, and remember if it was planned of an earlier rebuild, too, and otherwise."""
+        with self._left_out(what):
+            try:
+                yield
+            except RewrittenError:
+                self.rewritten.add(what)
+                raise
+
+    def _require_agreed(self, what: str) -> None:
+        if what in self.barred:
+            raise RefusedError(CONTRADICTED)
 
     def _queue(self, place: Path, target: Target, held: Sequence[range], log_min: int) -> None:
         """Plan one queue and its ext files; ``held`` are units into damage of the log, which stay where they are."""
@@ -193,5 +239,5 @@ class Planner:
 
     def _withheld(self, broker: str) -> list[str]:
         """Return sentences on what was left out on purpose."""
-        why = f"broker {broker} would then do more harm than it does now, because of damage in the log: salvage first"
+        why = f"broker {broker} would then do more harm than it does now, because of damage that stays: salvage first"
         return [f"{what} is left as it is: {why}" for what in sorted(self.withheld)]
