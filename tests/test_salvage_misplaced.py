@@ -20,6 +20,7 @@ from tests.test_salvage_heads import in_record, numbers_of
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])
 GIVEN = given_for(NAME)
+END = 320_944  # of its log
 BIZARRE = struct.pack(">i", 77)  # a queue that nobody wrote to
 
 Edit = list[Any]
@@ -67,6 +68,37 @@ def assert_untouched(name: str, root: Path, place: Path, *, lost: int = 0) -> No
 ])  # fmt: skip
 def test_misplaced_files_tell_nothing_of_an_intact_log(name: str, edits: list[Edit], tmp_path: Path) -> None:
     assert_untouched(name, applied(name, edits, tmp_path / "store"), tmp_path)
+
+
+@pytest.mark.parametrize("place", [END, END + 9056, 10**6, 2**40])
+def test_a_wrong_unit_of_a_record_that_is_there_makes_no_log_longer(place: int, tmp_path: Path) -> None:
+    edits: list[Edit] = [["write", file_of("topic_0/1", 50), 200, struct.pack(">qi", place, 300).hex()]]
+    assert_untouched(NAME, applied(NAME, edits, tmp_path / "store"), tmp_path)
+
+
+def test_a_lone_unit_far_behind_the_log_makes_it_no_longer(tmp_path: Path) -> None:
+    """It has the next number of its queue, so the message is told to be lost."""
+    edits: list[Edit] = [["write", file_of("topic_0/0", 200), 20, struct.pack(">qiq", 10**6, 300, 0).hex()]]
+    assert_untouched(NAME, applied(NAME, edits, tmp_path / "store"), tmp_path, lost=1)
+
+
+def test_units_in_a_row_tell_of_segments_that_are_gone(tmp_path: Path) -> None:
+    """The units of one queue alone are left, in which nothing points into the first lost segment."""
+    originals = salvages.originals_of(NAME)
+    own = {at: row.numbers[0] for at, row in originals.items() if row.name == ("topic_0", 0)}
+    low = 6 * SIZE
+    first = min(number for at, number in own.items() if at >= low + 2 * SIZE)
+    unknown = [number for at, number in own.items() if at >= low and number < first]
+    edits: list[Edit] = [["delete", f"commitlog/{base:020d}"] for base in range(low, max(originals), SIZE)]
+    edits += [["rmtree", f"consumequeue/{queue}"] for queue in ("topic_0/1", "topic_1/0", "topic_1/1")]
+    per_file = int(golden.options(NAME)["cqEntries"])
+    edits += [["write", file_of("topic_0/0", n // per_file * per_file), n % per_file * 20, "ff" * 20] for n in unknown]
+    result = salvage(applied(NAME, edits, tmp_path / "store"), tmp_path / "new", given=GIVEN, jobs=1)
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    want = {at: number for at, number in own.items() if number >= first}
+    assert want
+    assert {at: now[at].numbers[0] for at in want if at in now and now[at].name == ("topic_0", 0)} == want
+    assert set(numbers_of(result.lost)) >= {("topic_0", 0, number) for number in want.values()}
 
 
 def test_records_in_a_row_of_a_queue_that_lacks_their_numbers_come_back(tmp_path: Path) -> None:
