@@ -1,7 +1,8 @@
 """Records that brokers accept and that something speaks against: is it the record, and can it be restored?
 
 A queue unit that points at a record and says something else is only believed where the log has no other record of its
-number: else it is the unit that is damaged. A property CRC that agrees vouches for all of a record.
+number and the record does not follow on from its neighbours: else it is the unit that is damaged, or its file lies in
+a wrong place. A property CRC that agrees vouches for all of a record.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Final
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, Unit, agrees, is_host, property_crc_agrees, whole_record
+from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
+from storeio.salvage.support import Support
 from storeio.salvage.survey import Survey
 from storeio.salvage.times import Times
 
@@ -42,6 +45,7 @@ class Doubts:
         odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
         self.habit = len(odd) > HABIT
         self._times = Times(survey)
+        self._support = Support(survey)
 
     def answer(self, place: int) -> Answer | None:
         """Return what became of the record at a place, None where it is to be left as it is.
@@ -72,7 +76,8 @@ class Doubts:
         )
         good = plain and not sure and not leaps
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
-        if good and ((not units and own == record.queue_offset) or agrees(raw, known) is not None):
+        vouched = not units and (own == record.queue_offset or self._support.is_inner(record, place))
+        if good and (vouched or agrees(raw, known) is not None):
             return None
         harmless = plain and not sure and not units
         may_restore = property_crc_agrees(raw) is not None or not sure
@@ -119,7 +124,7 @@ class Doubts:
         return Answer(record, None, units, ELSEWHERE)
 
     def _units(self, place: int, record: log.Record, numbers: dict[tuple[str, int], range]) -> list[Unit]:
-        """Return the units that point at a record and have a number that no record has.
+        """Return the units that point at a record, have a number that no record has, and know better than the record.
 
         Those of light queues are none: a record says another topic than they, and has no number there.
         """
@@ -133,7 +138,12 @@ class Doubts:
         missing = own in numbers.get((topic, record.queue_id), ()) or (fits and self.survey.lacks(unit))
         if own >= 0 and own != record.queue_offset and missing:
             units.append(unit)
-        return list({(unit.topic, unit.queue_id, unit.number): unit for unit in units}.values())
+        said = numbers_of(record)[0]
+        has_own = own == record.queue_offset or any(
+            other.number == said for other in self.survey.batch_units(topic, record.queue_id, place)
+        )
+        believed = (one for one in units if self._support.is_believed(one, record, place, has_own=has_own))
+        return list({(unit.topic, unit.queue_id, unit.number): unit for unit in believed}.values())
 
     def _lost_with(self, place: int, record: log.Record, own: int) -> list[Unit]:
         """Return the unit that says the same as a record that is lost; that of a batch says how many messages it had.

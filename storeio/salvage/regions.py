@@ -17,11 +17,12 @@ import numpy as np
 
 from storeio.format import commitlog as log
 from storeio.kernels import search
+from storeio.salvage.behind import MOST_RECORD_BYTES
 from storeio.salvage.evidence import Known, Restored, Unit, property_crc_agrees
 from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.hypotheses import wrong_fields
 from storeio.salvage.restore import restored
-from storeio.salvage.stretches import MOST_RECORD_BYTES, RECORD, Stretch
+from storeio.salvage.stretches import RECORD, Stretch
 from storeio.salvage.survey import Survey
 
 AT_ONCE: Final = 4 << 20

@@ -11,9 +11,9 @@ from storeio.checks.segments import Segment
 from storeio.errors import UnreadableError
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, file_name
+from storeio.salvage.behind import MOST_RECORD_BYTES
 from storeio.salvage.survey import Survey
 
-MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
 RECORD: Final = "record"
 BLANK: Final = "blank"
 END: Final = "end"  # of the segment

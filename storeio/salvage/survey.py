@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,7 @@ from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
 from storeio.results import Audit, LostRange
+from storeio.salvage.behind import disbelieved
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
@@ -84,7 +85,7 @@ class Survey:
         self.nearest = Nearest(self.concluded)
         self._nearby = self.plan.nearby()
         self._lost = Bounds([(part.physical_start, part.physical_stop) for part in self.lost])
-        self._places = [unit.physical_offset for unit in self.units]
+        self.leave_out(())
         self.leaping = frozenset(at for at, rows in self.doubts.items() if any(row.code == LEAP for row in rows))
         self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
 
@@ -97,6 +98,12 @@ class Survey:
     def lost(self) -> list[LostRange]:
         """Numbers that the audit misses."""
         return self.audit.lost
+
+    def leave_out(self, units: Iterable[Unit]) -> None:
+        """Forget units that tell nothing."""
+        known = frozenset(units)
+        self.units = [unit for unit in self.units if unit not in known]
+        self._places = [unit.physical_offset for unit in self.units]
 
     def units_in(self, start: int, stop: int) -> list[Unit]:
         """Return the units that point into a physical range, in order."""
@@ -218,6 +225,7 @@ def survey(concluded: Concluded) -> Survey:
             for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, shifted, units, doubts)
+    found.leave_out(disbelieved(found))
     for at, finding in (*_bare(plan, audit), *lone(found), *repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found

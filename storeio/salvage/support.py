@@ -1,0 +1,137 @@
+"""What a log itself says for one of its records, and what speaks for a queue unit that says otherwise.
+
+Files of queues may be copied, swapped or renamed whole: then all of their units are of other records than they say.
+A record whose number follows on from the one before it in its queue, and on from which the one behind it follows,
+could only be another queue's if its own had lost just that number at just that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.audit import AuditPlan, Concluded
+from storeio.checks.numbering import JUMP, joined_runs
+from storeio.checks.queue_files import Queue, Read
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
+from storeio.results import LostRange
+from storeio.salvage.evidence import Unit
+from storeio.salvage.numbers import numbers_of
+from storeio.salvage.units import units_at
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Surveyed(Protocol):
+    """What a survey knows, as far as it is asked here; see ``storeio.salvage.survey``."""
+
+    @property
+    def plan(self) -> AuditPlan: ...
+    @property
+    def concluded(self) -> Concluded: ...
+    def lost_in(self, start: int, stop: int) -> list[LostRange]: ...
+    def record(self, physical_offset: int) -> log.Record | None: ...
+    def standing_at(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int: ...
+
+
+class Support:
+    """Weighs records of one survey against units that point at them and say something else."""
+
+    def __init__(self, survey: Surveyed) -> None:
+        self._survey = survey
+        self._read: Read = survey.plan.nearby().read
+        self._runs: dict[tuple[str, int], Numbers] = {}
+
+    def is_inner(self, record: log.Record, place: int) -> bool:
+        """Tell whether a record's neighbours in its queue have the numbers before and behind its own."""
+        run = self._run_of(record, place)
+        first, count = numbers_of(record)
+        return run is not None and run[RUN_FIRST] < first and first + count < run[RUN_STOP]
+
+    def is_believed(self, unit: Unit, record: log.Record, place: int, *, has_own: bool) -> bool:
+        """Tell whether a unit, whose number no record has, knows better than the record that it points at.
+
+        Args:
+            unit: It says that the record at the place is of another queue, or has another number.
+            record: As it was read.
+            place: Its physical offset.
+            has_own: A unit at the record's own number says the same as the record.
+        """
+        run = self._run_of(record, place)
+        follows = run is not None and int(run[RUN_RECORDS]) > 1
+        parts = [part for part in self._survey.lost_in(place, place + 1) if _names(part, unit)]
+        if any(part.evidence == JUMP for part in parts):
+            return not (has_own and follows)
+        if has_own or self.is_inner(record, place):
+            return False
+        if run is None or (not follows and self._of(record).shape[1] > 1):
+            return True  # nothing but the record speaks for its number
+        fits, beside = bool(parts) or self._fits(unit), list(self._beside(unit))
+        is_right, is_wrong = True in beside, False in beside
+        if follows:  # each of both may be right; a file whose other units are right lies in its place
+            return fits and is_right
+        return is_right or (not is_wrong and (fits or bool(beside)))
+
+    def _of(self, record: log.Record) -> Numbers:
+        """Return the runs of a record's queue."""
+        return self._runs_of((p.java_decode(record.topic), record.queue_id))
+
+    def _runs_of(self, queue: tuple[str, int]) -> Numbers:
+        """Return the runs of a queue's records in log order, shape ``(rows of kernels.group, n)``."""
+        if queue not in self._runs:
+            tables = self._survey.concluded.runs.get(queue, ())
+            runs = joined_runs([run for table in tables for run in table.T.tolist()])
+            self._runs[queue] = np.array(runs, np.int64).reshape(-1, RUN_ROWS).T
+        return self._runs[queue]
+
+    def _run_of(self, record: log.Record, place: int) -> Numbers | None:
+        """Return the run that a record belongs to, None for one that has no number in its queue."""
+        runs, (first, _) = self._of(record), numbers_of(record)
+        inside = (runs[RUN_START_AT] <= place) & (place < runs[RUN_STOP_AT])
+        inside &= (runs[RUN_FIRST] <= first) & (first < runs[RUN_STOP])
+        which = np.flatnonzero(inside)
+        return runs[:, which[0]] if len(which) else None
+
+    def _fits(self, unit: Unit) -> bool:
+        """Tell whether the records of a unit's queue leave just its number before or behind its place."""
+        runs = self._runs_of((unit.topic, unit.queue_id))
+        behind = (runs[RUN_STOP] == unit.number) & (runs[RUN_STOP_AT] <= unit.physical_offset)
+        before = (runs[RUN_FIRST] == unit.number + unit.messages) & (runs[RUN_START_AT] > unit.physical_offset)
+        return bool((behind | before).any())
+
+    def _beside(self, unit: Unit) -> Iterator[bool | None]:
+        """Yield whether the units next to one in its file say the same as their records; None where no record is."""
+        for kind in (CONSUMEQUEUE, BATCHQUEUE):
+            at = self._survey.standing_at(unit.topic, unit.queue_id, unit.physical_offset, kind)
+            queue = self._survey.plan.queue(kind, unit.topic, unit.queue_id)
+            for number in (at - 1, at + 1) if at >= 0 else ():
+                if _file_of(queue, number) == _file_of(queue, at):
+                    shift = at - unit.number if kind == CONSUMEQUEUE else 0
+                    yield from self._agreeing(queue, number, shift)
+
+    def _agreeing(self, queue: Queue, number: int, shift: int) -> Iterator[bool | None]:
+        size = queue.unit_bytes
+        for other in units_at(self._read, queue, number * size, (number + 1) * size):
+            record = self._survey.record(other.physical_offset)
+            if record is None:
+                yield None
+                continue
+            said = p.java_decode(record.topic), record.queue_id, numbers_of(record)[0], record.size
+            yield said == (other.topic, other.queue_id, other.number - shift, other.size)
+
+
+def _names(part: LostRange, unit: Unit) -> bool:
+    """Tell whether a unit's number is one of those that are lost."""
+    same = (part.topic, part.queue_id) == (unit.topic, unit.queue_id)
+    return same and part.first_queue_offset <= unit.number < part.stop_queue_offset
+
+
+def _file_of(queue: Queue, number: int) -> str:
+    """Return the file that holds a unit."""
+    return queue.path_at(number * queue.unit_bytes)[0]

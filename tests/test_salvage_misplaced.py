@@ -1,0 +1,131 @@
+"""Queue files in wrong places and damaged units over an intact log, of which salvage changes no byte."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import golden_data as golden
+import pytest
+import salvages
+
+from storeio.format import commitlog as log
+from storeio.planning import plan_store
+from storeio.salvage.node import salvage
+from tests.test_plan_recorded import given_for
+from tests.test_salvage_heads import in_record, numbers_of
+
+NAME = "base-5.3.3"
+SIZE = int(golden.options(NAME)["clFile"])
+GIVEN = given_for(NAME)
+END = 320_944  # of its log
+BIZARRE = struct.pack(">i", 77)  # a queue that nobody wrote to
+
+Edit = list[Any]
+
+
+def file_of(queue: str, number: int = 0) -> str:
+    """Return a file of a queue: the one that begins with a number."""
+    return f"consumequeue/{queue}/{number * 20:020d}"
+
+
+def applied(name: str, edits: list[Edit], root: Path) -> Path:
+    """Return a copy of a golden store after the edits; two kinds are of these tests alone."""
+    golden.copy_of(name, root)
+    for kind, source, *rest in edits:
+        if kind == "copytree":
+            shutil.copytree(root / source, root / rest[0])
+        elif kind == "swap":
+            one, other, aside = root / source, root / rest[0], root / "aside"
+            one.rename(aside), other.rename(one), aside.rename(other)
+        else:
+            golden.apply_edits(root, [[kind, source, *rest]])
+    return root
+
+
+def assert_untouched(name: str, root: Path, place: Path, *, lost: int = 0) -> None:
+    """Neither a plan nor a salvage changes a record, and what a plan does is all that there is to do."""
+    given = given_for(name)
+    found = plan_store(root, place / "plan.json", given=given, jobs=1, allow_log=True, goal="salvage")
+    assert [action.path for action in found.plan.actions if action.path.startswith("commitlog")] == []
+    assert (found.cures, found.plan.left) == (True, ())
+    result = salvage(root, place / "new", given=given, jobs=1)
+    assert (len(result.lost), result.tombstones, result.fillers, result.problems) == (lost, 0, 0, [])
+    before = {path.name: path.read_bytes() for path in (root / "commitlog").iterdir()}
+    assert {path.name: path.read_bytes() for path in (place / "new" / "commitlog").iterdir()} == before
+
+
+@pytest.mark.parametrize(("name", "edits"), [
+    (NAME, [["copytree", "consumequeue/topic_0/1", "consumequeue/topic_9/77"]]),
+    (NAME, [["rename", "consumequeue/topic_0/0", "consumequeue/topic_0/99"]]),
+    (NAME, [["rename", "consumequeue/topic_0/1", "consumequeue/topic_0/-1"]]),
+    (NAME, [["swap", file_of("topic_0/1", 150), file_of("topic_0/0", 200)]]),
+    ("base-4.9.8", [["swap", file_of("topic_1/1", 200), file_of("topic_0/0", 200)]]),
+    ("rich-4.9.8", [["swap", file_of("topic_1/0"), file_of("SCHEDULE_TOPIC_XXXX/4")]]),
+    ("rich-4.9.8", [["swap", file_of("topic_0/1"), file_of("topic_4/0")]]),
+])  # fmt: skip
+def test_misplaced_files_tell_nothing_of_an_intact_log(name: str, edits: list[Edit], tmp_path: Path) -> None:
+    assert_untouched(name, applied(name, edits, tmp_path / "store"), tmp_path)
+
+
+@pytest.mark.parametrize("place", [END, END + 9056, 10**6, 2**40])
+def test_a_wrong_unit_of_a_record_that_is_there_makes_no_log_longer(place: int, tmp_path: Path) -> None:
+    edits: list[Edit] = [["write", file_of("topic_0/1", 50), 200, struct.pack(">qi", place, 300).hex()]]
+    assert_untouched(NAME, applied(NAME, edits, tmp_path / "store"), tmp_path)
+
+
+def test_a_lone_unit_far_behind_the_log_makes_it_no_longer(tmp_path: Path) -> None:
+    """It has the next number of its queue, so the message is told to be lost."""
+    edits: list[Edit] = [["write", file_of("topic_0/0", 200), 20, struct.pack(">qiq", 10**6, 300, 0).hex()]]
+    assert_untouched(NAME, applied(NAME, edits, tmp_path / "store"), tmp_path, lost=1)
+
+
+def test_units_in_a_row_tell_of_segments_that_are_gone(tmp_path: Path) -> None:
+    """The units of one queue alone are left, in which nothing points into the first lost segment."""
+    originals = salvages.originals_of(NAME)
+    own = {at: row.numbers[0] for at, row in originals.items() if row.name == ("topic_0", 0)}
+    low = 6 * SIZE
+    first = min(number for at, number in own.items() if at >= low + 2 * SIZE)
+    unknown = [number for at, number in own.items() if at >= low and number < first]
+    edits: list[Edit] = [["delete", f"commitlog/{base:020d}"] for base in range(low, max(originals), SIZE)]
+    edits += [["rmtree", f"consumequeue/{queue}"] for queue in ("topic_0/1", "topic_1/0", "topic_1/1")]
+    per_file = int(golden.options(NAME)["cqEntries"])
+    edits += [["write", file_of("topic_0/0", n // per_file * per_file), n % per_file * 20, "ff" * 20] for n in unknown]
+    result = salvage(applied(NAME, edits, tmp_path / "store"), tmp_path / "new", given=GIVEN, jobs=1)
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    want = {at: number for at, number in own.items() if number >= first}
+    assert want
+    assert {at: now[at].numbers[0] for at in want if at in now and now[at].name == ("topic_0", 0)} == want
+    assert set(numbers_of(result.lost)) >= {("topic_0", 0, number) for number in want.values()}
+
+
+def test_records_in_a_row_of_a_queue_that_lacks_their_numbers_come_back(tmp_path: Path) -> None:
+    """Three of them say the same wrong queue, in which their numbers follow on from each other."""
+    originals = salvages.originals_of(NAME)
+    places = [at for at in sorted(originals) if originals[at].name == ("topic_1", 0)][60:63]
+    root = golden.damaged(NAME, [in_record(at, log.QUEUE_ID_AT, BIZARRE) for at in places], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert ([row.physical_offset for row in result.restored], result.lost) == (places, [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [now[at].raw for at in places] == [originals[at].raw for at in places]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_last_record_of_a_queue_that_fits_behind_another_one(moved: bool, tmp_path: Path) -> None:
+    """Its unit tells that it is no record of that one, unless the units next to it show that its file is misplaced."""
+    name = "rich-4.9.8"
+    originals, size = salvages.originals_of(name), int(golden.options(name)["clFile"])
+    last = {row.name: (at, row.numbers[-1]) for at, row in sorted(originals.items()) if row.numbers}
+    (place, number), other = last["topic_3", 1], 0
+    assert last["topic_3", other][1] == number - 1
+    if moved:
+        swapped = applied(name, [["swap", file_of("topic_3/0"), file_of("topic_3/1")]], tmp_path / "store")
+        assert_untouched(name, swapped, tmp_path)
+        return
+    edit = ["write", f"commitlog/{place // size * size:020d}", place % size + log.QUEUE_ID_AT, f"{other:08x}"]
+    root = golden.damaged(name, [edit], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert ([row.physical_offset for row in result.restored], result.lost) == ([place], [])
+    assert salvages.records_of(tmp_path / "new", size)[place].raw == originals[place].raw
