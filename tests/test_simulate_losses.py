@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,46 @@ def test_lost_directory_restarts_a_queue(tmp_path: Path) -> None:
     ((queue, loss),) = lost.items()
     assert loss.action == "makes no queue unit for it"
     assert [(r.topic, r.queue_id, r.first) for r in found.given_up.reissues] == [(*queue, 0)]
+
+
+QUEUE = "consumequeue/topic_1/0/"
+MISNAMED = {  # how, and how many of the queue's messages the brokers named did not deliver when it was tried
+    "to 2001": (["rename", f"{QUEUE}{2000:020d}", f"{QUEUE}{2001:020d}"], {"4.9.8": 50, "5.3.3": 50, "5.5.1": 50}),
+    "the first": (["rename", f"{QUEUE}{0:020d}", f"{QUEUE}{1:020d}"], {"4.9.8": 50, "5.5.1": 50}),
+    "the last": (["rename", f"{QUEUE}{4000:020d}", f"{QUEUE}{4001:020d}"], {"4.9.8": 26, "5.5.1": 26}),
+    "over the next": (["rename", f"{QUEUE}{3000:020d}", f"{QUEUE}{3500:020d}"], {"4.9.8": 50, "5.5.1": 50}),
+    "no digits in front": (["rename", f"{QUEUE}{2000:020d}", f"{QUEUE}2000"], {"4.9.8": 76, "5.5.1": 76}),
+    "a second one": (["copy", f"{QUEUE}{2000:020d}", f"{QUEUE}{2001:020d}"], {"4.9.8": 32, "5.5.1": 1}),
+    "to 1990": (["rename", f"{QUEUE}{2000:020d}", f"{QUEUE}{1990:020d}"], {"4.9.8": 0, "5.5.1": 0}),
+}
+TRIED = [(how, version) for how, (_, tried) in MISNAMED.items() for version in tried]
+
+
+@pytest.mark.parametrize(("how", "version"), TRIED, ids=[f"{how} {version}" for how, version in TRIED])
+def test_messages_that_consumers_jump_over(how: str, version: str, tmp_path: Path) -> None:
+    """Units in a file whose name is not its place: some unit points at each message, but pulls pass it."""
+    (kind, path, target), tried = MISNAMED[how]
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    {"rename": shutil.move, "copy": shutil.copy}[kind](root / path, root / target)
+    (root / "abort").touch()
+    found = simulate(root, broker=version, given=given(f"base-{version}"))
+    assert found.consumers is not None
+    assert found.given_up is not None
+    missed = tried[version]
+    assert (found.consumers.missed, found.consumers.skipped, found.given_up.messages) == (missed, missed, 0)
+    assert found.harms == found.consumers.lacking == (missed > 0)
+
+
+def test_a_strange_queues_file_out_of_place_is_no_loss(tmp_path: Path) -> None:
+    """Its units point at intact messages that no consumer of this queue has to get."""
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    shutil.copy(root / f"consumequeue/topic_0/0/{2000:020d}", root / f"{QUEUE}{2001:020d}")
+    (root / QUEUE / f"{2000:020d}").unlink()
+    (root / "abort").touch()
+    found = simulate(root, broker="5.5.1", given=given("base-5.5.1"))
+    assert found.consumers is not None
+    assert found.given_up is not None
+    assert (found.consumers.missed, found.given_up.messages) == (0, 50)
 
 
 def test_the_verb_is_a_function_and_a_package(tmp_path: Path) -> None:
