@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import storeio
+from storeio.paths import file_name
 from storeio.prediction import simulate
 from storeio.simulate.predicted import Prediction
 from tests import golden_data, slow
@@ -149,6 +150,67 @@ def test_a_strange_queues_file_out_of_place_is_no_loss(tmp_path: Path) -> None:
     assert found.consumers is not None
     assert found.given_up is not None
     assert (found.consumers.missed, found.given_up.messages) == (0, 50)
+
+
+MULTI = {"enableMultiDispatch": "true", "enableLmq": "true"}
+LIGHT = {  # (version, what): how many messages the light queue's consumers did not get when it was tried
+    ("4.9.8", "end"): 3, ("5.3.3", "end"): 3, ("5.5.1", "end"): 3,
+    ("4.9.8", "end abort"): 0, ("5.5.1", "end abort"): 0, ("5.5.1", "gone abort"): 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "what"), LIGHT, ids=[" ".join(case) for case in LIGHT])
+def test_light_queues_lose_too(version: str, what: str, tmp_path: Path) -> None:
+    """The message itself stays in its own queue; recovery after a crash may dispatch it to the light one again."""
+    root = golden_data.copy_of(f"rich-{version}", tmp_path / "store")
+    path = root / "consumequeue/%LMQ%a0/0" / file_name(0)
+    units = path.read_bytes()
+    kept = -(-len(units.rstrip(b"\0")) // 20) - 3
+    if what.startswith("end"):
+        path.write_bytes(units[: 20 * kept].ljust(len(units), b"\0"))
+    else:
+        path.unlink()
+        path.parent.rmdir()
+    if what.endswith("abort"):
+        (root / "abort").touch()
+    found = simulate(root, broker=version, given={**given(f"rich-{version}"), **MULTI})
+    assert found.given_up is not None
+    lost = LIGHT[version, what]
+    assert [(loss.topic, loss.messages) for loss in found.given_up.losses] == ([("%LMQ%a0", lost)] if lost else [])
+    assert found.harms == (lost > 0)
+
+
+def test_lists_that_a_broker_leaves_alone_are_no_loss(tmp_path: Path) -> None:
+    """4.9.8 dispatches lists of retried messages, 5.x does not: made again, its light queues are whole without them."""
+    root = golden_data.without("rich-4.9.8", tmp_path / "store", "consumequeue", "index")
+    (root / "checkpoint").unlink()
+    (root / "abort").touch()
+    light = []
+    for version in ("4.9.8", "5.3.3"):
+        found = simulate(root, broker=version, given={**given("rich-4.9.8"), **MULTI})
+        assert found.given_up is not None
+        assert found.outcome.after_start is not None
+        assert found.given_up.losses == []
+        light.append(sum(n[1] for name, n in found.outcome.after_start.queues.items() if name.startswith("%LMQ%")))
+    assert light[0] > light[1] > 0
+
+
+def test_what_is_out_of_the_log_counts_once(tmp_path: Path) -> None:
+    """For its own queue, and not for each light queue, too, that its list names."""
+    setting = {**given("rich-5.5.1"), **MULTI}
+    found = simulate(golden_data.copy_of("rich-5.5.1", tmp_path / "store"), broker="4.9.8", given=setting)
+    assert found.given_up is not None
+    cut = [
+        loss
+        for loss in found.given_up.losses
+        if loss.action in ("deletes the commitlog file", "ends the log before it")
+    ]
+    segment = int(given("rich-5.5.1")["mappedFileSizeCommitLog"])
+    end = min(loss.first_physical_offset for loss in cut)
+    log = (tmp_path / "store" / "commitlog" / file_name(end // segment * segment)).read_bytes()
+    assert b"%LMQ%" in log[end % segment :]
+    assert len({(loss.topic, loss.queue_id) for loss in cut}) > 1
+    assert not [loss for loss in cut if loss.topic.startswith("%LMQ%")]
 
 
 def test_the_verb_is_a_function_and_a_package(tmp_path: Path) -> None:
