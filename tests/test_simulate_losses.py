@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import storeio
+from storeio.paths import file_name
 from storeio.prediction import simulate
 from storeio.simulate.predicted import Prediction
 from tests import golden_data, slow
@@ -108,6 +110,107 @@ def test_lost_directory_restarts_a_queue(tmp_path: Path) -> None:
     ((queue, loss),) = lost.items()
     assert loss.action == "makes no queue unit for it"
     assert [(r.topic, r.queue_id, r.first) for r in found.given_up.reissues] == [(*queue, 0)]
+
+
+QUEUE = "consumequeue/topic_1/0/"
+MISNAMED = {  # how, and how many of the queue's messages the brokers named did not deliver when it was tried
+    "to 2001": (["rename", f"{QUEUE}{2000:020d}", f"{QUEUE}{2001:020d}"], {"4.9.8": 50, "5.3.3": 50, "5.5.1": 50}),
+    "the first": (["rename", f"{QUEUE}{0:020d}", f"{QUEUE}{1:020d}"], {"4.9.8": 50, "5.5.1": 50}),
+    "the last": (["rename", f"{QUEUE}{4000:020d}", f"{QUEUE}{4001:020d}"], {"4.9.8": 26, "5.5.1": 26}),
+    "over the next": (["rename", f"{QUEUE}{3000:020d}", f"{QUEUE}{3500:020d}"], {"4.9.8": 50, "5.5.1": 50}),
+    "no digits in front": (["rename", f"{QUEUE}{2000:020d}", f"{QUEUE}2000"], {"4.9.8": 76, "5.5.1": 76}),
+    "a second one": (["copy", f"{QUEUE}{2000:020d}", f"{QUEUE}{2001:020d}"], {"4.9.8": 32, "5.5.1": 1}),
+    "to 1990": (["rename", f"{QUEUE}{2000:020d}", f"{QUEUE}{1990:020d}"], {"4.9.8": 0, "5.5.1": 0}),
+}
+TRIED = [(how, version) for how, (_, tried) in MISNAMED.items() for version in tried]
+
+
+@pytest.mark.parametrize(("how", "version"), TRIED, ids=[f"{how} {version}" for how, version in TRIED])
+def test_messages_that_consumers_jump_over(how: str, version: str, tmp_path: Path) -> None:
+    """Units in a file whose name is not its place: some unit points at each message, but pulls pass it."""
+    (kind, path, target), tried = MISNAMED[how]
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    {"rename": shutil.move, "copy": shutil.copy}[kind](root / path, root / target)
+    (root / "abort").touch()
+    found = simulate(root, broker=version, given=given(f"base-{version}"))
+    assert found.consumers is not None
+    assert found.given_up is not None
+    missed = tried[version]
+    assert (found.consumers.missed, found.consumers.skipped, found.given_up.messages) == (missed, missed, 0)
+    assert found.harms == found.consumers.lacking == (missed > 0)
+
+
+def test_a_strange_queues_file_out_of_place_is_no_loss(tmp_path: Path) -> None:
+    """Its units point at intact messages that no consumer of this queue has to get."""
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    shutil.copy(root / f"consumequeue/topic_0/0/{2000:020d}", root / f"{QUEUE}{2001:020d}")
+    (root / QUEUE / f"{2000:020d}").unlink()
+    (root / "abort").touch()
+    found = simulate(root, broker="5.5.1", given=given("base-5.5.1"))
+    assert found.consumers is not None
+    assert found.given_up is not None
+    assert (found.consumers.missed, found.given_up.messages) == (0, 50)
+
+
+MULTI = {"enableMultiDispatch": "true", "enableLmq": "true"}
+LIGHT = {  # (version, what): how many messages the light queue's consumers did not get when it was tried
+    ("4.9.8", "end"): 3, ("5.3.3", "end"): 3, ("5.5.1", "end"): 3,
+    ("4.9.8", "end abort"): 0, ("5.5.1", "end abort"): 0, ("5.5.1", "gone abort"): 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "what"), LIGHT, ids=[" ".join(case) for case in LIGHT])
+def test_light_queues_lose_too(version: str, what: str, tmp_path: Path) -> None:
+    """The message itself stays in its own queue; recovery after a crash may dispatch it to the light one again."""
+    root = golden_data.copy_of(f"rich-{version}", tmp_path / "store")
+    path = root / "consumequeue/%LMQ%a0/0" / file_name(0)
+    units = path.read_bytes()
+    kept = -(-len(units.rstrip(b"\0")) // 20) - 3
+    if what.startswith("end"):
+        path.write_bytes(units[: 20 * kept].ljust(len(units), b"\0"))
+    else:
+        path.unlink()
+        path.parent.rmdir()
+    if what.endswith("abort"):
+        (root / "abort").touch()
+    found = simulate(root, broker=version, given={**given(f"rich-{version}"), **MULTI})
+    assert found.given_up is not None
+    lost = LIGHT[version, what]
+    assert [(loss.topic, loss.messages) for loss in found.given_up.losses] == ([("%LMQ%a0", lost)] if lost else [])
+    assert found.harms == (lost > 0)
+
+
+def test_lists_that_a_broker_leaves_alone_are_no_loss(tmp_path: Path) -> None:
+    """4.9.8 dispatches lists of retried messages, 5.x does not: made again, its light queues are whole without them."""
+    root = golden_data.without("rich-4.9.8", tmp_path / "store", "consumequeue", "index")
+    (root / "checkpoint").unlink()
+    (root / "abort").touch()
+    light = []
+    for version in ("4.9.8", "5.3.3"):
+        found = simulate(root, broker=version, given={**given("rich-4.9.8"), **MULTI})
+        assert found.given_up is not None
+        assert found.outcome.after_start is not None
+        assert found.given_up.losses == []
+        light.append(sum(n[1] for name, n in found.outcome.after_start.queues.items() if name.startswith("%LMQ%")))
+    assert light[0] > light[1] > 0
+
+
+def test_what_is_out_of_the_log_counts_once(tmp_path: Path) -> None:
+    """For its own queue, and not for each light queue, too, that its list names."""
+    setting = {**given("rich-5.5.1"), **MULTI}
+    found = simulate(golden_data.copy_of("rich-5.5.1", tmp_path / "store"), broker="4.9.8", given=setting)
+    assert found.given_up is not None
+    cut = [
+        loss
+        for loss in found.given_up.losses
+        if loss.action in ("deletes the commitlog file", "ends the log before it")
+    ]
+    segment = int(given("rich-5.5.1")["mappedFileSizeCommitLog"])
+    end = min(loss.first_physical_offset for loss in cut)
+    log = (tmp_path / "store" / "commitlog" / file_name(end // segment * segment)).read_bytes()
+    assert b"%LMQ%" in log[end % segment :]
+    assert len({(loss.topic, loss.queue_id) for loss in cut}) > 1
+    assert not [loss for loss in cut if loss.topic.startswith("%LMQ%")]
 
 
 def test_the_verb_is_a_function_and_a_package(tmp_path: Path) -> None:

@@ -110,6 +110,17 @@ def test_prediction_equals_the_broker(case: dict[str, Any], place: Path, tmp_pat
             assert {"messages": got.messages, "undecodable": got.undecodable} == case["consumers"]
 
 
+@pytest.mark.parametrize(("case_id", "missed"), [("20005", 22), ("last5-5.3.3-abort@5.1.4", 6)])
+def test_units_that_no_pull_comes_to(case_id: str, missed: int, place: Path, tmp_path: Path) -> None:
+    """A batch unit with a high offset, and a queue file far away: the broker was seen to deliver none of them."""
+    (case,) = (case for case in CASES if case["id"] == case_id and case["store"].startswith("tinymix"))
+    root = tmp_path / "store"
+    shutil.copytree(store(case["store"], place), root)
+    golden_data.apply_edits(root, case["edits"])
+    got = consume(simulated(root, case)[1])
+    assert (got.missed, got.lacking) == (missed, True)
+
+
 def test_what_the_cases_cover() -> None:
     assert {case["broker"] for case in CASES} >= {"4.9.8", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"}
     assert {case["outcome"] for case in CASES} >= {"starts", "refuses", "hangs"}

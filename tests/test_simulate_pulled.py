@@ -115,6 +115,17 @@ def test_same_where_few_units_are_kept(kept: int, tmp_path: Path, monkeypatch: p
     assert told.messages == count > 0
 
 
+@pytest.mark.parametrize("name", [f"{2001:020d}", f"{1990:020d}", f"{7000:020d}", "2000"])
+def test_same_where_a_file_is_not_in_its_place(name: str, tmp_path: Path) -> None:
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    file = root / "consumequeue/topic_1/0" / f"{2000:020d}"
+    file.rename(file.with_name(name))
+    for version in ("4.9.8", "5.5.1"):
+        ((told, pulled, count),) = both_ways(disk_of(root), version, setup_of(root, golden_data.options("base-5.5.1")))
+        assert told == pulled
+        assert count > 0
+
+
 @pytest.mark.parametrize("name", [name for name in golden_data.STORES if name.startswith("ext")])
 def test_same_where_ext_units_are_read(name: str, tmp_path: Path) -> None:
     options, stuck = golden_data.options(name), 0

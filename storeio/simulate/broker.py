@@ -199,7 +199,7 @@ class Broker:
             self.count(request.topic, request.queue_id)
         if isinstance(queue, BatchQueue) or not self.setup.multi_dispatch:
             return
-        for name, queue_id, offset in self._light(request):
+        for name, queue_id, offset in self.light(request):
             with contextlib.suppress(QueuesStopError):  # half a minute, too, but for this unit only
                 if self.queue(name, queue_id).put_unit(request.offset, request.size, request.tags_code, offset):
                     self.count(name, queue_id)
@@ -209,7 +209,12 @@ class Broker:
         written = self.dispatched.units
         written[topic, queue_id] = written.get((topic, queue_id), 0) + units
 
-    def _light(self, request: Request) -> Iterator[tuple[str, int, int]]:
+    def light(self, request: Request) -> Iterator[tuple[str, int, int]]:
+        """Yield topic, queue id and queue offset of what a record's list of light queues names.
+
+        Raises:
+            JavaError: It holds what is no number.
+        """
         if self.rules.picks_dispatched and not is_dispatched(request.topic):
             return
         found: Mapping[str, str] = request.properties

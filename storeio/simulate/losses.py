@@ -13,12 +13,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.dispatch import Implied, implied_units
+from storeio.dispatch import Implied, all_units, grouped_units
 from storeio.format import consumequeue as units_format
+from storeio.format.properties import java_decode
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
+from storeio.simulate.topics import is_dispatched
 from storeio.simulate.units_there import Messages, UnitsThere, decodable
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import walk_split
@@ -114,9 +116,12 @@ class Finder:
     def _split(self, split: Split, state: WalkState) -> WalkState:
         delays = np.array(self.broker.setup.delays_ms, np.int64)
         walked = walk_split(lambda a, b: self.read(split.path, a, b), split, state, delays_ms=delays, reuse=True)
-        for implied in implied_units(walked):
+        light, grouped = self.broker.setup.multi_dispatch and self.broker.setup.lmq, grouped_units(walked)
+        for implied in all_units(grouped, grouped.present(), light=light):
             if implied.placed:
                 self._queue(split, implied)
+            elif light:
+                self._light(split, implied)
         return walked.end
 
     def _queue(self, split: Split, implied: Implied) -> None:
@@ -125,16 +130,44 @@ class Finder:
         self.found.intact += int(implied.messages().sum())
         stop = int((implied.queue_offset + implied.messages()).max())
         self.highest[key] = max(self.highest.get(key, 0), stop)
-        end, begin = self.broker.log.max_offset, self.broker.log.min_offset
-        gone = np.full(len(physical), split.path not in self.kept)
-        behind = ~gone & (physical + implied.column(w.R_SIZE) > end)
-        front = ~gone & ~behind & (physical < begin)
+        gone, behind, front = self._out_of_log(split, implied, physical)
         self._add(key, implied, physical, gone, UNLINKS, split.path)
         self._add(key, implied, physical, behind, CUTS, split.path)
         self._add(key, implied, physical, front, BEFORE, split.path)
         left = ~(gone | behind | front)
         if left.any():
             self._units(split, implied, physical, left)
+
+    def _out_of_log(self, split: Split, implied: Implied, physical: Numbers) -> tuple[Mask, Mask, Mask]:
+        """Tell which messages the log has no more: their segment is gone, it ends before them, begins behind them."""
+        end, begin = self.broker.log.max_offset, self.broker.log.min_offset
+        gone = np.full(len(physical), split.path not in self.kept)
+        behind = ~gone & (physical + implied.column(w.R_SIZE) > end)
+        return gone, behind, ~gone & ~behind & (physical < begin)
+
+    def _light(self, split: Split, implied: Implied) -> None:
+        """Find messages that the log still has and whose light queue has no unit of them.
+
+        Those that are out of the log count for their own queue. Nothing is said of numbers that are issued twice: with
+        5.x light units stand at lower ones than the records say.
+        """
+        physical = implied.physical()
+        gone, behind, front = self._out_of_log(split, implied, physical)
+        left = ~(gone | behind | front) & self._lists(implied)
+        if left.any():
+            self._units(split, implied, physical, left)
+
+    def _lists(self, implied: Implied) -> Mask:
+        """Tell which records' lists of light queues the broker goes by; those of some topics it leaves alone."""
+        broker, queues = self.broker, implied.walked.queues
+        numbers, which = np.unique(implied.column(w.R_QUEUE), return_inverse=True)
+        topics = [java_decode(queues[number][0]) for number in numbers.tolist()]
+        told = [
+            topic == implied.topic
+            or not (broker.topics.is_batch(topic) or (broker.rules.picks_dispatched and not is_dispatched(topic)))
+            for topic in topics
+        ]
+        return np.array(told, np.bool_)[which]
 
     def _units(self, split: Split, implied: Implied, physical: Numbers, left: Mask) -> None:
         """Find those without a unit; most stand at their own number, so all others are searched for."""

@@ -1,25 +1,25 @@
 """What a pull consumer gets of each queue: it follows the broker's next offset from min to max.
 
-Source: ``DefaultMessageStore.getMessage``, ``MessageDecoder.decode``.
+Source: ``DefaultMessageStore.getMessage``.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from storeio.format import commitlog as log
 from storeio.kernels.pulls import MOST_MESSAGES, TRANSFERRED_BYTES
 from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.broker import Broker, QueueKey
+from storeio.simulate.buffers import decodes, is_there, message_at
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.ends import JavaError
-from storeio.simulate.java import as_int, as_long, remainder
+from storeio.simulate.java import as_long, remainder
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.rules import Rules
 from storeio.simulate.units_there import UnitsThere
+from storeio.simulate.unseen import Looked
 
 FOUND: Final = "FOUND"
 NOTHING_THERE: Final = "OFFSET_FOUND_NULL"
@@ -34,7 +34,8 @@ MOST_STUCK: Final = 8192  # pulls of one queue that lead to no higher offset; nu
 class Consumed:
     """Counts over all queues, by queue, and what was odd: queue, asked offset, status.
 
-    ``skipped`` are units that are passed without a message; ``missed`` those of them whose message is there.
+    ``skipped`` are units that are passed without a message; ``missed`` those of them whose message is there, and
+    those that no pull looks at while their message reaches no consumer of the queue by another one either.
     ``stuck`` are the queues, and the first offset there, at which every pull throws: a consumer stays there.
     """
 
@@ -60,18 +61,25 @@ class Pulled:
     buffers: list[tuple[int, memoryview | None]] = field(default_factory=list)
     skipped: int = 0
     missed: int = 0
+    file: Mapped | None = None  # of the queue, with the units that it looked at: where in it, and how many
+    position: int = 0
+    looked: int = 0
 
 
 def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
     """Return what consumers get from all queues; messages that are known to be there are not pulled one by one."""
     total = Consumed()
-    for key in sorted(broker.queues):
+    for key, queue in sorted(broker.queues.items()):
+        looked, stuck = Looked(queue), len(total.stuck)
         for asked, pulled in _pulls(broker, key, there):
             if isinstance(pulled, int):
                 total.messages += pulled
+                looked.from_offset(asked, pulled)
                 continue
             if pulled.status == THROWS:
                 total.stuck.append((*key, asked))
+            if pulled.file is not None:
+                looked.at(pulled.file, pulled.position, pulled.looked)
             if not pulled.buffers:
                 total.odd.append((*key, asked, pulled.status))
             total.skipped += pulled.skipped
@@ -82,6 +90,10 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
                 else:
                     total.undecodable += 1
                     total.odd.append((*key, asked, "UNDECODABLE"))
+        if len(total.stuck) == stuck:  # else what lies behind is what it does not come to
+            passed = looked.missed(broker, key)
+            total.skipped += passed
+            total.missed += passed
     return total
 
 
@@ -147,7 +159,7 @@ def _pull_batches(broker: Broker, queue: BatchQueue, offset: int) -> Pulled:
         return Pulled(NOTHING_THERE, 0)
     rows: Iterator[Row] = _units_from(queue, *found, ("base_queue_offset", "batch_size", *UNIT_FIELDS))
     rest = (found[0].wrote - found[1]) % queue.unit_bytes
-    return _collected(broker, queue, offset, _whole(rows, rest))
+    return _collected(broker, queue, offset, found, _whole(rows, rest))
 
 
 def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int, known: Callable[[int], bool]) -> Pulled:
@@ -161,7 +173,7 @@ def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int, known: Callabl
     units = _units_from(queue, file, at, UNIT_FIELDS)
     rows = ((first + i, 1, *unit) for i, unit in enumerate(units))
     rest = (file.wrote - at) % UNIT
-    return _collected(broker, queue, offset, _whole(rows, rest), known)
+    return _collected(broker, queue, offset, (file, at), _whole(rows, rest), known)
 
 
 def _units_from(queue: ConsumeQueue, file: Mapped, at: int, names: Sequence[str]) -> Iterator[Any]:
@@ -179,10 +191,11 @@ def _whole(rows: Iterable[Row], rest: int) -> Iterator[Row]:
 
 
 def _collected(
-    broker: Broker, queue: ConsumeQueue, offset: int, rows: Iterator[Row], known: Callable[[int], bool] = _unknown
-) -> Pulled:
-    """Return what one pull takes of units."""
-    pulled = Pulled("NO_MATCHED_MESSAGE", offset)
+    broker: Broker, queue: ConsumeQueue, offset: int, place: tuple[Mapped, int], rows: Iterator[Row],
+    known: Callable[[int], bool] = _unknown,
+) -> Pulled:  # fmt: skip
+    """Return what one pull takes of the units from a place on."""
+    pulled = Pulled("NO_MATCHED_MESSAGE", offset, file=place[0], position=place[1])
     rules, stop = broker.rules, queue.max_offset
     most = max(FILTERED_BYTES, MOST_MESSAGES * queue.unit_bytes)
     taken = messages = 0
@@ -200,14 +213,15 @@ def _collected(
         elif looked >= most or (not behind and full):
             break
         pulled.next_offset = number + count
+        pulled.looked += 1
         if behind:
             pulled.skipped += 1
-            pulled.missed += _is_there(broker, physical, size)
+            pulled.missed += is_there(broker, physical, size)
             continue
         if not rules.checked_magic and queue.ext is not None:
             queue.ext.read(code)
         is_known = known(number)
-        data = None if is_known else _message(broker, physical, size)
+        data = None if is_known else message_at(broker, physical, size)
         if data is None and not is_known:
             if taken == 0:
                 pulled.status = "MESSAGE_WAS_REMOVING"
@@ -230,55 +244,3 @@ def _full(rules: Rules, messages: int, count: int, size: int) -> bool:
     if size > TRANSFERRED_BYTES:
         return True
     return messages + count > MOST_MESSAGES if rules.checked_magic else messages >= MOST_MESSAGES
-
-
-def _is_there(broker: Broker, offset: int, size: int) -> bool:
-    """Tell whether a unit that was skipped because of another one points at a message."""
-    try:
-        data = _message(broker, offset, size)
-    except JavaError:
-        return False
-    return data is not None and len(data) >= log.MIN_RECORD_BYTES and decodes(data, broker.rules)
-
-
-def _message(broker: Broker, offset: int, size: int) -> memoryview | None:
-    file = broker.log.find(offset, or_first=offset == 0)
-    if file is None:
-        return None
-    at = remainder(offset, broker.log.size)
-    if at < 0:
-        return None
-    if as_int(at + size) > file.wrote:
-        return None
-    if size < 0 or at + size > file.size:
-        raise JavaError("IllegalArgumentException")
-    return broker.bytes_of(file, at, at + size)
-
-
-def decodes(data: memoryview, rules: Rules) -> bool:
-    """Tell whether a client's decoder makes a message of a buffer; it checks lengths and ports."""
-    try:
-        return _decoded(data, rules)
-    except struct.error:
-        return False
-
-
-def _decoded(data: memoryview, rules: Rules) -> bool:
-    _, magic, _, _, _, _, _, sys_flag, _ = struct.unpack_from(">iiiiiqqiq", data)
-    if rules.checked_magic and magic != log.MAGIC_V1 and not (magic == log.MAGIC_V2 and rules.long_topics):
-        return False
-    born, store = log.host_bytes(sys_flag)
-    at = log.BORN_HOST_AT + born
-    ports = [struct.unpack_from(">i", data, at - 4)[0], struct.unpack_from(">i", data, at + 8 + store - 4)[0]]
-    if not all(0 <= port <= 0xFFFF for port in ports):
-        return False
-    at += 8 + store + 12
-    (length,) = struct.unpack_from(">i", data, at)
-    at += 4 + max(length, 0)
-    wide = rules.long_topics and magic == log.MAGIC_V2
-    (topic,) = struct.unpack_from(">h" if wide else ">b", data, at)
-    at += (2 if wide else 1) + topic
-    if topic < 0 or at > len(data):
-        return False
-    (properties,) = struct.unpack_from(">h", data, at)
-    return at + 2 + max(properties, 0) <= len(data)
