@@ -9,11 +9,18 @@ from pathlib import Path
 
 import golden_data as golden
 import pytest
+import salvages
 from rebuilds import sizes_of
 
 from storeio import audit, cli, prediction
+from storeio.apply import apply_plan
+from storeio.audit.peek import record_at
+from storeio.plan.results import Planned
+from storeio.planning import plan_store
 from storeio.results import Audit
+from storeio.salvage.node import salvage
 
+SEGMENT = 32768
 QUEUE = "consumequeue/topic_0/0"
 FAR = 10**13
 SIZES = sizes_of(golden.options("base-5.3.3"))
@@ -71,6 +78,61 @@ def test_a_name_that_brokers_do_not_write_is_damage_that_a_plan_cures(tmp_path: 
     assert codes(audit.check(root, jobs=1)) == set()
     assert usual.read_bytes() == before
     assert not usual.with_name(name).exists()
+
+
+# Where a stray lies across segments, or beside one, and how long it is; what a segment holds must not depend on it.
+ACROSS = [("1", 20), (f"{SEGMENT // 2:020d}", SEGMENT), (f"{4 * SEGMENT - 1:020d}", 20), (f"{10 * SEGMENT:021d}", 20)]
+
+
+def log_of(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (root / "commitlog").iterdir()}
+
+
+def planned(root: Path, tmp_path: Path, goal: str = "repair", *, allow_log: bool = True) -> Planned:
+    how = {"broker": "5.3.3", "given": SIZES, "jobs": 1}
+    found = plan_store(root, tmp_path / "plan.json", goal=goal, allow_log=allow_log, **how)  # type: ignore[arg-type]
+    if found.plan.actions:
+        apply_plan(tmp_path / "plan.json", root, allow_log=True)
+    return found
+
+
+@pytest.mark.parametrize(("name", "length"), ACROSS)
+def test_a_salvage_takes_no_stray_for_a_part_of_the_log(name: str, length: int, tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    before = log_of(root)
+    (root / "commitlog" / name).write_bytes(random.Random(3).randbytes(length))
+    saved = salvage(root, tmp_path / "saved", given=SIZES, jobs=1)
+    assert (saved.lost, saved.problems) == ([], [])
+    assert salvages.records_of(tmp_path / "saved", SEGMENT) == salvages.originals_of("base-5.3.3")
+    found = planned(root, tmp_path, "salvage")
+    assert [(action.kind, action.path) for action in found.plan.actions] == [("move", f"commitlog/{name}")]
+    assert found.cures
+    assert log_of(root) == before
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_salvage_takes_from_a_stray_what_the_log_lacks(is_there: bool, tmp_path: Path) -> None:
+    """The first stray is the shorter copy, and ends amid a record: the other one has all of it."""
+    root = copy(tmp_path)
+    segment = root / "commitlog" / f"{2 * SEGMENT:020d}"
+    data = segment.read_bytes()
+    segment.with_name("1").write_bytes(data[:20_000])
+    segment.with_name(str(2 * SEGMENT)).write_bytes(data)
+    segment.write_bytes(bytes(9000) + data[9000:])
+    if not is_there:
+        segment.unlink()
+    saved = salvage(root, tmp_path / "saved", given=SIZES, jobs=1)
+    assert (saved.lost, saved.problems, saved.tombstones) == ([], [], 0)
+    assert salvages.records_of(tmp_path / "saved", SEGMENT) == salvages.originals_of("base-5.3.3")
+
+
+def test_a_record_is_looked_up_in_its_segment_and_not_in_what_lies_across(tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    (root / "commitlog" / "1").write_bytes(bytes(20))
+    place = sorted(salvages.originals_of("base-5.3.3"))[5]
+    record = record_at(audit.prepare(str(root), given=SIZES), place)
+    assert record is not None
+    assert record.physical_offset == place
 
 
 @pytest.mark.parametrize("name", ["00", "+0", "\u0660"])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from storeio.audit.plan import AuditPlan
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
+from storeio.paths import StoreFile
 
 Read = Callable[[str, int, int], npt.NDArray[np.uint8]]
 
@@ -25,7 +26,7 @@ def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.R
     plan's own way if not given.
     """
     read = read or plan.read
-    number = bisect_right(plan.segments, physical, key=lambda segment: segment.base_offset or 0) - 1
+    number = _segment_at(plan, physical)
     if number < 0:
         return None
     path, size = plan.segments[number].path, plan.segments[number].size
@@ -42,3 +43,16 @@ def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.R
         return None
     magic = record.magic in (log.MAGIC_V1, log.MAGIC_V2)
     return record if magic and record.physical_offset == physical else None
+
+
+def _segment_at(plan: AuditPlan, physical: int) -> int:
+    """Return which segment holds a physical offset, -1 for none: its own, and what lies across segments without one."""
+    base = physical - physical % plan.config.commitlog_file_bytes
+    number = bisect_right(plan.segments, base, key=_base_of) - 1
+    if number >= 0 and _base_of(plan.segments[number]) == base:
+        return number
+    return bisect_right(plan.segments, physical, key=_base_of) - 1
+
+
+def _base_of(segment: StoreFile) -> int:
+    return segment.base_offset or 0

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from storeio.paths import has_usual_name, parse_number
+
 MOST_MISSING: Final = 4_096
 """Missing segments that are made anew: more are no log any more, but two, or a name that means nothing."""
+
+
+def is_segment(path: str, segment_bytes: int) -> bool:
+    """Tell whether a file of the commitlog has the name of a segment.
+
+    One of another name lies across segments, or beside the one whose place it has as well.
+    """
+    base = parse_number(path.rpartition("/")[2])
+    return base is not None and base >= 0 and not base % segment_bytes and has_usual_name(path, base)
 
 
 def may_belong(base: int, own: int | None, others: Collection[int], segment_bytes: int, *, is_alone: bool) -> bool:

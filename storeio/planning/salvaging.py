@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import Concluded
+from storeio.checks.places import is_segment
 from storeio.checks.ranges import merged, subtract
 from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore
@@ -30,6 +31,7 @@ NEAR: Final = 64  # bytes between differences that are written as one
 PLACED: Final = Why(model.LOG, "records say that they belong here")
 LENGTH: Final = Why(model.LOG, "a segment of the log, without which brokers refuse to start")
 EMPTIED: Final = Why(model.LOG, "all that it held was put where its records say")
+BESIDE: Final = Why(model.LOG, "its name is none of a segment, and what the log had room for was put where it belongs")
 REASONS: Final = {
     holes.RESTORED: "one field of this record was damaged, and what stood there has one answer",
     holes.TOMBSTONE: "a record without content takes the number of a lost message, so that its queue has no gap",
@@ -61,6 +63,8 @@ def plan_salvage(
         decision = decide(survey(found))
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
+    if listing.of_kind(COMMITLOG) and not found.plan.segments:
+        raise RefusedError("none of its files is a segment, or holds a record of one")
     size = found.plan.config.commitlog_file_bytes
     segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
     patched = merged((patch.physical_offset, patch.stop) for patch in decision.patches)
@@ -68,7 +72,7 @@ def plan_salvage(
     there = {file.path for file in found.plan.listing.files}
     for file in listing.of_kind(COMMITLOG):
         if file.path not in there:
-            draft.move(file.path, EMPTIED)
+            draft.move(file.path, EMPTIED if is_segment(file.path, size) else BESIDE)
     for base, path in zip(decision.segments, segments, strict=True):
         if not draft.store.exists(path):
             draft.create(path, size, LENGTH)

@@ -20,6 +20,7 @@ from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
 from storeio.salvage.donors import donated
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
+from storeio.salvage.strays import lacking, strays_of
 from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
 from storeio.splits import Split
@@ -66,25 +67,38 @@ def arranged(
     """
     store: Target | None = None
     moved: list[Moved] = []
-    size = found.plan.config.commitlog_file_bytes
+    aside, strays = found.plan, strays_of(found.plan)
+    if strays:  # a log is read by its names: with these among them, a place would be that of two files
+        store = begin()
+        for file in strays:
+            store.remove(file.path)
+        found = look(store.root)
+        if pieces := list(lacking(found, aside, strays)):
+            moved += _laid(store, found, pieces)
+            found = look(store.root)
     for number in range(ROUNDS + len(donors)):
         pieces = list(_misplaced(found) if number < ROUNDS else donated(survey(found), donors[number - ROUNDS]))
         if not pieces:
             continue
         if store is None:
             store = begin()
-        for piece in pieces:
-            _lay(store, piece, size)
-        emptied = _emptied(found, pieces)
-        for path in emptied:
-            store.remove(path)
-        for path, position, length in (*_left_behind(found, pieces, size), *_cut_off(found, pieces)):
-            if path not in emptied:
-                store.write(path, position, bytes(length))
-        shown = [Moved(f"{p.plan.root}/{p.path}", p.position, p.length, p.physical_offset) for p in pieces]
-        moved += shown
+        moved += _laid(store, found, pieces)
         found = look(store.root)
     return found, moved
+
+
+def _laid(store: Target, found: Concluded, pieces: Sequence[Piece]) -> list[Moved]:
+    """Put pieces into their places, clear where they lay, and return what was moved."""
+    size = _size(found)
+    for piece in pieces:
+        _lay(store, piece, size)
+    emptied = _emptied(found, pieces)
+    for path in emptied:
+        store.remove(path)
+    for path, position, length in (*_left_behind(found, pieces, size), *_cut_off(found, pieces)):
+        if path not in emptied:
+            store.write(path, position, bytes(length))
+    return [Moved(f"{p.plan.root}/{p.path}", p.position, p.length, p.physical_offset) for p in pieces]
 
 
 def _lay(store: Target, piece: Piece, size: int) -> None:

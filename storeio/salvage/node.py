@@ -127,7 +127,7 @@ def saved(
         copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
-        result.problems.extend([*_unread(first, others, looked), *_barren(known.audit, result)])
+        result.problems.extend([*_unread(first, others, looked), *_barren(first.audit, known.audit, result)])
         result.topics = topics_of(first.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
         if choice != ALL:
@@ -193,11 +193,11 @@ def _unread(first: Concluded, others: Sequence[Concluded], looked: Concluded) ->
     return list(dict.fromkeys(found))
 
 
-def _barren(audit: Audit, result: Salvaged) -> list[str]:
+def _barren(first: Audit, placed: Audit, result: Salvaged) -> list[str]:
     """Return a sentence where a log has bytes and not one message is known, saved or lost: it may be something else."""
-    kept = audit.bytes_by_kind().get(COMMITLOG, {})
+    kept = first.bytes_by_kind().get(COMMITLOG, {})
     count = sum(kept.get(name, 0) for name in ("stale", "torn", "garbage"))
-    if not count or audit.log.records or result.restored or result.lost:
+    if not count or placed.log.records or result.restored or result.lost:
         return []
     return [f"no record was found in the log, and {count} of its bytes are no free space"]
 
