@@ -126,6 +126,88 @@ def test_a_salvage_takes_from_a_stray_what_the_log_lacks(is_there: bool, tmp_pat
     assert salvages.records_of(tmp_path / "saved", SEGMENT) == salvages.originals_of("base-5.3.3")
 
 
+def of_segment(number: int) -> Callable[[Path], bytes]:
+    return lambda root: (root / "commitlog" / f"{number * SEGMENT:020d}").read_bytes()
+
+
+# What holds nothing that the log lacks. Padded, they are segments for brokers: 5.3.3 ends the log where the first of
+# these does, 5.5.1 delivers what cannot be read with the second one.
+WORTHLESS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
+    "garbage across a segment": ("1", lambda _: random.Random(3).randbytes(20)),
+    "garbage beside a segment": ("00", lambda _: b"-;"),
+    "a whole file of garbage": (f"{SEGMENT // 2:020d}", lambda _: random.Random(4).randbytes(SEGMENT)),
+    "garbage behind the end": (f"{14 * SEGMENT + 3:020d}", lambda _: random.Random(5).randbytes(SEGMENT)),
+    "a second file of the last segment": (f"+{9 * SEGMENT:019d}", of_segment(9)),
+    "a copy with another digit": ("\u0663", of_segment(2)),
+    "a part of a copy": (f"{3 * SEGMENT - 1:020d}", lambda root: of_segment(5)(root)[:9000]),
+    "two segments in one": (
+        "7",
+        lambda root: of_segment(1)(root)[: SEGMENT // 2] + of_segment(4)(root)[SEGMENT // 2 :],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WORTHLESS)
+def test_a_stray_that_holds_nothing_of_its_own_is_moved_and_never_padded(case: str, tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    before = log_of(root)
+    name, content = WORTHLESS[case]
+    (root / "commitlog" / name).write_bytes(content(root))
+    assert not planned(root, tmp_path, allow_log=False).plan.actions
+    found = planned(root, tmp_path)
+    assert [(action.kind, action.path) for action in found.plan.actions] == [("move", f"commitlog/{name}")]
+    assert found.cures
+    assert log_of(root) == before
+
+
+@pytest.mark.parametrize("name", ["1", "00", f"+{2 * SEGMENT:019d}", f"{14 * SEGMENT + 3:020d}", "9999999"])
+@pytest.mark.parametrize("length", [SEGMENT, 20_000])
+def test_a_stray_that_holds_what_the_log_lacks_stays_until_a_salvage_has_it(
+    name: str, length: int, tmp_path: Path
+) -> None:
+    root = copy(tmp_path)
+    before = log_of(root)
+    segment, stray = root / "commitlog" / f"{2 * SEGMENT:020d}", root / "commitlog" / name
+    data = segment.read_bytes()
+    segment.write_bytes(bytes(9000) + data[9000:])
+    stray.write_bytes(data[:length])
+    found = planned(root, tmp_path)
+    assert f"holds intact records that the log lacks: salvage them; left for that: commitlog/{name}" in found.plan.left
+    assert stray.read_bytes() == data[:length]
+    salvaged = planned(root, tmp_path, "salvage")
+    assert (salvaged.cures, salvaged.plan.left) == (True, ())
+    assert log_of(root) == before
+
+
+@pytest.mark.parametrize("goal", ["repair", "salvage"])
+@pytest.mark.parametrize("name", [str(2 * SEGMENT), f"+{2 * SEGMENT:019d}", f"{2 * SEGMENT:021d}"])
+def test_a_segment_without_its_usual_name_gets_it(name: str, goal: str, tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    before = log_of(root)
+    segment = root / "commitlog" / f"{2 * SEGMENT:020d}"
+    segment.rename(segment.with_name(name))
+    found = planned(root, tmp_path, goal)
+    (action,) = found.plan.actions
+    assert (action.kind, action.path, action.target) == ("rename", f"commitlog/{name}", f"commitlog/{segment.name}")
+    assert found.cures
+    assert log_of(root) == before
+
+
+@pytest.mark.parametrize("goal", ["repair", "salvage"])
+@pytest.mark.parametrize("content", [bytes(20), b"no log" * 10])
+def test_a_stray_that_is_all_of_a_log_stays(content: bytes, goal: str, tmp_path: Path) -> None:
+    """Brokers refuse to start with it; without any segment they start, and delete all queues."""
+    root = copy(tmp_path)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    (root / "commitlog" / "7").write_bytes(content)
+    found = planned(root, tmp_path, goal)
+    assert found.predicted_after.outcome.outcome == found.predicted_before.outcome.outcome == "refuses"
+    assert log_of(root) == {"7": content}
+    told = [f"no record was found in the log, and {len(content)} of its bytes are no free space"]
+    assert salvage(root, tmp_path / "saved", given=SIZES, jobs=1).problems == (told if content.strip(b"\0") else [])
+
+
 def test_a_record_is_looked_up_in_its_segment_and_not_in_what_lies_across(tmp_path: Path) -> None:
     root = copy(tmp_path)
     (root / "commitlog" / "1").write_bytes(bytes(20))

@@ -6,31 +6,37 @@ What would need bytes that are gone is salvage, and no action here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from storeio.checks.places import may_belong
+import numpy as np
+
+from storeio.checks.places import is_segment, may_belong
 from storeio.checks.segments import PREALLOCATED
 from storeio.findings import Finding
 from storeio.format import commitlog as log
-from storeio.paths import COMMITLOG, LOCK, file_name, parse_number
+from storeio.paths import COMMITLOG, LOCK, describe, file_name, parse_number
 from storeio.plan import model
 from storeio.plan.digest import FILE
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
 from storeio.results import Audit
 from storeio.salvage.evidence import whole_record
+from storeio.salvage.strays import Standing, intact_records, runs_of
+from storeio.window import Bytes
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
+OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on a file comes before what changes it
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
+AT_ONCE: Final = 16 << 20
 MOST_RECORD_BYTES: Final = 64 << 20  # of one that is read whole: its size may be damaged
 
 
 def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segment_bytes: int) -> None:
     """Add the actions for findings of layout and log that have one."""
-    for finding in findings:
-        planner = PLANNERS.get(finding.code)
+    for finding in sorted(findings, key=lambda finding: finding.code not in OF_NAMES):
+        planner = (OF_STRAYS if _is_stray(finding.path, segment_bytes) else PLANNERS).get(finding.code)
         if planner is not None and (draft.store.exists(finding.path) or finding.code in OF_MISSING_FILES):
             try:
                 planner(draft, finding, audit, segment_bytes)
@@ -114,11 +120,71 @@ def _behind_gap(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
             draft.move(path, Why(model.LOG, reason, (finding.code,)))
 
 
-def _misaligned(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    """Take away a segment of zeros whose name is none of a segment: nothing tells where it belongs, or has to."""
-    if finding.path.startswith(f"{COMMITLOG}/") and _holds_nothing(draft, finding.path):
+def _is_stray(path: str, segment_bytes: int) -> bool:
+    """Tell whether a file lies among the segments, and its number has not the name of one."""
+    name = path.removeprefix(f"{COMMITLOG}/")
+    return name != path and parse_number(name) is not None and not is_segment(path, segment_bytes)
+
+
+def _beside(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    """Take away what lies across the segments or beside one; a segment gets its name, what the log lacks stays."""
+    path = finding.path
+    base = parse_number(path.rpartition("/")[2]) or 0
+    target = f"{COMMITLOG}/{file_name(base)}"
+    names = [name for name, entry in draft.store.entries(COMMITLOG) if entry.kind == FILE]
+    is_beside = any(is_segment(name, segment_bytes) for name in names)  # without any file brokers delete all queues
+    if is_beside and _holds_nothing(draft, path):
         reason = "holds nothing, and its name is none of a segment; brokers read the log by the names of its files"
-        draft.move(finding.path, Why(model.LOG, reason, (finding.code,)))
+        draft.move(path, Why(model.LOG, reason, (finding.code,)))
+    elif not draft.store.exists(target) and _is_of_log(path, base, audit, segment_bytes):
+        reason = f"brokers write {file_name(base)}, and sort the segments by their names"
+        draft.rename(path, target, Why(model.LOG, reason, (finding.code,)))
+    elif _lacks(draft, path, segment_bytes):
+        draft.left_out.add("holds intact records that the log lacks: salvage them", path)
+    elif is_beside:
+        reason = "holds no record that the log lacks, and its name is none of a segment; brokers read the log by names"
+        draft.move(path, Why(model.LOG, reason, (finding.code,)))
+
+
+def _is_of_log(path: str, base: int, audit: Audit, segment_bytes: int) -> bool:
+    """Tell whether a file without its usual name is the segment of its number: its records say so, or its neighbours.
+
+    Of several for one place an audit reads the first.
+    """
+    others = {each for each in _bases(audit) if not each % segment_bytes}
+    if base % segment_bytes or not others:
+        return False
+    if base in others:
+        return any(file.path == path and file.classes.get("record") for file in audit.files)
+    return min(others) < base < max(others)
+
+
+def _lacks(draft: Draft, path: str, segment_bytes: int) -> bool:
+    """Tell whether a file holds an intact record that does not stand in the log where it says."""
+
+    def read(start: int, stop: int) -> Bytes:
+        return np.frombuffer(b"".join(draft.store.pieces(path, start, stop)), np.uint8)
+
+    file = describe(path, draft.store.length(path))
+    runs = runs_of(intact_records(read, file, segment_bytes))
+    return any(not _stands(draft, path, run, segment_bytes) for run in runs)
+
+
+def _stands(draft: Draft, path: str, run: Sequence[Standing], segment_bytes: int) -> bool:
+    """Tell whether the log has the bytes of a run of records of a file where these say."""
+    first, length = run[0], run[-1].position + run[-1].size - run[0].position
+    position = first.physical_offset % segment_bytes
+    target = f"{COMMITLOG}/{file_name(first.physical_offset - position)}"
+    reaches = draft.store.exists(target) and position + length <= min(draft.store.length(target), segment_bytes)
+    if first.physical_offset < 0 or not reaches:
+        return False
+    for low in range(0, length, AT_ONCE):
+        count = min(AT_ONCE, length - low)
+        pairs = ((path, first.position + low), (target, position + low))
+        own, theirs = (b"".join(draft.store.pieces(name, at, at + count)) for name, at in pairs)
+        if own != theirs:
+            return False
+    return True
 
 
 def _holds_nothing(draft: Draft, path: str) -> bool:
@@ -137,7 +203,6 @@ PLANNERS: Final[dict[str, Planner]] = {
     "STRAY_DIRECTORY": _stray,
     "LOG_LENGTH": _log_length,
     "LOG_SEGMENT_MISNAMED": _misnamed,
-    "MISALIGNED_NAME": _misaligned,
     "LOG_GAP": _behind_gap,
     "LOG_STALE": _dirty_tail,
     "LOG_DIRTY_TAIL": _dirty_tail,
@@ -145,4 +210,13 @@ PLANNERS: Final[dict[str, Planner]] = {
     "LOG_GARBAGE": _dirty_tail,
     "LOG_BLANK_SIZE": _blank_size,
     "LOG_PHYSICAL_OFFSET": _physical_offset,
+}
+# Nothing else is done to what is no segment by its name: what it holds may be all that is left of a record.
+OF_STRAYS: Final[dict[str, Planner]] = {
+    "STRAY_FILE": _stray,
+    "STRAY_DIRECTORY": _stray,
+    "LOG_GAP": _behind_gap,
+    "LOG_SEGMENT_MISNAMED": _misnamed,
+    "MISALIGNED_NAME": _beside,
+    "LOG_LENGTH": _beside,
 }

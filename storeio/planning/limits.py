@@ -37,9 +37,14 @@ class LeftOut:
         """Remember that ``what`` was not planned; one plan may try it more than once."""
         self._found.setdefault(reason, {})[what] = None
 
+    def forget(self, what: str) -> None:
+        """Take back that ``what`` was not planned: it was in the end."""
+        for names in self._found.values():
+            names.pop(what, None)
+
     def sentences(self) -> list[str]:
         """Return a sentence for everything that was in the way."""
-        return [f"{reason}; left for that: {_listed([*what])}" for reason, what in self._found.items()]
+        return [f"{reason}; left for that: {_listed([*what])}" for reason, what in self._found.items() if what]
 
 
 def _listed(names: list[str]) -> str:

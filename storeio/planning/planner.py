@@ -23,7 +23,7 @@ from storeio.plan import Plan, model
 from storeio.plan.rules import check_plan
 from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
-from storeio.planning.layout import plan_layout
+from storeio.planning.layout import OF_NAMES, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
@@ -91,8 +91,8 @@ class Planner:
             count = len(self.draft.actions)
             wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             if self.donors is not None and not number:
-                misnamed = [finding for finding in wanted if finding.code == "LOG_SEGMENT_MISNAMED"]
-                self._layout(found, misnamed, select, allow_log=allow_log)
+                named = [finding for finding in wanted if finding.code in OF_NAMES]
+                self._layout(found, named, select, allow_log=allow_log)
                 self._salvage(self.donors)
                 found = self.audited()
                 wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]

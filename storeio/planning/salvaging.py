@@ -73,6 +73,7 @@ def plan_salvage(
     for file in listing.of_kind(COMMITLOG):
         if file.path not in there:
             draft.move(file.path, EMPTIED if is_segment(file.path, size) else BESIDE)
+            draft.left_out.forget(file.path)
     for base, path in zip(decision.segments, segments, strict=True):
         if not draft.store.exists(path):
             draft.create(path, size, LENGTH)
