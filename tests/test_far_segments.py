@@ -140,9 +140,3 @@ def test_an_empty_segment_between_two_places(off: int, tmp_path: Path) -> None:
     plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True, goal="salvage")
     assert plan.cures
     assert (f"commitlog/{base + off:020d}", "move") in [(action.path, action.kind) for action in plan.plan.actions]
-
-
-def test_a_segment_between_two_places_that_holds_something_stays(tmp_path: Path) -> None:
-    root = damaged(4 * SIZE + 100, bytes(SIZE - 1) + b"x", tmp_path / "store")
-    plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True)
-    assert not [action for action in plan.plan.actions if action.path.startswith("commitlog")]

@@ -140,6 +140,38 @@ def test_messages_that_consumers_jump_over(how: str, version: str, tmp_path: Pat
     assert found.harms == found.consumers.lacking == (missed > 0)
 
 
+# A file of zeros before the first one, and what the brokers named delivered of 850 when it was tried: messages, and
+# answers that no client can read. Java cuts off ``-1 / 32768`` to 0, which is the first file's place.
+BEFORE_ALL = {
+    "commitlog/-1": {"4.9.8": (850, 0), "5.3.3": (765, 85), "5.5.1": (765, 85)},
+    "commitlog/-32767": {"4.9.8": (850, 0), "5.3.3": (849, 1), "5.5.1": (849, 1)},
+    "commitlog/-32768": {"4.9.8": (850, 0), "5.3.3": (850, 0), "5.5.1": (850, 0)},
+    "consumequeue/topic_0/0/-1": {"4.9.8": (800, 50), "5.3.3": (800, 51), "5.5.1": (800, 51)},
+}
+
+
+@pytest.mark.parametrize("path", BEFORE_ALL)
+def test_a_file_with_a_negative_number_is_the_first(path: str, tmp_path: Path) -> None:
+    for version, delivered in BEFORE_ALL[path].items():
+        root = golden_data.copy_of(f"base-{version}", tmp_path / version)
+        (root / path).write_bytes(bytes(32768 if path.startswith("commitlog") else 1000))
+        found = simulate(root, broker=version, given=given(f"base-{version}"))
+        assert found.consumers is not None
+        assert (found.consumers.messages, found.consumers.undecodable) == delivered
+        assert found.harms == (delivered != (850, 0))
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_no_consumer_comes_to_units_behind_a_gap_that_takes_forever(version: str, tmp_path: Path) -> None:
+    """Each pull leads to where the next file would begin. The brokers named were seen to do so a thousand times."""
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    shutil.move(root / f"{QUEUE}{4000:020d}", root / f"{QUEUE}{2**62 // 1000 * 1000:020d}")
+    (root / "abort").touch()
+    found = simulate(root, broker=version, given=given(f"base-{version}"))
+    assert found.consumers is not None
+    assert (found.consumers.messages, found.consumers.missed, found.harms) == (824, 26, True)
+
+
 def test_a_strange_queues_file_out_of_place_is_no_loss(tmp_path: Path) -> None:
     """Its units point at intact messages that no consumer of this queue has to get."""
     root = golden_data.copy_of("base-5.5.1", tmp_path / "store")

@@ -22,7 +22,7 @@ from storeio.paths import CONSUMEQUEUE
 from storeio.simulate.broker import Broker
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.index import IndexFile
-from storeio.simulate.java import MAX_LONG
+from storeio.simulate.java import MAX_LONG, quotient
 from storeio.walk import Walked
 
 Bytes = npt.NDArray[np.uint8]
@@ -178,7 +178,7 @@ def _append(queue: ConsumeQueue, implied: Implied, ends: Numbers, taken: Mask, i
     """Append units to the last file; return the first record that is left, and how many units were written."""
     file = queue.files.files[-1]
     counts = np.zeros(2, np.int64)
-    number = (file.base + file.wrote) // UNIT
+    number = quotient(file.base + file.wrote, UNIT)
     after = int(place.take_units(implied.queue_offset, i, number, room, taken, counts))
     count = int(counts[place.T_TAKEN])
     if count:

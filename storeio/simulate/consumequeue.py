@@ -16,7 +16,7 @@ from storeio.format import queueext as ext_format
 from storeio.kernels import place
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import JavaError
-from storeio.simulate.java import MAX_LONG, as_long, remainder
+from storeio.simulate.java import MAX_LONG, as_long, quotient, remainder
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Request
 from storeio.simulate.queueext import NO_ADDRESS, QueueExt, is_address
@@ -61,12 +61,12 @@ class ConsumeQueue:
     @property
     def max_offset(self) -> int:
         """Queue offset behind the last unit."""
-        return self.end // UNIT
+        return quotient(self.end, UNIT)
 
     @property
     def min_offset(self) -> int:
         """First queue offset that consumers get."""
-        return self.min_position // UNIT
+        return quotient(self.min_position, UNIT)
 
     def units(self, file: Mapped, start: int = 0, stop: int | None = None) -> format_.Units:
         """Return whole units of a file between two positions of it."""

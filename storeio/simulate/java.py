@@ -1,4 +1,4 @@
-"""Java's arithmetic where it differs from Python's: numbers wrap, and a remainder has the dividend's sign."""
+"""Java's arithmetic where it differs from Python's: numbers wrap, and a division is cut off towards zero."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ def remainder(a: int, b: int) -> int:
     """Return ``a % b``, which has the sign of ``a``; ``b`` is above 0."""
     rest = abs(a) % b
     return -rest if a < 0 else rest
+
+
+def quotient(a: int, b: int) -> int:
+    """Return ``a / b``, which is cut off towards zero; ``b`` is above 0."""
+    whole = abs(a) // b
+    return -whole if a < 0 else whole

@@ -17,7 +17,7 @@ from storeio.format.properties import java_long
 from storeio.paths import file_name
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import QueuesStopError, RefusesError
-from storeio.simulate.java import remainder
+from storeio.simulate.java import quotient, remainder
 from storeio.simulate.rules import Rules
 
 Bytes = npt.NDArray[np.uint8]
@@ -128,7 +128,7 @@ class MappedQueue:
             return None
         first, last = self.files[0], self.files[-1]
         if first.base <= offset < last.base + self.size:
-            i = offset // self.size - first.base // self.size
+            i = quotient(offset, self.size) - quotient(first.base, self.size)
             if 0 <= i < len(self.files) and self.files[i].base <= offset < self.files[i].stop:
                 return self.files[i]
             for file in self.files:

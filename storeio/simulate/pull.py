@@ -15,7 +15,7 @@ from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.buffers import decodes, is_there, message_at
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.ends import JavaError
-from storeio.simulate.java import as_long, remainder
+from storeio.simulate.java import as_long, quotient, remainder
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.rules import Rules
 from storeio.simulate.units_there import UnitsThere
@@ -27,6 +27,7 @@ THROWS: Final = "EXCEPTION"  # no answer: the pull ends with an error, and the c
 UNIT_FIELDS: Final = ("physical_offset", "size", "tags_code")
 FILTERED_BYTES: Final = 16000  # of units that one pull looks at
 Row = tuple[int, int, int, int, int]  # of a unit: queue offset, messages, physical offset, size, tags code
+MOST_EMPTY: Final = 10**6  # pulls in a row that find no unit, one a queue file: no consumer comes to what lies behind
 MOST_STUCK: Final = 8192  # pulls of one queue that lead to no higher offset; numbers in damage lead anywhere
 
 
@@ -114,7 +115,10 @@ def _pulls(broker: Broker, key: QueueKey, there: UnitsThere | None) -> Iterator[
         if pulled.status == THROWS or left == 0:
             return
         if pulled.status == NOTHING_THERE:
-            offset = _next_there(queue, offset, pulled.next_offset)
+            following = _next_there(queue, offset, pulled.next_offset)
+            if following - offset > MOST_EMPTY * _units(queue):
+                return
+            offset = following
         else:
             left -= pulled.next_offset <= offset
             offset = max(pulled.next_offset, offset + 1)
@@ -169,9 +173,9 @@ def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int, known: Callabl
     if file is None or not 0 <= at < file.wrote:
         return Pulled(NOTHING_THERE, offset - remainder(offset, _units(queue)) + _units(queue))
     # 4.x counts on from what was asked; since 5.0 the file's name tells, which may lie.
-    first = (file.base + at) // UNIT if broker.rules.checked_magic else offset
+    start = file.base + at if broker.rules.checked_magic else position
     units = _units_from(queue, file, at, UNIT_FIELDS)
-    rows = ((first + i, 1, *unit) for i, unit in enumerate(units))
+    rows = ((quotient(start + i * UNIT, UNIT), 1, *unit) for i, unit in enumerate(units))
     rest = (file.wrote - at) % UNIT
     return _collected(broker, queue, offset, (file, at), _whole(rows, rest), known)
 
