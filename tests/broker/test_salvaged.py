@@ -16,9 +16,11 @@ from broker.whole import (
     assert_new_messages,
     broker_accepts,
     keys_of,
+    light_queues,
     messages_of,
     records_of,
 )  # fmt: skip
+from storeio.format import properties as p
 from storeio.salvage.node import salvage
 from tests import golden_data
 
@@ -39,19 +41,25 @@ def expected(name: str, damage: salvages.Damage, into: Path) -> tuple[list[Recor
         elif now is None or not salvages.only_unprotected(now, then):
             gone.append(record)  # of others nothing is said of their keys, which may be what is damaged
     known = {record["physical_offset"] for record in kept}
-    new = [_new(at, record, damage) for at, record in saved.items() if at not in known]
+    light = str(golden_data.options(name).get("set.enableMultiDispatch")).lower() == "true"
+    new = [_new(at, record, damage, light=light) for at, record in saved.items() if at not in known]
     return sorted([*kept, *new], key=lambda record: record["physical_offset"]), [*keys_of(gone)]
 
 
-def _new(at: int, record: salvages.Original, damage: salvages.Damage) -> Record:
-    """Return a tombstone, or a message of which only fields that nothing repeats differ; that one has its keys."""
+def _new(at: int, record: salvages.Original, damage: salvages.Damage, *, light: bool) -> Record:
+    """Return a tombstone, or a message of which only fields that nothing repeats differ; that one has its keys.
+
+    A tombstone takes the lost message's place in light queues, too.
+    """
     head, before = record.head, damage.originals.get(at)
     pairs = head.pairs if before is not None and salvages.only_unprotected(record, before) else {}
+    names, offsets = (head.pairs.get(key) for key in (p.MULTI_DISPATCH, p.MULTI_QUEUE_OFFSET))
     return Record(
         topic=record.name[0], queue_id=head.queue_id, queue_offset=head.queue_offset, physical_offset=at,
         sys_flag=head.sys_flag, keys=pairs.get("KEYS"), unique_key=pairs.get("UNIQ_KEY"), size=head.size,
         body_crc=head.body_crc, body_bytes=head.body_length,  # a tombstone of a batch holds no messages for clients
         tags=pairs.get("TAGS", ""),
+        light_queues=light_queues(names, offsets, head.queue_id) if light and names and offsets else (),
     )  # fmt: skip
 
 

@@ -92,8 +92,13 @@ def _light_queues(row: Mapping[str, str]) -> list[tuple[str, int, int]]:
     names, offsets = _NAMES.search(row["properties"]), _OFFSETS.search(row["properties"])
     if names is None or offsets is None:
         return []
-    pairs = zip(names[1].split(","), offsets[1].split(","), strict=True)
-    return [(name, 0 if name.startswith(LIGHT) else int(row["queue_id"]), int(offset)) for name, offset in pairs]
+    return light_queues(names[1], offsets[1], int(row["queue_id"]))
+
+
+def light_queues(names: str, offsets: str, queue_id: int) -> list[tuple[str, int, int]]:
+    """Return where else a record is dispatched to, from its lists of names and of numbers there."""
+    pairs = zip(names.split(","), offsets.split(","), strict=True)
+    return [(name, 0 if name.startswith(LIGHT) else queue_id, int(offset)) for name, offset in pairs]
 
 
 def messages_of(records: Iterable[Record]) -> list[Message]:
