@@ -22,6 +22,7 @@ from storeio.compare.model import (
     QueueDifference,
     Ranges,
 )  # fmt: skip
+from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.splits import Split
@@ -29,7 +30,6 @@ from storeio.walk import walk_split
 
 AT_ONCE: Final = 16 << 20
 NEAR: Final = 64  # bytes between differences that are told as one
-LOOKED_BACK: Final = (4 << 20) + (64 << 10)
 MISSING: Final = "missing"
 
 
@@ -64,7 +64,7 @@ class Log:
             return None
         inside = place - segment.base
         size = min(segment.file.size, self.size)
-        split = Split(segment.file.path, segment.base, size, max(inside - LOOKED_BACK, 0), inside + 1)
+        split = Split(segment.file.path, segment.base, size, max(inside - log.MOST_RECORD_BYTES, 0), inside + 1)
         found = walk_split(lambda low, high: self.found.plan.read(segment.file.path, low, high), split).records
         starts = found[w.R_POSITION]
         i = int(np.searchsorted(starts, inside, side="right")) - 1

@@ -33,6 +33,7 @@ IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20
 BLANK_HEAD_BYTES: Final = 8  # a record never touches the last 8 bytes of a segment
 MIN_RECORD_BYTES: Final = 91  # V1, IPv4 hosts, nothing in it, topic of length 0
+MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
 CRC_MASK: Final = 0x7FFFFFFF  # the broker keeps 31 bits
 
 SYS_COMPRESSED: Final = 0x1
@@ -53,6 +54,8 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 LMQ_PREFIX: Final = "%LMQ%"
 
 _FIXED = struct.Struct(">iiiiiqqiq")
+_CLAIM = struct.Struct(f">i{PHYSICAL_OFFSET_AT - 4}xq")
+CLAIM_BYTES: Final = _CLAIM.size  # of a record's head, up to where it belongs
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,12 @@ def body_crc(body: bytes) -> int:
 def encode_blank(size: int) -> bytes:
     """Return the 8 bytes that close a segment with ``size`` bytes left."""
     return struct.pack(">ii", size, MAGIC_BLANK)
+
+
+def claim(head: bytes | memoryview) -> tuple[int, int]:
+    """Return size and physical offset as the first ``CLAIM_BYTES`` of a record name them; they may be damaged."""
+    size, physical_offset = _CLAIM.unpack_from(head)
+    return size, physical_offset
 
 
 def decode_record(data: bytes | memoryview) -> Record:

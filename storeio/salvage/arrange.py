@@ -192,9 +192,7 @@ def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges
 
     Of a file that is ``alone``, without any record in its place, all goes along that the record's segment has room for.
     """
-    head = found.plan.read(file.path, low, low + log.PHYSICAL_OFFSET_AT + 8).tobytes()
-    physical = int.from_bytes(head[log.PHYSICAL_OFFSET_AT :], "big", signed=True)
-    record_bytes = int.from_bytes(head[:4], "big", signed=True)
+    record_bytes, physical = log.claim(found.plan.read(file.path, low, low + log.CLAIM_BYTES).tobytes())
     first, end = found.view.min_physical_offset, found.view.max_physical_offset
     if file.base_offset is not None:
         # Of its own segment a record may name a place behind the log's last one, too: bytes in front of it came in or

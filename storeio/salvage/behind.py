@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from storeio.audit import Concluded
 from storeio.format import commitlog as log
 from storeio.salvage.evidence import Unit
-
-MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
 
 
 class Surveyed(Protocol):
@@ -36,7 +34,7 @@ def disbelieved(survey: Surveyed) -> Iterator[Unit]:
     for unit in units:
         at = unit.physical_offset
         is_near = at // size <= end // size + 1 or unit in neighbours
-        is_told = (is_near and at <= end + MOST_RECORD_BYTES) or _holds(survey, at)
+        is_told = (is_near and at <= end + log.MOST_RECORD_BYTES) or _holds(survey, at)
         if is_told and survey.lacks(unit):
             end = max(end, at + unit.size)
         else:

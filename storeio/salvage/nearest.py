@@ -8,12 +8,13 @@ from typing import Final, NamedTuple
 from storeio.audit import Concluded
 from storeio.checks.ranges import merged
 from storeio.errors import UnreadableError
+from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.salvage.pieces import records_of
 from storeio.splits import Split
 from storeio.walk import walk_split
 
-LOOKED_BACK: Final = (64 << 10, (4 << 20) + (64 << 10))  # bytes in front of a place: most records, and all of them
+LOOKED_BACK: Final = (64 << 10, log.MOST_RECORD_BYTES)  # bytes in front of a place: most records, and all of them
 
 
 class Timed(NamedTuple):

@@ -17,7 +17,6 @@ import numpy as np
 
 from storeio.format import commitlog as log
 from storeio.kernels import search
-from storeio.salvage.behind import MOST_RECORD_BYTES
 from storeio.salvage.evidence import Known, Restored, Unit, property_crc_agrees
 from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.hypotheses import wrong_fields
@@ -110,7 +109,7 @@ class _Judge:
     def chain_stop(self) -> int:
         """Return where the records behind the stretch end, its own end if they do not end amid damage soon."""
         at = self.stretch.stop
-        while at <= self.stretch.stop + MOST_RECORD_BYTES:
+        while at <= self.stretch.stop + log.MOST_RECORD_BYTES:
             record = self.survey.record(at)
             if record is None:
                 head = self.survey.read(at, min(at + log.BLANK_HEAD_BYTES, self.limit))
@@ -133,7 +132,7 @@ class _Judge:
             asked.append(None)
         elif not asked:
             return None
-        reach = max((unit.size for unit in asked if unit is not None), default=MOST_RECORD_BYTES)
+        reach = max((unit.size for unit in asked if unit is not None), default=log.MOST_RECORD_BYTES)
         data = self.survey.read(place, min(self.limit, place + reach))
         answers = set()
         for unit in asked:
@@ -159,7 +158,7 @@ class _Judge:
         if place < self.stretch.stop:
             zeros = self.survey.read(place, min(self.limit, place + log.MIN_RECORD_BYTES))
             return self.stretch.tail and not any(zeros)
-        while self.chain[-1] < place <= self.stretch.stop + MOST_RECORD_BYTES:
+        while self.chain[-1] < place <= self.stretch.stop + log.MOST_RECORD_BYTES:
             record = self.survey.record(self.chain[-1])
             if record is None:
                 break

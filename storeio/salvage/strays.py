@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from storeio.audit import AuditPlan, Concluded
 from storeio.checks.layout import is_offset
@@ -23,8 +23,6 @@ from storeio.salvage.pieces import Piece, ranges_of
 from storeio.splits import WalkState, cut
 from storeio.walk import walk_split
 from storeio.window import Read
-
-HEAD_BYTES: Final = log.PHYSICAL_OFFSET_AT + 8
 
 
 class Standing(NamedTuple):
@@ -59,12 +57,11 @@ def intact_records(read: Read, file: StoreFile, segment_bytes: int) -> Iterator[
             if kind not in (w.RECORD, w.STALE):
                 continue
             data, at = read(low, high), low
-            while at < high:
-                head = data[at - low : at - low + HEAD_BYTES].tobytes()
-                size = int.from_bytes(head[:4], "big", signed=True)
+            while high - at >= log.MIN_RECORD_BYTES:
+                size, physical = log.claim(data[at - low : at - low + log.CLAIM_BYTES].tobytes())
                 if not log.MIN_RECORD_BYTES <= size <= high - at:
                     break
-                yield Standing(at, size, int.from_bytes(head[log.PHYSICAL_OFFSET_AT :], "big", signed=True))
+                yield Standing(at, size, physical)
                 at += size
 
 

@@ -9,9 +9,9 @@ from typing import Final
 from storeio.checks.places import MOST_MISSING
 from storeio.checks.segments import Segment
 from storeio.errors import UnreadableError
+from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, file_name
-from storeio.salvage.behind import MOST_RECORD_BYTES
 from storeio.salvage.survey import Survey
 
 RECORD: Final = "record"
@@ -102,7 +102,7 @@ def beyond(survey: Survey) -> Iterator[Stretch]:
     known = {segment.base for segment in view.segments}
     stop = end
     for unit in survey.units_in(end, 2**62):
-        if unit.physical_offset > end + MOST_RECORD_BYTES:
+        if unit.physical_offset > end + log.MOST_RECORD_BYTES:
             break
         end = max(end, unit.physical_offset + unit.size)
         stop = end

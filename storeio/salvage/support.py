@@ -8,12 +8,10 @@ could only be another queue's if its own had lost just that number at just that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from storeio.audit import AuditPlan, Concluded
 from storeio.checks.numbering import JUMP, joined_runs
 from storeio.checks.queue_files import Queue, Read
 from storeio.format import commitlog as log
@@ -23,27 +21,16 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit
 from storeio.salvage.numbers import numbers_of
+from storeio.salvage.survey import Survey
 from storeio.salvage.units import units_at
 
 Numbers = npt.NDArray[np.int64]
 
 
-class Surveyed(Protocol):
-    """What a survey knows, as far as it is asked here; see ``storeio.salvage.survey``."""
-
-    @property
-    def plan(self) -> AuditPlan: ...
-    @property
-    def concluded(self) -> Concluded: ...
-    def lost_in(self, start: int, stop: int) -> list[LostRange]: ...
-    def record(self, physical_offset: int) -> log.Record | None: ...
-    def standing_at(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int: ...
-
-
 class Support:
     """Weighs records of one survey against units that point at them and say something else."""
 
-    def __init__(self, survey: Surveyed) -> None:
+    def __init__(self, survey: Survey) -> None:
         self._survey = survey
         self._read: Read = survey.plan.nearby().read
         self._runs: dict[tuple[str, int], Numbers] = {}

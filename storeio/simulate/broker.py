@@ -197,7 +197,7 @@ class Broker:
             return
         if queue.put(request):
             self.count(request.topic, request.queue_id)
-        if isinstance(queue, BatchQueue) or not self.setup.multi_dispatch:
+        if isinstance(queue, BatchQueue) or not self.goes_by_lists(request.topic):
             return
         for name, queue_id, offset in self.light(request):
             with contextlib.suppress(QueuesStopError):  # half a minute, too, but for this unit only
@@ -209,14 +209,16 @@ class Broker:
         written = self.dispatched.units
         written[topic, queue_id] = written.get((topic, queue_id), 0) + units
 
+    def goes_by_lists(self, topic: str) -> bool:
+        """Tell whether a topic's records go into the light queues that they list, unless they are in batch queues."""
+        return self.setup.multi_dispatch and (not self.rules.picks_dispatched or is_dispatched(topic))
+
     def light(self, request: Request) -> Iterator[tuple[str, int, int]]:
         """Yield topic, queue id and queue offset of what a record's list of light queues names.
 
         Raises:
             JavaError: It holds what is no number.
         """
-        if self.rules.picks_dispatched and not is_dispatched(request.topic):
-            return
         found: Mapping[str, str] = request.properties
         names, offsets = found.get(text.MULTI_DISPATCH, ""), found.get(text.MULTI_QUEUE_OFFSET, "")
         if not names.strip() or not offsets.strip():

@@ -20,7 +20,6 @@ from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
-from storeio.simulate.topics import is_dispatched
 from storeio.simulate.units_there import Messages, UnitsThere, decodable
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import walk_split
@@ -163,8 +162,7 @@ class Finder:
         numbers, which = np.unique(implied.column(w.R_QUEUE), return_inverse=True)
         topics = [java_decode(queues[number][0]) for number in numbers.tolist()]
         told = [
-            topic == implied.topic
-            or not (broker.topics.is_batch(topic) or (broker.rules.picks_dispatched and not is_dispatched(topic)))
+            topic == implied.topic or (broker.goes_by_lists(topic) and not broker.topics.is_batch(topic))
             for topic in topics
         ]
         return np.array(told, np.bool_)[which]

@@ -104,6 +104,8 @@ def is_of(broker: Broker, checker: Checker, key: QueueKey, physical: int, size: 
     if (request.topic, request.queue_id) == key:
         return True
     try:
-        return broker.setup.multi_dispatch and any((name, number) == key for name, number, _ in broker.light(request))
+        return broker.goes_by_lists(request.topic) and any(
+            (name, number) == key for name, number, _ in broker.light(request)
+        )
     except JavaError:
         return False
