@@ -36,7 +36,7 @@ Bytes = npt.NDArray[np.uint8]
 READY: Final = "ready"
 GOAL: Final = 1.8
 ENOUGH: Final = 1.8  # of the control: less, and a neighbour has one of the cores, or both are halves of one
-HEADINGS: Final = ("case", "seconds, by cores", "times as fast", "where cores were free", "rounds", "goal")
+HEADINGS: Final = ("case", "log GiB", "seconds, by cores", "times as fast", "where cores were free", "rounds", "goal")
 
 
 @compiled("int64(int64, int64, readonly(uint8[::1]), int64)")
@@ -118,6 +118,7 @@ def scaled(case: str, root: Path, cores: Sequence[int], rounds: int) -> Figures:
     free = [number for number in range(rounds) if min(given[number : number + 2]) >= ENOUGH]
     return {
         "case": case,
+        "log_bytes": mapped_afresh(root).size(),
         "seconds": {n: statistics.median(times[n]) for n in cores},
         "times": times,
         "ratio": {n: statistics.median(found) for n, found in pairs.items()},
@@ -183,7 +184,8 @@ def cells(found: Figures) -> tuple[str, ...]:
     ratios = ", ".join(f"{value:.2f}" for value in found["ratio"].values())
     free = ", ".join("-" if value is None else f"{value:.2f}" for value in found["free"].values())
     rounds = f"{found['free_rounds']} of {len(found['given']) - 1}"
-    return found["case"], seconds, ratios, free, rounds, "control" if found["case"] in CONTROLS else str(GOAL)
+    size = f"{found['log_bytes'] / GIB:.1f}"
+    return found["case"], size, seconds, ratios, free, rounds, "control" if found["case"] in CONTROLS else str(GOAL)
 
 
 def asked(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -31,6 +31,7 @@ from storeio import __version__, crc
 
 HERE: Final = Path(__file__).parent
 PARTS: Final = ("scaling", "cases", "brokers", "curves", "memory")
+SCALING_SIZES: Final = (2 * GIB, 8 * GIB)  # the start of Spark's tasks counts in the first
 SIZES: Final = (GIB // 2, GIB, 2 * GIB, 4 * GIB, 8 * GIB)
 BODIES: Final = (50, 100, 1024, 8192, 65536)
 QUEUES: Final = ((5, 2), (10, 10), (100, 10), (100, 100), (1000, 100))  # topics, queues of each
@@ -93,11 +94,13 @@ def cases(given: argparse.Namespace, place: Path) -> list[Figures]:
 
 def scaling(given: argparse.Namespace, place: Path) -> list[Figures]:
     """Return the figures of one core and more, run in turns."""
-    say("scaling")
     root = place / "store"
-    generate(root, total_bytes=scaled(2 * GIB, given.scale), body_bytes=1024, segment_bytes=scaled(GIB, given.scale))
-    found = [scaled_cases.scaled(case, root, given.cores, given.rounds) for case in scaled_cases.ALL]
-    shutil.rmtree(root)
+    segment, found = scaled(GIB, given.scale), []
+    for size in SCALING_SIZES:
+        say(f"scaling, {size >> 30} GiB")
+        generate(root, total_bytes=scaled(size, given.scale), body_bytes=1024, segment_bytes=segment)
+        found += [scaled_cases.scaled(case, root, given.cores, given.rounds) for case in scaled_cases.ALL]
+        shutil.rmtree(root)
     return found
 
 
