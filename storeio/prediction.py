@@ -57,7 +57,7 @@ def next_starts(root: str | os.PathLike[str], given: Mapping[str, str]) -> dict[
     for line, version in LINES.items():
         try:
             small = sum(f.size for f in list_store(root).of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
-            found[line] = simulate(root, broker=version, given=given, whole_log=small)
+            found[line] = simulate(root, broker=version, given=given, whole_log=small, digests=False)
         except StoreError as error:
             found[line] = error
     return found
@@ -83,6 +83,7 @@ def simulate(
     whole_log: bool | None = None,
     heap_bytes: int = DEFAULT_HEAP_BYTES,
     consumers: bool = True,
+    digests: bool = True,
     progress: Tell | None = None,
 ) -> Prediction:
     """Return what a broker of this version does with the store at ``root``, which is only read.
@@ -97,6 +98,7 @@ def simulate(
             of logs of up to 1 GiB, and of larger ones where the start deletes or cuts something.
         heap_bytes: The broker's heap; 4.x dies of a record that claims more.
         consumers: Tell what consumers get, too, wherever the log is read for what is given up.
+        digests: Give the digest of each file in the outcome's states, of logs of up to 1 GiB; reads all files.
         progress: Called while the log is read for what is given up.
 
     Raises:
@@ -113,7 +115,7 @@ def simulate(
     disk = Disk(listing.files, read)
     switches = Switches(timer_wheel=(given or {}).get("timerWheelEnable", "true") == "true")
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
-    outcome, started_broker = simulate_start(disk, rules, setup, digests=small, switches=switches)
+    outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
     whole = small or cuts(started_broker) if whole_log is None else whole_log
     if outcome.outcome == STARTS and whole:

@@ -104,8 +104,9 @@ def _one(
     try:
         with meter.bar(store, shown=bar):
             prediction = predict(
-                store, broker=version, given=given, whole_log=whole_log, heap_bytes=room, progress=meter.update
-            )
+                store, broker=version, given=given, whole_log=whole_log, heap_bytes=room, digests=sink is not None,
+                progress=meter.update,
+            )  # fmt: skip
     except Exception as error:
         code, told = failure_of(error, store)
         put(sink, to_json({**told, "broker": version}))

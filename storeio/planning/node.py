@@ -81,7 +81,7 @@ def plan_store(
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = told_by(before) | dict(given or {})
-        start = partial(simulate, broker=starting, given=settings)
+        start = partial(simulate, broker=starting, given=settings, digests=False)
         first = replace(start(root), store=shown(store))
 
         def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:

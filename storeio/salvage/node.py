@@ -223,7 +223,7 @@ def linked(listing: Listing, scratch: Path) -> LinkedStore:
 
 def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:
     """Return how many intact messages a broker's next start would have given up; all, if it refuses to start."""
-    start = simulate(root, broker=broker, given=settings, consumers=False)
+    start = simulate(root, broker=broker, given=settings, consumers=False, digests=False)
     if start.outcome.outcome != STARTS:
         return records
     return start.given_up.messages if start.given_up is not None else None
