@@ -208,6 +208,16 @@ def test_a_stray_that_is_all_of_a_log_stays(content: bytes, goal: str, tmp_path:
     assert salvage(root, tmp_path / "saved", given=SIZES, jobs=1).problems == (told if content.strip(b"\0") else [])
 
 
+@pytest.mark.parametrize("name", ["-1000", f"-{1000:020d}", str(-(2**63))])
+def test_a_batch_queue_that_ends_before_its_first_unit_has_all_bytes_classed(name: str, tmp_path: Path) -> None:
+    root = copy(tmp_path, "rich-5.3.3")
+    (file,) = (root / "batchconsumequeue/bcq_a/1").iterdir()
+    place = file.rename(file.with_name(name))
+    found = audit.check(root, jobs=1)
+    (one,) = (each for each in found.files if each.path == str(place.relative_to(root)))
+    assert sum(one.classes.values()) == one.size
+
+
 def test_a_record_is_looked_up_in_its_segment_and_not_in_what_lies_across(tmp_path: Path) -> None:
     root = copy(tmp_path)
     (root / "commitlog" / "1").write_bytes(bytes(20))
