@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import salvages
 
-from tests.test_odd_names import QUEUE, SEGMENT, copy, log_of, of_segment, planned
+from storeio.salvage.node import salvage
+from tests.test_odd_names import QUEUE, SEGMENT, SIZES, copy, log_of, of_segment, planned
 
 
 @pytest.mark.parametrize("name", ["-1", f"{0:020d}.bak", f"old/{0:020d}"])
@@ -59,3 +61,27 @@ def test_without_a_log_no_broker_is_made_to_start(name: str, goal: str, tmp_path
     assert found.predicted_before.outcome.outcome == "refuses"
     assert found.plan.actions == ()
     assert found.lost == len(salvages.originals_of("base-5.3.3"))
+
+
+def inside(segment: Path) -> Path:
+    return segment / segment.name
+
+
+def beside_as(name: str) -> Callable[[Path], Path]:
+    return lambda segment: segment.with_name(name)
+
+
+@pytest.mark.parametrize("place", [inside, beside_as("x"), beside_as("1"), beside_as("-1")])
+def test_a_directory_that_has_a_segment_s_name_makes_room_for_it(place: Callable[[Path], Path], tmp_path: Path) -> None:
+    root = copy(tmp_path)
+    before = log_of(root)
+    segment = root / "commitlog" / f"{4 * SEGMENT:020d}"
+    data = segment.read_bytes()
+    segment.unlink()
+    segment.mkdir()
+    place(segment).write_bytes(data)
+    saved = salvage(root, tmp_path / "saved", given=SIZES, jobs=1)
+    assert (saved.lost, saved.problems, saved.tombstones) == ([], [], 0)
+    assert salvages.records_of(tmp_path / "saved", SEGMENT) == salvages.originals_of("base-5.3.3")
+    assert planned(root, tmp_path, "salvage").cures
+    assert log_of(root) == before
