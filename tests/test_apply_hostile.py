@@ -346,3 +346,9 @@ def test_empty_digests_are_those_of_nothing(world: Path) -> None:
     edited(world, action_0_old_sha256=EMPTY)
     apply_plan(world / "plans" / "plan.json", world / "store")
     assert not (world / "store" / "empty").exists()
+
+
+def test_a_directory_in_the_place_of_the_mark_of_a_lock_file(world: Path) -> None:
+    """It cannot be removed in the end, when all is changed already."""
+    (world / "store.storeio" / "lock-was-made").mkdir(parents=True)
+    assert "lock-was-made" in refused(world, MismatchError)

@@ -160,7 +160,10 @@ def test_a_stray_that_holds_nothing_of_its_own_is_moved_and_never_padded(case: s
     assert log_of(root) == before
 
 
-@pytest.mark.parametrize("name", ["1", "00", f"+{2 * SEGMENT:019d}", f"{14 * SEGMENT + 3:020d}", "9999999"])
+NUMBERS = ["1", "00", f"+{2 * SEGMENT:019d}", f"{14 * SEGMENT + 3:020d}", "9999999", "-1", f"-{SEGMENT}"]
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "x", f"{2 * SEGMENT:020d}.bak", f"old/{2 * SEGMENT:020d}"])
 @pytest.mark.parametrize("length", [SEGMENT, 20_000])
 def test_a_stray_that_holds_what_the_log_lacks_stays_until_a_salvage_has_it(
     name: str, length: int, tmp_path: Path
@@ -170,9 +173,11 @@ def test_a_stray_that_holds_what_the_log_lacks_stays_until_a_salvage_has_it(
     segment, stray = root / "commitlog" / f"{2 * SEGMENT:020d}", root / "commitlog" / name
     data = segment.read_bytes()
     segment.write_bytes(bytes(9000) + data[9000:])
+    stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(data[:length])
     found = planned(root, tmp_path)
-    assert f"holds intact records that the log lacks: salvage them; left for that: commitlog/{name}" in found.plan.left
+    left = f"commitlog/{name.split('/')[0]}"
+    assert f"holds intact records that the log lacks: salvage them; left for that: {left}" in found.plan.left
     assert stray.read_bytes() == data[:length]
     salvaged = planned(root, tmp_path, "salvage")
     assert (salvaged.cures, salvaged.plan.left) == (True, ())
@@ -206,6 +211,16 @@ def test_a_stray_that_is_all_of_a_log_stays(content: bytes, goal: str, tmp_path:
     assert log_of(root) == {"7": content}
     told = [f"no record was found in the log, and {len(content)} of its bytes are no free space"]
     assert salvage(root, tmp_path / "saved", given=SIZES, jobs=1).problems == (told if content.strip(b"\0") else [])
+
+
+@pytest.mark.parametrize("name", ["-1000", f"-{1000:020d}", str(-(2**63))])
+def test_a_batch_queue_that_ends_before_its_first_unit_has_all_bytes_classed(name: str, tmp_path: Path) -> None:
+    root = copy(tmp_path, "rich-5.3.3")
+    (file,) = (root / "batchconsumequeue/bcq_a/1").iterdir()
+    place = file.rename(file.with_name(name))
+    found = audit.check(root, jobs=1)
+    (one,) = (each for each in found.files if each.path == str(place.relative_to(root)))
+    assert sum(one.classes.values()) == one.size
 
 
 def test_a_record_is_looked_up_in_its_segment_and_not_in_what_lies_across(tmp_path: Path) -> None:

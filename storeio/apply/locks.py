@@ -15,9 +15,9 @@ from typing import Final
 
 from storeio.apply.operations import OperationError, told
 from storeio.apply.tree import Tree
-from storeio.errors import NotAppliedError, StoreError
+from storeio.errors import MismatchError, NotAppliedError, StoreError
 from storeio.paths import LOCK
-from storeio.plan.overlay import GONE
+from storeio.plan.overlay import GONE, Folder
 
 MARK: Final = "lock-was-made"  # in the directory beside the store: its lock file is ours, and goes when we go
 _HELD: Final = (errno.EACCES, errno.EAGAIN)
@@ -51,7 +51,10 @@ def no_broker(store: Tree, home: Tree) -> Iterator[None]:
 
     Raises:
         HeldError: A broker holds it.
+        MismatchError: There is no telling whose it is; nothing was changed.
     """
+    if isinstance(home.look(MARK), Folder):  # it could not be removed once all is done
+        raise MismatchError(f"{home.shown(MARK)}: a directory where storeio keeps a file; remove it first")
     with ExitStack() as files:
         try:
             if store.look(LOCK) == GONE:

@@ -179,7 +179,9 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
             add("record", start, high, -1)
             add(name, start, high)
             claimed = high
-    stop = max(-(-queue.stop // size) * size, said.covered[-1][1] * size if said.covered else 0)
+    stop = -(-queue.stop // size) * size
+    if said.covered:
+        stop = max(stop, said.covered[-1][1] * size)
     for file in queue.files:
         behind = file.base + file.size - max(stop, file.base)
         if behind > 0:

@@ -13,6 +13,7 @@ import numpy as np
 
 from storeio.checks.places import is_segment, may_belong
 from storeio.checks.segments import PREALLOCATED
+from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.paths import COMMITLOG, LOCK, describe, file_name, parse_number
@@ -28,20 +29,63 @@ from storeio.window import Bytes
 Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
 OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on a file comes before what changes it
+STRAY_FILE: Final = "STRAY_FILE"
+STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY")
+LACKING: Final = "holds intact records that the log lacks: salvage them"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 AT_ONCE: Final = 16 << 20
 MOST_RECORD_BYTES: Final = 64 << 20  # of one that is read whole: its size may be damaged
 
 
-def plan_layout(draft: Draft, audit: Audit, findings: Iterable[Finding], *, segment_bytes: int) -> None:
-    """Add the actions for findings of layout and log that have one."""
+def plan_layout(
+    draft: Draft, audit: Audit, findings: Iterable[Finding], *, segment_bytes: int, salvaged: bool = False
+) -> None:
+    """Add the actions for findings of layout and log that have one.
+
+    Args:
+        draft: What is planned so far.
+        audit: The audit that found them.
+        findings: What is wanted.
+        segment_bytes: Length of a segment.
+        salvaged: The log has got from strays all that it has room for.
+    """
     for finding in sorted(findings, key=lambda finding: finding.code not in OF_NAMES):
         planner = (OF_STRAYS if _is_stray(finding.path, segment_bytes) else PLANNERS).get(finding.code)
         if planner is not None and (draft.store.exists(finding.path) or finding.code in OF_MISSING_FILES):
             try:
+                if finding.code in STRAYS and not salvaged:
+                    _require_no_log(draft, finding.path, segment_bytes)
                 planner(draft, finding, audit, segment_bytes)
-            except RefusedError as error:
+                if not draft.store.exists(finding.path):
+                    draft.left_out.forget(finding.path)  # what one finding did not tell, another one may
+            except (RefusedError, UnreadableError) as error:
                 draft.left_out.add(str(error), finding.path)
+
+
+def is_of_log(finding: Finding, segment_bytes: int) -> bool:
+    """Tell whether an action for a finding changes what brokers read as the log.
+
+    Directories they pass over, or refuse to start; so they do with files whose name is no number.
+    """
+    return finding.code not in STRAYS or (finding.code == STRAY_FILE and _is_stray(finding.path, segment_bytes))
+
+
+def _require_no_log(draft: Draft, path: str, segment_bytes: int) -> None:
+    """Raise where a stray in the log's directory may be all that is left of some of the log.
+
+    A broker that refuses to start with it takes nothing. Without it, it goes on as if there had been no more.
+
+    Raises:
+        RefusedError: It holds records that the log lacks, or no apply would move it.
+    """
+    if not path.startswith(f"{COMMITLOG}/"):
+        return
+    draft.require_movable(path)
+    files = [path]
+    if draft.store.is_directory(path):
+        files = [name for name, entry in draft.store.entries(path) if entry.kind == FILE]
+    if any(_lacks(draft, name, segment_bytes) for name in files):
+        raise RefusedError(LACKING)
 
 
 def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
@@ -140,7 +184,7 @@ def _beside(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) ->
         reason = f"brokers write {file_name(base)}, and sort the segments by their names"
         draft.rename(path, target, Why(model.LOG, reason, (finding.code,)))
     elif _lacks(draft, path, segment_bytes):
-        draft.left_out.add("holds intact records that the log lacks: salvage them", path)
+        raise RefusedError(LACKING)
     elif is_beside:
         reason = "holds no record that the log lacks, and its name is none of a segment; brokers read the log by names"
         draft.move(path, Why(model.LOG, reason, (finding.code,)))
@@ -213,7 +257,7 @@ PLANNERS: Final[dict[str, Planner]] = {
 }
 # Nothing else is done to what is no segment by its name: what it holds may be all that is left of a record.
 OF_STRAYS: Final[dict[str, Planner]] = {
-    "STRAY_FILE": _stray,
+    STRAY_FILE: _beside,
     "STRAY_DIRECTORY": _stray,
     "LOG_GAP": _behind_gap,
     "LOG_SEGMENT_MISNAMED": _misnamed,

@@ -23,7 +23,7 @@ from storeio.plan import Plan, model
 from storeio.plan.rules import check_plan
 from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
-from storeio.planning.layout import OF_NAMES, plan_layout
+from storeio.planning.layout import OF_NAMES, is_of_log, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
@@ -96,13 +96,13 @@ class Planner:
                 self._salvage(self.donors)
                 found = self.audited()
                 wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            if any(f.code == "LOG_MISSING" for f in found.findings):
+                break  # nothing follows from a log that is not there, and what starts without it deletes all queues
             self._layout(found, wanted, select, allow_log=allow_log)
             if len(self.draft.actions) > count:
                 found = self.audited()
                 wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             middle = len(self.draft.actions)
-            if any(f.code == "LOG_MISSING" for f in found.findings):
-                break  # nothing can be derived from a log that is not there
             self._derived(found, wanted, select)
             if self.rewritten:
                 break
@@ -124,9 +124,9 @@ class Planner:
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld
-        tame = select.takes_risk(model.METADATA)
-        chosen = [f for f in wanted if (tame if f.code.startswith("STRAY") else risky)]
-        plan_layout(self.draft, found, chosen, segment_bytes=self.config.commitlog_file_bytes)
+        tame, size = select.takes_risk(model.METADATA), self.config.commitlog_file_bytes
+        chosen = [f for f in wanted if (risky if is_of_log(f, size) else tame)]
+        plan_layout(self.draft, found, chosen, segment_bytes=size, salvaged=self.lost >= 0)
 
     def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
         queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}

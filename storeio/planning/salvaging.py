@@ -27,6 +27,7 @@ from storeio.salvage.survey import survey
 from storeio.scan import list_store
 
 AT_ONCE: Final = 1 << 20
+NOT_SALVAGED: Final = -1  # as the number of lost messages: there is no log
 NEAR: Final = 64  # bytes between differences that are written as one
 PLACED: Final = Why(model.LOG, "records say that they belong here")
 LENGTH: Final = Why(model.LOG, "a segment of the log, without which brokers refuse to start")
@@ -44,7 +45,8 @@ REASONS: Final = {
 def plan_salvage(
     draft: Draft, scratch: Path, look: Callable[[Path], Concluded], donors: Sequence[Concluded]
 ) -> tuple[list[str], int]:
-    """Add the actions of a salvage in place; return sentences on what could not be planned, and how many are lost.
+    """Add the actions of a salvage in place; return sentences on what could not be planned, and how many are lost,
+    or ``NOT_SALVAGED``.
 
     Everything is put into its place in links to the store first: no byte of a plan is written twice.
 
@@ -63,8 +65,10 @@ def plan_salvage(
         decision = decide(survey(found))
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
-    if listing.of_kind(COMMITLOG) and not found.plan.segments:
-        raise RefusedError("none of its files is a segment, or holds a record of one")
+    if not found.plan.segments:
+        if listing.of_kind(COMMITLOG):
+            raise RefusedError("none of its files is a segment, or holds a record of one")
+        return [], NOT_SALVAGED
     size = found.plan.config.commitlog_file_bytes
     segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
     patched = merged((patch.physical_offset, patch.stop) for patch in decision.patches)

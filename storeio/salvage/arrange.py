@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storeio.audit import AuditPlan, Concluded
-from storeio.checks.places import may_belong
+from storeio.checks.places import is_segment, may_belong
 from storeio.checks.ranges import Ranges, add, merged, subtract
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
@@ -53,6 +53,9 @@ class Target(Protocol):
     def remove(self, path: str) -> None:
         """Take away a file."""
 
+    def rename(self, path: str, target: str) -> None:
+        """Give a file or directory another name."""
+
 
 def arranged(
     found: Concluded, donors: Sequence[Concluded], begin: Callable[[], Target], look: Callable[[Path], Concluded]
@@ -68,8 +71,13 @@ def arranged(
     store: Target | None = None
     moved: list[Moved] = []
     aside, strays = found.plan, strays_of(found.plan)
-    if strays:  # a log is read by its names: with these among them, a place would be that of two files
+    if folders := _in_the_way(found):
         store = begin()
+        for path in folders:
+            store.rename(path, _free_name(store, path))
+        found = look(store.root)
+    if strays:  # a log is read by its names: with these among them, a place would be that of two files
+        store = store or begin()
         for file in strays:
             store.remove(file.path)
         found = look(store.root)
@@ -85,6 +93,19 @@ def arranged(
         moved += _laid(store, found, pieces)
         found = look(store.root)
     return found, moved
+
+
+def _in_the_way(found: Concluded) -> list[str]:
+    """Return the directories that have the name of a segment: what belongs there has no room, and they may hold it."""
+    folders = [file.path for file in found.plan.listing.files if file.kind == COMMITLOG and file.is_dir]
+    return [path for path in folders if path.count("/") == 1 and is_segment(path, _size(found))]
+
+
+def _free_name(store: Target, path: str) -> str:
+    name = f"{path}.directory"
+    while store.exists(name):
+        name += "_"
+    return name
 
 
 def _laid(store: Target, found: Concluded, pieces: Sequence[Piece]) -> list[Moved]:
