@@ -64,7 +64,19 @@ def _runs(spark: SparkSession, where: str, stores: Sequence[str], runs_back: int
     rows.sort(key=lambda row: (row["started_ms"], row["run_id"]))
     if runs_back is None:
         return rows
-    return [row for store in stores for row in [r for r in rows if r["store"] == store][-runs_back:]]
+    return [row for store in stores for row in last_runs([r for r in rows if r["store"] == store], runs_back)]
+
+
+def last_runs(runs: Sequence[Row], count: int) -> Sequence[Row]:
+    """Return the last runs, and some before them: a complete one tells what those behind it saw only pieces of."""
+    start = max(len(runs) - count, 0)
+    while start and not _is_complete(runs[start]):
+        start -= 1
+    return runs[start:]
+
+
+def _is_complete(run: Mapping[str, Any]) -> bool:
+    return not run["left_parts"] and not run["failed"]  # what could not be read may hide what was seen before
 
 
 def _listed(frame: Any) -> list[Row]:
@@ -92,10 +104,8 @@ def _changed(
 
 
 def _seen(run: Mapping[str, Any], findings: Mapping[str, Row]) -> Seen:
-    # What could not be read may hide what was seen before.
-    is_complete = not run["left_parts"] and not run["failed"]
     places = {name: {column: row[column] for column in _PLACE} for name, row in findings.items()}
-    return Seen((run["started_ms"], run["run_id"]), is_complete, places)
+    return Seen((run["started_ms"], run["run_id"]), _is_complete(run), places)
 
 
 _PLACE: Final = (*PLACE, "severity", "detail", LENGTH)

@@ -269,6 +269,21 @@ def test_topics_and_places_choose_queue_files(monkeypatch: pytest.MonkeyPatch) -
     assert nothing == (0, 0, set())
 
 
+def test_queue_offsets_under_a_name_that_is_nearly_too_high(tmp_path: Path) -> None:
+    unit = (7).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
+    place = tmp_path / "consumequeue" / "T" / "0"
+    place.mkdir(parents=True)
+    (tmp_path / "commitlog").mkdir()
+    (place / f"{2**63 - 5:020d}").write_bytes(3 * unit)
+    options = Options(str(tmp_path), UNITS)
+    first = (2**63 - 5) // 20
+    rows = [{"queue_offset": first + n} for n in range(3)]
+    assert read_here(options, ["queue_offset"]) == rows
+    for word in (["<", "queue_offset", 0], [">", "queue_offset", first]):
+        expected = [row for row in rows if is_true(word, row)]
+        assert read_here(replace(options, pushed=json.dumps([word])), ["queue_offset"]) == expected
+
+
 def test_numbers_choose_index_units(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     root = str(golden.store("rich-5.5.1"))

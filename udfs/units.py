@@ -150,9 +150,10 @@ def _queue_columns(root: str, piece: Piece, data: Bytes, start: int) -> tuple[in
     units = consumequeue.decode(data.data)
     kept = np.flatnonzero(~consumequeue.is_zero(units))
     positions = start + kept * consumequeue.UNIT_BYTES
+    first = (piece.file.base_offset or 0) // consumequeue.UNIT_BYTES  # a name may be too high to count bytes from
     return len(kept), {
         **_columns(piece.file, positions, units[kept]),
-        "queue_offset": lambda: ((piece.file.base_offset or 0) + positions) // consumequeue.UNIT_BYTES,
+        "queue_offset": lambda: first + positions // consumequeue.UNIT_BYTES,
         "pre_blank": lambda: consumequeue.is_pre_blank(units[kept]),
     }
 

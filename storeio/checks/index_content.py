@@ -72,6 +72,12 @@ class IndexContent:
     keys: int
     times: tuple[FileTimes, ...]
 
+    @property
+    def has_events(self) -> bool:
+        """Whether something is not as it should be, be it that only the next split can tell what."""
+        ends = self.ends
+        return bool(self.findings or ends.findings or ends.head or ends.tail)
+
 
 def check_content(files: IndexFiles, read_units: ReadUnits, walked: Walked) -> IndexContent:
     """Return the comparison of one split with the index files, which are in name order.

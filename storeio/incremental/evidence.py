@@ -115,7 +115,7 @@ def audit_with_evidence(plan: AuditPlan, split: Split) -> tuple[SplitReport, Evi
     seen = watched(plan, keeps=True, own=split.path)
     report = audit_split(seen, split)
     index = report.index
-    index_whole = bool(index and index.findings)
+    index_whole = index is not None and index.has_events
     index_range = index.covered if index else (0, 0)
     reads = _reads([row for row in seen.seen if index_whole or not _is_index(row[0])])
     whole = {key: _known_of(plan, key) for asked in report.whole for key in (asked, (QUEUE_EXT, *asked[1:]))}

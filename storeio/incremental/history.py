@@ -57,24 +57,33 @@ def folded(before: Mapping[str, History], runs: Iterable[Seen]) -> dict[str, His
     """Return the history of one store after the runs, each of which may be in it already."""
     runs = sorted(runs, key=lambda run: run.moment)
     known = dict(before)
+    lengths = {name: _length(row.place) for name, row in known.items()}  # at the moment of the run that is looked at
     complete: Moment = (0, "")  # the last one so far: what it did not see is open no more
     for run in runs:
-        complete = run.moment if run.is_complete else complete
-        whole = {} if run.is_complete else _by_kind(known, run.moment, complete)
+        if run.is_complete:
+            complete = run.moment
+            lengths.update((name, _length(place)) for name, place in run.findings.items())
+        whole = {} if run.is_complete else _by_kind(known, lengths, run.moment, complete)
         for name, place in run.findings.items():
             old = known.get(name)
-            around = None if old else _around(place, whole.get(_kind(place), ()))
+            is_new = old is None or old.first > run.moment  # what only later runs saw was not known then
+            around = _around(place, whole.get(_kind(place), ())) if is_new else None
             if around is not None:
                 known[around] = _seen(known[around], known[around].place, run.moment)
             else:
                 known[name] = _found(old, place, run)
+                lengths[name] = max(lengths.get(name, 0), _length(place))
     return {name: _judged(name, row, runs) for name, row in known.items()}
+
+
+def _length(place: Mapping[str, Any]) -> int:
+    return place.get(LENGTH) or 0
 
 
 def _found(old: History | None, place: Mapping[str, Any], run: Seen) -> History:
     if old is None:
         return History(place, run.moment, run.moment)
-    if not run.is_complete and (old.place.get(LENGTH) or 0) > (place.get(LENGTH) or 0):
+    if not run.is_complete and _length(old.place) > _length(place):
         place = {**place, LENGTH: old.place[LENGTH]}  # it may be the first of the pieces
     return _seen(old, place, run.moment)
 
@@ -89,15 +98,15 @@ def _kind(place: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _by_kind(
-    known: Mapping[str, History], moment: Moment, complete: Moment
+    known: Mapping[str, History], lengths: Mapping[str, int], moment: Moment, complete: Moment
 ) -> dict[tuple[Any, ...], list[tuple[int, int, str]]]:
     """Return the ranges of the findings that are open when a run begins, and whose range is known."""
     found: dict[tuple[Any, ...], list[tuple[int, int, str]]] = {}
     for name, row in known.items():
         is_open = row.first <= moment and row.last >= complete and (row.cleared is None or row.cleared > moment)
-        if is_open and row.place.get(LENGTH):
+        if is_open and lengths.get(name):
             start = row.place["position"]
-            found.setdefault(_kind(row.place), []).append((start, start + row.place[LENGTH], name))
+            found.setdefault(_kind(row.place), []).append((start, start + lengths[name], name))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -84,6 +85,29 @@ def test_pieces_that_a_run_without_time_saw_are_the_whole_seen_again() -> None:
     healed = folded(late, [Seen((4000, "healed"), True)])
     assert (list(healed), healed["w"].cleared) == (["w"], (4000, "healed"))
     assert folded(healed, [PIECES]) == healed
+
+
+@given(st.integers(0, 2**32))
+def test_pieces_stay_what_they_were_when_a_finding_gets_shorter_or_longer(seed: int) -> None:
+    """Runs that are folded again and again, as jobs do, against each folded once."""
+    rng = random.Random(seed)
+    ranges: set[tuple[int, int]] = set()
+    once: dict[str, History] = {}
+    again: dict[str, History] = {}
+    runs: list[Seen] = []
+    for number in range(rng.randrange(2, 7)):
+        start = rng.randrange(10)
+        stop = rng.randrange(start + 1, 12)
+        ranges = {one for one in ranges if one[1] < start or one[0] > stop} | {(start, stop)}
+        seen = [pair for pair in ranges if rng.random() < 0.8]
+        is_complete = rng.random() < 0.5
+        if not is_complete:
+            seen = [(low := rng.randrange(*pair), rng.randrange(low, pair[1]) + 1) for pair in seen]
+        places = {f"{a}": place_of(a, b - a) for a, b in seen}
+        runs.append(Seen((1000 * number, f"run-{number}"), is_complete, places))
+        once, again = folded(once, runs[-1:]), folded(again, runs)
+        assert again == once
+    assert folded(again, runs) == again
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,17 @@ def test_index_units_between_splits(place: int, tmp_path: Path) -> None:
     assert_same(kept, root)
 
 
+def test_missing_index_units_are_told_of_the_file_that_is_there_now(tmp_path: Path) -> None:
+    """Splits that no index file has units of name the file where these should be."""
+    kept, root = Kept(), grown(tmp_path / "store", 7, 300)
+    path, later, *_ = sorted((root / "index").iterdir())
+    later.unlink()
+    first = assert_same(kept, root)
+    assert {f.path for f in first.findings if f.code == "INDEX_UNIT_MISSING"} == {f"index/{path.name}"}
+    path.rename(path.with_name(str(int(path.name) + 1)))
+    assert_same(kept, root)
+
+
 @pytest.mark.parametrize("share", ["1/3", "1/10"])
 def test_hidden_changes_are_found_within_the_rotation(
     share: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ import golden_data as golden
 import pytest
 from incrementals import age, full
 
-from jobs import audit_store, maintain_tables, tables, verdicts
+from jobs import audit_store, history, maintain_tables, tables, verdicts
 from jobs.declared import AUDITED_PARTS, FINDING_HISTORY
 from storeio import cli
 from storeio.errors import UsageError
@@ -132,6 +132,16 @@ def test_findings_are_opened_cleared_and_opened_again(store: Path, tmp_path: Pat
         assert (body["cleared_ms"], body["cleared_run_id"]) == cleared
     assert len(seen) == 2 and len(clears) == 1
     assert_page_is_the_nodes(store, tmp_path, runs=5, seen=seen)
+
+
+def test_the_last_runs_go_back_to_a_complete_one() -> None:
+    late = [{"left_parts": 3, "failed": None}, {"left_parts": 0, "failed": "commitlog/0: gone"}]
+    whole: list[Row] = [{"left_parts": left, "failed": ""} for left in (0, None)]
+    assert history.last_runs([*whole, *late, *late], 2) == [whole[1], *late, *late]
+    assert history.last_runs([*late, *whole, *late], 3) == [whole[1], *late]
+    assert history.last_runs(late, 1) == late
+    assert history.last_runs(whole, 1) == whole[1:]
+    assert history.last_runs([], 10) == []
 
 
 def test_pieces_of_a_finding_are_no_new_ones(store: Path, tmp_path: Path, spark: SparkSession) -> None:
