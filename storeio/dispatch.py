@@ -195,13 +195,30 @@ def multi_dispatched(walked: Walked) -> list[Implied]:
     return [_multi(walked, name, queue_id, rows) for (name, queue_id), rows in sorted(found.items())]
 
 
+def is_dispatched(topic: str) -> bool:
+    """Tell whether brokers since 5.1.1 dispatch a topic's messages to light queues."""
+    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != log.SCHEDULE_TOPIC
+
+
+def is_copied(topic: str, said: bytes) -> bool:
+    """Tell whether a record has its lists of light queues from the message that it repeats or delays.
+
+    Brokers since 5.1.1 neither number nor dispatch such a record; older ones do both anew. Only those since 5.2.0
+    end the properties that they write with a separator.
+    """
+    return not is_dispatched(topic) and said.endswith(properties.PROPERTY.encode())
+
+
 def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
     """Return (topic, queue id, queue offset) of each list item; none where the broker makes none."""
     record = walked.records[:, row]
-    found = properties.parse(walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES])))
+    topic, own = walked.queues[int(record[w.R_QUEUE])]
+    said = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
+    if is_copied(properties.java_decode(topic), said):
+        return []
+    found = properties.parse(said)
     names = properties.java_split(found.get(properties.MULTI_DISPATCH, ""), ",")
     offsets = properties.java_split(found.get(properties.MULTI_QUEUE_OFFSET, ""), ",")
-    own = walked.queues[int(record[w.R_QUEUE])][1]
     if len(names) != len(offsets):
         return []
     targets: dict[tuple[str, int], int] = {}

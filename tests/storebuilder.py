@@ -177,7 +177,13 @@ def _queue(queues: dict[tuple[str, int], Queue], topic: str, queue_id: int, sett
 
 
 def _put_light(files: Files, queues: dict[tuple[str, int], Queue], head: slow.Head, settings: Settings) -> None:
-    """Append a unit to each light queue that the message names; spec 3.4."""
+    """Append a unit to each light queue that the message names; spec 3.4.
+
+    5.x passes over some topics, whose messages have the lists of others. Those end with a separator as its own do.
+    """
+    passed_over = head.topic.startswith((b"%RETRY%", b"rmq_sys_")) or head.topic == SCHEDULE.encode()
+    if passed_over and head.raw.endswith(b"\x02"):
+        return
     listed, numbered = (head.pairs.get(f"INNER_MULTI_{name}", "") for name in ("DISPATCH", "QUEUE_OFFSET"))
     names, numbers = slow.java_split(listed, ","), slow.java_split(numbered, ",")
     if listed.strip() and numbered.strip() and len(names) == len(numbers):

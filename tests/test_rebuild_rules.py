@@ -21,8 +21,9 @@ from rebuilds import (
     settings_of,
     tree,
 )
-from storebuilder import PREPARED, StoreBuilder, derive
+from storebuilder import PREPARED, SCHEDULE, Settings, StoreBuilder, derive
 
+from storeio import audit
 from storeio.rebuild import queues
 from storeio.rebuild.node import rebuild
 
@@ -175,3 +176,31 @@ def test_a_gap_keeps_the_units_of_the_store_that_point_into_the_hole(tmp_path: P
     assert {path for path in old if old[path] != new[path]} == {last}
     assert new[last][20:40] == new[last][:20]  # the one before again
     assert new[last][40:] == old[last][40:]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_message_with_the_lists_of_another_is_in_no_light_queue(copies: bool, tmp_path: Path) -> None:
+    """A retry or a delay has them with all other properties; only 4.9 numbers it anew, and ends no properties."""
+    root = with_copied_lists(tmp_path / "store", copies=copies)
+    units = 4 if copies else 8
+    sizes = settings_of(Settings(multi_dispatch=True))
+    queue = f"consumequeue/%LMQ%a/0/{0:020d}"
+    assert len((root / queue).read_bytes().rstrip(b"\0")) > 20 * (units - 1)
+    assert [f.code for f in audit.check(root, given=sizes).findings if f.severity != "info"] == []
+    result = rebuild(root, tmp_path / "new", given=sizes)
+    assert [q.stop for q in result.queues if q.topic == "%LMQ%a"] == [units]
+    assert tree(tmp_path / "new", "consumequeue") == tree(root, "consumequeue")
+
+
+def with_copied_lists(root: Path, *, copies: bool) -> Path:
+    """Return a sound store where messages of each topic that 5.x passes over have lists: of others, or their own."""
+    builder = StoreBuilder(root, multi_dispatch=True, trailing_separator=copies)
+    for number, topic in enumerate(("%RETRY%g", SCHEDULE, "rmq_sys_wheel_timer", "%RETRY%other")):
+        builder.message("orders", 0, b"first", lmq=("%LMQ%a",))
+        lists = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": str(number)}
+        delay = {"delay": 3} if topic == SCHEDULE else {}
+        if copies:
+            builder.message(topic, 0, b"again", properties=lists, **delay)
+        else:
+            builder.message(topic, 0, b"again", lmq=("%LMQ%a",), **delay)
+    return builder.close()

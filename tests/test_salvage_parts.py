@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from storebuilder import StoreBuilder
 
+from storeio.dispatch import is_copied
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
 from storeio.salvage.evidence import (
@@ -71,6 +72,17 @@ def test_tombstones_of_every_size(topic: str, properties: Mapping[str, str], crc
         assert property_crc_agrees(raw) is not False
     with pytest.raises(ValueError, match="no tombstone"):
         tombstone(0, least - 1, lost, Setting(NOW_MS))
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "orders"])
+def test_a_tombstone_is_in_the_light_queues_that_it_names(topic: str) -> None:
+    lists = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "4"}
+    lost = Lost(topic.encode(), 3, 77, lists)
+    for size in range(least_tombstone(lost), least_tombstone(lost) + 60):
+        raw = tombstone(1 << 40, size, lost, Setting(NOW_MS)).whole()
+        head = read(raw, 1 << 40)
+        assert not is_copied(topic, log.decode_record(raw).properties)
+        assert {name: head.pairs[name] for name in lists} == lists
 
 
 @given(st.data())

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from storeio.dispatch import is_dispatched
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 
@@ -103,6 +104,8 @@ def tombstone(physical_offset: int, size: int, lost: Lost, setting: Setting) -> 
     text = _text(lost.properties)
     if room - extra > len(mark):  # and at least one byte of body: without one, clients get none at all
         text += mark
+    if not extra and p.MULTI_DISPATCH in lost.properties and not is_dispatched(p.java_decode(lost.topic)):
+        text = text.removesuffix(p.PROPERTY.encode())  # else its lists would count as copied, ``dispatch.is_copied``
     return _record(physical_offset, size, lost, text, setting, extra)
 
 

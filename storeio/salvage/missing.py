@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from storeio.dispatch import is_copied
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.results import LostRange
@@ -91,7 +92,12 @@ def _between(part: LostRange, number: int, near: Iterable[Unit]) -> tuple[int, i
 
 
 def light_units(record: log.Record, place: int) -> list[Unit]:
-    """Return the units that a record says to have in light queues; none where its lists do not fit each other."""
+    """Return the units that a record says to have in light queues; none where its lists do not fit each other.
+
+    Nor does one have any whose lists are those of another message.
+    """
+    if is_copied(p.java_decode(record.topic), record.properties):
+        return []
     said = p.parse(record.properties)
     names, items = (p.java_split(said.get(name, ""), ",") for name in (p.MULTI_DISPATCH, p.MULTI_QUEUE_OFFSET))
     numbers = [p.java_long(item) for item in items]

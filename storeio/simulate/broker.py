@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from storeio.dispatch import is_dispatched
 from storeio.format import batchqueue
 from storeio.format import commitlog as log
 from storeio.format import properties as text
@@ -24,7 +25,7 @@ from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
 from storeio.simulate.queueext import QueueExt
 from storeio.simulate.rules import Rules
-from storeio.simulate.topics import Topics, is_dispatched
+from storeio.simulate.topics import Topics
 
 DEFAULT_HEAP_BYTES: Final = 2 << 30
 CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp

@@ -1,6 +1,6 @@
 """Which topics have batch queues, and which queues there are: what load asks of names.
 
-Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``, ``MultiDispatchUtils``.
+Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from storeio.format import commitlog as log
 from storeio.format import properties as text
 from storeio.format.fastjson import decode
 from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE
@@ -69,11 +68,6 @@ class Topics:
                 number = text.java_int(entry.name)
                 if number is not None:
                     yield topic.name, number
-
-
-def is_dispatched(topic: str) -> bool:
-    """Tell whether 5.x dispatches a topic's messages to light queues."""
-    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != log.SCHEDULE_TOPIC
 
 
 def declared_topics(disk: Disk) -> dict[str, bool] | None:
