@@ -126,6 +126,17 @@ def test_same_where_a_file_is_not_in_its_place(name: str, tmp_path: Path) -> Non
         assert count > 0
 
 
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_an_answer_with_a_unit_of_two_gigabytes_is_never_full(version: str, tmp_path: Path) -> None:
+    """All of the pull throws, also what lies before the unit, as ``broker/test_simulated.py`` asks brokers."""
+    unit = ["write", f"consumequeue/topic_1/0/{3000:020d}", 8 * 20 + 8, "7fffffff"]  # unit 158; its file begins at 150
+    root = golden_data.damaged(f"base-{version}", [unit], tmp_path / "store")
+    setup = setup_of(root, golden_data.options(f"base-{version}"))
+    ((told, pulled, _),) = both_ways(disk_of(root), version, setup)
+    assert told == pulled
+    assert told.stuck == [("topic_1", 0, 150)]
+
+
 @pytest.mark.parametrize("name", [name for name in golden_data.STORES if name.startswith("ext")])
 def test_same_where_ext_units_are_read(name: str, tmp_path: Path) -> None:
     options, stuck = golden_data.options(name), 0

@@ -15,7 +15,7 @@ from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.buffers import decodes, is_there, message_at
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.ends import JavaError
-from storeio.simulate.java import as_long, quotient, remainder
+from storeio.simulate.java import as_int, as_long, quotient, remainder
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.rules import Rules
 from storeio.simulate.units_there import UnitsThere
@@ -210,7 +210,7 @@ def _collected(
         looked = (number - offset) * queue.unit_bytes
         if rules.checked_magic and queue.ext is not None:
             queue.ext.read(code)  # 5.x at every unit, before it looks whether the answer is full
-        full = taken != 0 and messages != 0 and _full(rules, messages, count, taken + size)
+        full = taken != 0 and messages != 0 and _full(rules, messages, count, as_int(taken + size))
         if rules.checked_magic:
             if looked > most or (looked == most and rules.filters_less) or full:
                 break
@@ -244,7 +244,10 @@ def _units(queue: ConsumeQueue) -> int:
 
 
 def _full(rules: Rules, messages: int, count: int, size: int) -> bool:
-    """Tell whether an answer with messages takes no more; 5.x counts those inside a batch."""
+    """Tell whether an answer with messages takes no more; 5.x counts those inside a batch.
+
+    ``size`` is 32 bits as the broker adds them: with a unit that claims 2 GiB it is negative, and the answer not full.
+    """
     if size > TRANSFERRED_BYTES:
         return True
     return messages + count > MOST_MESSAGES if rules.checked_magic else messages >= MOST_MESSAGES
