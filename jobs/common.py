@@ -32,7 +32,7 @@ from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import stop_when_asked
+from storeio.process import hold_streams, stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -232,6 +232,7 @@ def job_parser(name: str, description: str) -> JobParser:
 
 def run_job(main: Callable[[], int]) -> NoReturn:
     """Exit with what ``main`` returns; errors raised on purpose become one line and an exit code."""
+    hold_streams()
     stop_when_asked()
     try:
         code = main()

@@ -22,7 +22,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from storeio import __version__
-from storeio.commands.console import complain, drop_output, explain
+from storeio.commands.console import complain, drop_output, errors_shown, explain, lost_output
 from storeio.commands.examples import TASKS
 from storeio.commands.options import Task
 from storeio.process import own_process
@@ -147,7 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        drop_output()
+        drop_output(sys.stdout)
+    except OSError as error:
+        code |= explain(lost_output(error))
     sys.exit(code)
 
 
@@ -159,13 +161,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain(error.format_message())
         return EXIT_FAILED
     except click.ClickException as error:
-        error.show()
+        with errors_shown():
+            error.show()
         return EXIT_USAGE
     except (click.Abort, KeyboardInterrupt):
         complain("cancelled")
         return EXIT_CANCELLED
     except BrokenPipeError:
-        drop_output()
+        drop_output(sys.stdout)
         return EXIT_SOUND  # who reads has seen enough, as in `storeio inspect ... | head`
     except Exception as error:
         return explain(error)

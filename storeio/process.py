@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from typing import Final
 
 COLLECTED_AFTER: Final = (20_000, 20, 10)  # objects, then collections
@@ -14,15 +15,28 @@ BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 def own_process() -> None:
     """Have Python look for garbage less often, and SIGTERM stop the work; a library leaves it to its caller.
 
-    To be called before numpy is imported.
+    To be called before numpy is imported, and before any file is opened.
 
     Importing numba makes half a million objects that stay; by default they are looked at in vain again and again,
     for a tenth of a short run.
     """
+    hold_streams()
     gc.set_threshold(*COLLECTED_AFTER)
     # numpy's linear algebra, of which we have none, starts a thread a core that turns for a tenth of a second.
     os.environ.setdefault(BLAS_THREADS, "1")
     stop_when_asked()
+
+
+def hold_streams() -> None:
+    """Have standard streams that the caller closed lead nowhere, as with ``>/dev/null``.
+
+    Else the next file that is opened, maybe one of a store, has their number and gets what was meant for them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is the stream's
+            os.set_inheritable(handle, True)
+            setattr(sys, name, os.fdopen(handle, mode))
 
 
 def stop_when_asked() -> None:

@@ -10,7 +10,7 @@ import click
 
 from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
-from storeio.commands.console import Meter, coloured, complain, json_sink, put, terminal_width
+from storeio.commands.console import Meter, coloured, complain, explain, json_sink, put, terminal_width
 from storeio.commands.options import Task, failure_of, json_option, quiet_option
 from storeio.errors import StoreError
 from storeio.plan.outcome import Applied, Undone
@@ -23,7 +23,7 @@ from storeio.report.applied import (
     undone_object,
     undone_sentence,
 )
-from storeio.results import EXIT_CANCELLED, Tell
+from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Tell
 
 Found = TypeVar("Found", Applied, Undone)
 
@@ -95,20 +95,24 @@ def _run(
     as_text: Callable[[Found], str],
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
-    """Return the exit code of the work, told as JSON and as text."""
-    with json_sink(json_to, [store]) as sink:
-        meter = Meter()
-        try:
-            with meter.bar(store, shown=not quiet):
-                found = work(meter.update)
-        except KeyboardInterrupt:
-            complain(f"{store}: cancelled; nothing was changed")
-            code, told = EXIT_CANCELLED, failure_object(store, "cancelled; nothing was changed", EXIT_CANCELLED)
-        except Exception as error:
-            code, told = failure_of(error, store)
-        else:
-            code, told = found.exit_code, as_object(found)
-            if json_to != "-":
-                put(sys.stdout, coloured(as_text(found)).removesuffix("\n"))
-        put(sink, to_json(told))
-    return code | keep(told) if keep is not None else code
+    """Return the exit code of the work, told as JSON and as text; what was done counts also if that cannot be told."""
+    code, found, told = EXIT_SOUND, None, None
+    try:
+        with json_sink(json_to, [store]) as sink:
+            meter = Meter()
+            try:
+                with meter.bar(store, shown=not quiet):
+                    found = work(meter.update)
+            except KeyboardInterrupt:
+                complain(f"{store}: cancelled; nothing was changed")
+                code, told = EXIT_CANCELLED, failure_object(store, "cancelled; nothing was changed", EXIT_CANCELLED)
+            except Exception as error:
+                code, told = failure_of(error, store)
+            else:
+                code, told = found.exit_code, as_object(found)
+            put(sink, to_json(told))
+        if found is not None and json_to != "-":
+            put(sys.stdout, coloured(as_text(found)).removesuffix("\n"))
+    except OSError as error:
+        code |= explain(error)
+    return code | keep(told) if keep is not None and told is not None else code

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from storeio.commands.console import Meter, coloured, html_target, json_sink, put, read_conf, terminal_width
+from storeio.commands.console import Meter, coloured, complain, html_target, json_sink, put, read_conf, terminal_width
 from storeio.commands.options import Task, attempt, complain_of, html_option, reading_options
 from storeio.config import Given, given_settings
 from storeio.report import audit_object, render, to_json, verdict_sentence
@@ -135,5 +135,5 @@ def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
     except OSError as error:
         return complain_of(f"--html {place}", error)
     if not quiet:
-        put(sys.stderr, f"storeio: the page is in {place}")
+        complain(f"the page is in {place}")
     return EXIT_SOUND

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError
+from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError, WriteError
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
@@ -70,7 +70,11 @@ def put(stream: IO[str] | None, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
     except BrokenPipeError:
-        drop_output()
+        drop_output(sys.stdout)
+    except OSError as error:
+        if stream is sys.stdout:
+            raise lost_output(error) from error
+        raise
 
 
 def read_conf(path: str | None) -> str | None:
@@ -107,6 +111,7 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
     Raises:
         UsageError: It does.
         UnreadableError: The file cannot be opened.
+        WriteError: It cannot be written.
     """
     if target is None or target == "-":
         yield sys.stdout if target else None
@@ -119,8 +124,13 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
         file = open(target, "w", encoding="ascii")  # noqa: SIM115  what the block raises is not about this file
     except OSError as error:
         raise UnreadableError(f"--json {target}: {error.strerror or error}") from error
-    with file:
+    try:
         yield file
+    finally:
+        try:
+            file.close()
+        except OSError as error:
+            raise WriteError(f"--json {target}: could not be written: {error.strerror or error}") from error
 
 
 def html_target(target: str | None, stores: Sequence[str]) -> Path | None:
@@ -134,15 +144,30 @@ def html_target(target: str | None, stores: Sequence[str]) -> Path | None:
     return file_target("--html", target, stores)
 
 
-def drop_output() -> None:
-    """Let all further standard output go nowhere, so that the interpreter's last flush cannot fail."""
+def drop_output(stream: IO[str]) -> None:
+    """Let what is still written to a standard stream go nowhere, so that the interpreter's last flush cannot fail."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def lost_output(error: OSError) -> WriteError:
+    """Return what to say of standard output that could not be written; nothing more goes there."""
+    drop_output(sys.stdout)
+    return WriteError(f"standard output: could not be written: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def errors_shown() -> Iterator[None]:
+    """Let a block write to standard error; that nobody can be told there changes no exit code."""
+    try:
+        yield
+    except OSError:
+        drop_output(sys.stderr)
 
 
 def complain(text: str) -> None:
     """Write one line to standard error."""
-    with contextlib.suppress(BrokenPipeError):
+    with errors_shown():
         print(f"storeio: {printable(shown(text))}", file=sys.stderr, flush=True)
 
 

@@ -1,0 +1,75 @@
+"""Standard streams that are closed or full: exit codes stay those of the work, and nothing of the store is written."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+
+FULL = Path("/dev/full")
+UNTOLD = [
+    "2>&-",
+    pytest.param("2>/dev/full", marks=pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")),
+    ">&-",
+    ">&- 2>&-",
+    "<&- >&- 2>&-",
+]
+
+
+def shell(words: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Return how a call in a shell ended, which has a store, a damaged one and a plan for it."""
+    command = f'"{sys.executable}" -m storeio {words}'
+    return subprocess.run(["sh", "-c", command], cwd=directory, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("streams")
+    golden.copy_of("base-5.3.3", root / "store")
+    golden.copy_of("base-5.3.3", root / "damaged")
+    queue = next(path for path in sorted((root / "damaged/consumequeue").rglob("*")) if path.is_file())
+    queue.write_bytes(b"\1" + queue.read_bytes()[1:])
+    assert shell("plan damaged --out plan.json", root).returncode == 4
+    return root
+
+
+@pytest.mark.parametrize("where", UNTOLD)
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("check store", 0), ("check damaged", 4), ("check nothing", 16), ("simulate store", 0), ("wrong", 16)],
+)
+def test_exit_codes_are_those_of_the_work(words: str, code: int, where: str, world: Path) -> None:
+    ran = shell(f"{words} {where}", world)
+    assert ran.returncode == code, ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("where", UNTOLD)
+def test_a_plan_is_carried_out_and_taken_back(where: str, world: Path, tmp_path: Path) -> None:
+    shutil.copytree(world / "damaged", tmp_path / "damaged")
+    shutil.copy(world / "plan.json", tmp_path)
+    assert shell(f"apply plan.json damaged {where}", tmp_path).returncode == 1
+    assert shell("check damaged", tmp_path).returncode == 0
+    assert shell(f"undo damaged {where}", tmp_path).returncode == 1
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", ["check store", "inspect store --limit 1", "simulate store", "--version"])
+def test_a_report_that_cannot_be_written_is_said(words: str, world: Path) -> None:
+    ran = shell(f"{words} >/dev/full", world)
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (8, 1)
+    assert "No space left on device" in ran.stderr
+    assert ("standard output" in ran.stderr) == (not words.startswith(("inspect", "--version")))
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("where", [">/dev/full", "--json /dev/full"])
+def test_what_was_repaired_counts_also_if_the_report_is_lost(where: str, world: Path, tmp_path: Path) -> None:
+    shutil.copytree(world / "damaged", tmp_path / "damaged")
+    shutil.copy(world / "plan.json", tmp_path)
+    ran = shell(f"apply plan.json damaged {where}", tmp_path)
+    assert (ran.returncode, ran.stderr.count("could not be written: No space left")) == (1 | 8, 1)
