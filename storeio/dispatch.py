@@ -196,15 +196,15 @@ def multi_dispatched(walked: Walked) -> list[Implied]:
 
 
 def is_dispatched(topic: str) -> bool:
-    """Tell whether brokers since 5.1.1 dispatch a topic's messages to light queues."""
+    """Tell whether brokers since 5.2.0, and some before, dispatch a topic's messages to light queues."""
     return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != log.SCHEDULE_TOPIC
 
 
 def is_copied(topic: str, said: bytes) -> bool:
     """Tell whether a record has its lists of light queues from the message that it repeats or delays.
 
-    Brokers since 5.1.1 neither number nor dispatch such a record; older ones do both anew. Only those since 5.2.0
-    end the properties that they write with a separator.
+    Brokers since 5.2.0, and some before, neither number nor dispatch such a record; older ones do both anew. Only
+    those since 5.2.0 end the properties that they write with a separator.
     """
     return not is_dispatched(topic) and said.endswith(properties.PROPERTY.encode())
 
