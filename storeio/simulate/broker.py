@@ -212,7 +212,9 @@ class Broker:
 
     def goes_by_lists(self, topic: str) -> bool:
         """Tell whether a topic's records go into the light queues that they list, unless they are in batch queues."""
-        return self.setup.multi_dispatch and (not self.rules.picks_dispatched or is_dispatched(topic))
+        if not (self.setup.multi_dispatch and self.rules.light_queues):
+            return False
+        return not self.rules.picks_dispatched or is_dispatched(topic)
 
     def light(self, request: Request) -> Iterator[tuple[str, int, int]]:
         """Yield topic, queue id and queue offset of what a record's list of light queues names.
@@ -231,7 +233,7 @@ class Broker:
             offset = text.java_long(number)
             if offset is None:
                 raise JavaError("NumberFormatException")
-            if "/" in name and self.rules.checked_magic:
+            if "/" in name and self.rules.passes_slashes:
                 continue
             light = self.setup.lmq and name.startswith(log.LMQ_PREFIX)
             yield name, 0 if light else request.queue_id, offset

@@ -115,7 +115,8 @@ class Finder:
     def _split(self, split: Split, state: WalkState) -> WalkState:
         delays = np.array(self.broker.setup.delays_ms, np.int64)
         walked = walk_split(lambda a, b: self.read(split.path, a, b), split, state, delays_ms=delays, reuse=True)
-        light, grouped = self.broker.setup.multi_dispatch and self.broker.setup.lmq, grouped_units(walked)
+        setup, grouped = self.broker.setup, grouped_units(walked)
+        light = setup.multi_dispatch and setup.lmq and self.broker.rules.light_queues
         for implied in all_units(grouped, grouped.present(), light=light):
             if implied.placed:
                 self._queue(split, implied)

@@ -65,7 +65,9 @@ class Rules:
     checked_magic: bool  # MessageDecoder.decode
     batch_queues: bool
     filters_less: bool  # getMessage: an answer ends at 16,000 bytes of units, not behind them
-    picks_dispatched: bool  # MultiDispatchUtils: some topics have no light queues
+    light_queues: bool  # CommitLogDispatcherBuildConsumeQueue, ConsumeQueue: messages list queues of their own
+    passes_slashes: bool  # ConsumeQueue: light queues whose name holds a slash are passed over
+    picks_dispatched: bool  # ConsumeQueue, later MultiDispatchUtils: some topics have no light queues
     full_disk_deletes: bool  # isSpaceToDelete: a nearly full disk is reason enough; before, it only ignores age
     deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
     refused_shutdown: str  # BrokerController.shutdown, DefaultMessageStore.shutdown
@@ -93,13 +95,15 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "min_by_scan": (("4.9.0", True), ("5.0.0", False)),
     "reads_empty_last": (("4.9.0", True), ("5.5.0", False)),
     "min_of_empty": (("4.9.0", False), ("5.5.1", True)),
-    "index_load_counts": (("4.9.0", False), ("5.0.0", True)),
+    "index_load_counts": (("4.9.0", False), ("5.1.0", True)),
     "tag_keys": (("4.9.0", False), ("5.4.0", True)),
     "late_delays": (("4.9.0", False), ("4.9.2", True), ("5.0.0", False)),
     "checked_magic": (("4.9.0", False), ("5.0.0", True)),
     "batch_queues": (("4.9.0", False), ("5.0.0", True)),
     "filters_less": (("4.9.0", False), ("5.3.3", True)),
-    "picks_dispatched": (("4.9.0", False), ("5.0.0", True)),
+    "light_queues": (("4.9.0", False), ("4.9.3", True)),
+    "passes_slashes": (("4.9.0", False), ("5.1.3", True)),
+    "picks_dispatched": (("4.9.0", False), ("5.1.3", True)),
     "full_disk_deletes": (("4.9.0", False), ("5.0.0", True)),
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
     "refused_shutdown": (("4.9.0", TWO_TABLES), ("5.0.0", UNTIL_TIMERS), ("5.3.4", TO_THE_END)),
