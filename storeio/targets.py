@@ -75,14 +75,14 @@ def refuse_special(option: str, place: Path) -> None:
         raise UsageError(f"{option} {place}: is there and no plain file")
 
 
-def refuse_same(outputs: Mapping[str, str | os.PathLike[str] | None]) -> None:
-    """Raise if two options name one file, of which only the last that is written would be left.
+def refuse_same(files: Mapping[str, str | os.PathLike[str] | None]) -> None:
+    """Raise if two options name one file: of two outputs only the last would be left, of an input nothing.
 
     Raises:
         UsageError: They do.
     """
     first: dict[Path, str] = {}
-    for option, target in outputs.items():
+    for option, target in files.items():
         text = "-" if target is None else os.fspath(target)
         if text == "-" or is_remote(text):
             continue

@@ -109,7 +109,7 @@ LAYERS: Final = {
     "commands.check": FILES | COMMAND | {"audit", "history", "prediction", "staging"},
     "commands.simulate": FILES | COMMAND | {"prediction", "forecast"},
     "commands.plan": FILES | COMMAND | {"planning", "prediction"},
-    "commands.apply": PURE | COMMAND | {"apply"},
+    "commands.apply": PURE | COMMAND | {"apply", "targets"},
     "commands.rebuild": FILES | COMMAND | {"audit", "rebuild", "staging"},
     "commands.salvage": FILES | COMMAND | {"audit", "commands.rebuild", "prediction", "replay", "salvage"},
     "commands.diff": FILES | COMMAND | {"compare"},

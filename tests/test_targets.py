@@ -63,6 +63,39 @@ def test_one_name_for_two_outputs_is_wrong_use(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "store"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check STORE --conf NAME --json NAME",
+        "check STORE --conf NAME --html NAME",
+        "check STORE --conf NAME --json LINK",
+        "diff STORE STORE --conf NAME --json NAME",
+        "inspect STORE --conf NAME --json NAME",
+        "plan STORE --conf NAME --json NAME",
+        "plan STORE --conf NAME --out NAME",
+        "rebuild STORE --into DIR --conf NAME --json NAME",
+        "salvage STORE --into DIR --conf NAME --json NAME",
+        "salvage STORE --into DIR --conf NAME --messages NAME",
+        "simulate STORE --conf NAME --json NAME",
+        "apply NAME STORE --json NAME",
+        "apply NAME STORE --json LINK",
+        "apply PLAN STORE --json NAME",
+    ],
+)
+def test_what_is_read_is_not_replaced(words: str, store: Path, tmp_path: Path) -> None:
+    name = tmp_path / "plan.jsonl"
+    name.write_text("messageIndexEnable=true\n")
+    (tmp_path / "link").symlink_to(name)
+    bytes_of = tmp_path / "plan"
+    if "PLAN" in words:
+        bytes_of.write_text("{}")
+        name = name.rename(tmp_path / "plan.bytes")
+    names = {"NAME": name, "LINK": tmp_path / "link", "PLAN": bytes_of}
+    assert call(words, STORE=store, DIR=tmp_path / "new", **names) == 16
+    assert name.read_text() == "messageIndexEnable=true\n"
+    assert not (tmp_path / "new").exists()
+
+
 def test_outputs_that_go_nowhere_or_to_standard_output_are_no_files() -> None:
     refuse_same({"--json": "-", "--html": None, "--out": "-"})
     with pytest.raises(UsageError, match="--a and --b"):

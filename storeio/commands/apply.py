@@ -24,6 +24,7 @@ from storeio.report.applied import (
     undone_sentence,
 )
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Tell
+from storeio.targets import refuse_same
 
 Found = TypeVar("Found", Applied, Undone)
 
@@ -51,6 +52,8 @@ def run_apply(
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
     """Return the exit code of one apply, its report printed; ``keep`` takes the same object and adds its bits."""
+    for read in (plan, f"{plan}.bytes"):
+        refuse_same({"PLAN and what is beside it": read, "--json": json_to})
     try:
         named = store_of(plan, store)
     except StoreError as error:  # no plan, and so no store that JSON could lie in

@@ -70,7 +70,7 @@ def check(
 ) -> int:
     """Find what is wrong with stores: log, queues both ways, index, checkpoint. Every byte is read, none written."""
     page = html_target(html_to, stores)
-    refuse_same({"--json": rest["json_to"], "--html": page})
+    refuse_same({"--conf": conf, "--json": rest["json_to"], "--html": page})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     call = Call(given=given, page=page, history=tables_of(history), **rest)
     code = EXIT_SOUND

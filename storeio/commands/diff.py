@@ -13,6 +13,7 @@ from storeio.compare.node import diff as compare
 from storeio.config import given_settings
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
+from storeio.targets import refuse_same
 
 
 @click.command(name="diff", cls=Task)
@@ -27,6 +28,7 @@ def diff(
     one: str, other: str, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str]
 ) -> int:
     """Compare the logs of two stores, such as a master and its slave. Writes nothing into either."""
+    refuse_same({"--conf": conf, "--json": json_to})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     meter = Meter()
     with json_sink(json_to, [one, other]) as sink:

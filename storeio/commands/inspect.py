@@ -20,6 +20,7 @@ from storeio.inspect.reader import Reader
 from storeio.inspect.views import RecordView
 from storeio.results import EXIT_FAILED, EXIT_SOUND
 from storeio.scan import kept_open
+from storeio.targets import refuse_same
 
 Line = dict[str, Any]
 
@@ -73,6 +74,7 @@ def inspect(context: click.Context, asked: Asked) -> None:
 
 def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
+    refuse_same({"--conf": asked.conf, "--json": asked.json})
     with ExitStack() as stack:
         stack.enter_context(kept_open())
         output = Output(quiet=asked.quiet)

@@ -81,10 +81,12 @@ def plan(
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     select = selection(topics, queues, paths, codes, risks)
     rules_of(broker or NEWEST)
+    outputs: dict[str, str | Path | None] = {"--conf": conf, "--json": json_to}
     if out is not None:
         output = output_at(out, place_of(store))
         out = os.fspath(output.plan)
-        refuse_same({"--json": json_to, "--out": output.plan, "the bytes of --out": output.bytes})
+        outputs |= {"--out": output.plan, "the bytes of --out": output.bytes}
+    refuse_same(outputs)
     with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
         meter = Meter()
         with attempt(store, sink, meter, bar=not quiet) as tried:

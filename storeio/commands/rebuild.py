@@ -32,6 +32,7 @@ from storeio.rebuild.tally import PARTS, QUEUES, Names
 from storeio.rebuilt import Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
+from storeio.targets import refuse_same
 from storeio.uris import shown
 
 
@@ -78,6 +79,7 @@ def rebuild(
     jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str], split_bytes: int | None,
 ) -> int:  # fmt: skip
     """Build queues, index and checkpoint anew from the commitlog, into DIR. Writes nothing into the store."""
+    refuse_same({"--conf": conf, "--json": json_to})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     names = names_of(topics, queues)
     parts = parts_of(only, names)

@@ -126,7 +126,7 @@ def salvage(
     """Save every intact message of a damaged store into DIR, a store that brokers start on. Only reads the store."""
     choice = choice_of(topics, queues, deleted=deleted, offsets=offsets, since=since, until=until)
     write = messages_writer(messages, into, [store, *donors])
-    refuse_same({"--json": json_to, "--messages": messages})
+    refuse_same({"--conf": conf, "--json": json_to, "--messages": messages})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     refuse_json_inside(json_to, into)
     meter = Meter()

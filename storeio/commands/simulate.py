@@ -23,6 +23,7 @@ from storeio.results import EXIT_DAMAGED, EXIT_SOUND
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
+from storeio.targets import refuse_same
 
 HEAP_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -72,6 +73,7 @@ def simulate(
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
+    refuse_same({"--conf": conf, "--json": json_to})
     given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
