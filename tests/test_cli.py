@@ -312,7 +312,7 @@ def test_closed_pipe_keeps_the_exit_code() -> None:
 def test_interrupt_ends_with_32(number: signal.Signals) -> None:
     script = (
         "import sys, time, storeio.cli as c, storeio.commands.check as k\n"
-        "k.run_audit = lambda root, **_: (print('begun', flush=True), time.sleep(60))\n"
+        "k.run_audit = lambda root, **_: (print('begun', flush=True), [time.sleep(0.1) for _ in range(600)])\n"
         "c.main(['check', 'x'])"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

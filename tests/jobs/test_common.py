@@ -141,7 +141,8 @@ def test_exit_codes(main: Callable[[], int], code: int) -> None:
 
 def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
     script = (
-        "import time; from jobs.common import run_job; run_job(lambda: (print('begun', flush=True), time.sleep(60))[0])"
+        "import time; from jobs.common import run_job\n"
+        "run_job(lambda: (print('begun', flush=True), [time.sleep(0.1) for _ in range(600)])[0])"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
