@@ -297,7 +297,8 @@ def _marks(head: Head, base: int) -> int:
         w.MARK_SYS_FLAG: bool((head.sys_flag % 2**32) >> 11)
         or head.sys_flag & 0x401 == 0x400
         or bool(head.sys_flag & 0x80) != ("INNER_NUM" in pairs and "INNER_BASE" in pairs)
-        or head.sys_flag & 0xC0 == 0x40,
+        or head.sys_flag & 0xC0 == 0x40
+        or bool(head.sys_flag & 4 and head.queue_offset),
         w.MARK_HOST: any(not 0 <= port <= 65535 for port in ports),
         w.MARK_LENGTH: head.body_length < 0 or head.properties_length < 0,
         w.MARK_CRC_OF_NOTHING: head.body_length <= 0 and head.body_crc != 0,

@@ -51,6 +51,8 @@ DAMAGES = {
     "a negative queue": lambda name: in_record(name, log.QUEUE_ID_AT, struct.pack(">i", -5)),
     "another number": lambda name: in_record(name, log.QUEUE_OFFSET_AT, struct.pack(">q", 40)),
     "another topic": in_topic,
+    "prepared, in no queue": lambda name: in_record(name, log.SYS_FLAG_AT, struct.pack(">i", log.SYS_PREPARED)),
+    "rolled back": lambda name: in_record(name, log.SYS_FLAG_AT, struct.pack(">i", log.SYS_ROLLBACK)),
 }
 
 

@@ -67,6 +67,56 @@ def test_a_field_of_which_nobody_knows_more_is_not_guessed(field: str, data: byt
     assert (result.restored, len(result.lost), len(result.dropped)) == ([], 1, 1)
 
 
+def flag_of(raw: bytes, transaction: int) -> bytes:
+    """Return a record's system flag with another state of a transaction in it."""
+    (flag,) = struct.unpack_from(">i", raw, log.SYS_FLAG_AT)
+    return struct.pack(">i", flag & ~log.SYS_TRANSACTION | transaction)
+
+
+@pytest.mark.parametrize("which", [0, 40, -1])
+@pytest.mark.parametrize("queues", [True, False])
+def test_a_message_that_seems_prepared_stays_in_its_queue(which: int, queues: bool, tmp_path: Path) -> None:
+    """A unit that points at it says so; without queues the number that its own lacks, which the last one does not."""
+    originals = salvages.originals_of(NAME)
+    place = sorted(originals)[which]
+    raw = originals[place].raw
+    edits = [in_record(place, log.SYS_FLAG_AT, flag_of(raw, log.SYS_PREPARED))]
+    root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.problems) == (0, [], [])
+    saved = salvages.records_of(tmp_path / "new", SIZE)[place]
+    assert saved.raw[log.BORN_HOST_AT :] == raw[log.BORN_HOST_AT :]
+    assert (saved.raw == raw) == (queues or which == 40)
+    assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).exit_code == 0
+
+
+@pytest.mark.parametrize("state", [0, log.SYS_COMMIT])
+@pytest.mark.parametrize("number", [None, 7])
+@pytest.mark.parametrize("prepared", [log.SYS_PREPARED, log.SYS_ROLLBACK])
+def test_a_prepared_message_enters_no_queue(number: int | None, state: int, prepared: int, tmp_path: Path) -> None:
+    """Neither because its number is damaged nor because its flag is: the queue goes on as if it were not there."""
+    name = "rich-4.9.8"
+    size = int(golden.options(name)["clFile"])
+    originals = salvages.originals_of(name)
+    flags = {place: struct.unpack_from(">i", one.raw, log.SYS_FLAG_AT)[0] for place, one in originals.items()}
+    place = [at for at, flag in sorted(flags.items()) if flag & log.SYS_TRANSACTION == prepared][9]
+    at, raw = place - place % size, originals[place].raw
+    change = (log.QUEUE_OFFSET_AT, struct.pack(">q", number)) if number else (log.SYS_FLAG_AT, flag_of(raw, state))
+    root = golden.damaged(
+        name, [["write", f"commitlog/{at:020d}", place - at + change[0], change[1].hex()]], tmp_path / "store"
+    )
+    given = given_for(name)
+    assert audit.check(root, given=given, jobs=1).exit_code > 0
+    plan = plan_store(root, tmp_path / "plan.json", given=given, jobs=1)
+    assert not [action.path for action in plan.plan.actions if action.path.startswith("consumequeue/")]
+    result = salvage(root, tmp_path / "new", given=given, jobs=1)
+    assert (result.exit_code, result.lost, result.problems) == (0, [], [])
+    saved = salvages.records_of(tmp_path / "new", size)[place].raw
+    one_bit = number is not None or prepared ^ state == log.SYS_PREPARED
+    assert saved == raw if one_bit else saved[log.BORN_HOST_AT :] == raw[log.BORN_HOST_AT :]
+    assert audit.check(tmp_path / "new", given=given, jobs=1).exit_code == 0
+
+
 def test_tombstones_name_no_damaged_host(tmp_path: Path) -> None:
     """They lie behind the log's last record, whose own store host is damaged."""
     originals = salvages.originals_of(NAME)

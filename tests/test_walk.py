@@ -185,6 +185,16 @@ def test_flags_that_no_broker_sets(flag: int, odd: bool) -> None:
     assert bool(log.unset_flags(flag)) == odd
 
 
+@pytest.mark.parametrize(("flag", "unnumbered"), [(0, False), (4, True), (8, False), (0xC, True)])
+@pytest.mark.parametrize("number", [0, 1, 2**40])
+def test_prepared_and_rolled_back_records_have_no_number(flag: int, unnumbered: bool, number: int) -> None:
+    data = three_records(fields={"sys_flag": flag, "queue_offset": number})
+    marks = [head.marks for head in assert_agrees(0, data).records]
+    odd = unnumbered and number != 0
+    assert [bool(mark & w.MARK_SYS_FLAG) for mark in marks] == [False, odd, False]
+    assert log.fits_number(flag, number) == (not odd)
+
+
 @pytest.mark.parametrize("store_ms", [-(2**62), -(2**63), 0])
 def test_odd_store_time_before_damage(store_ms: int) -> None:
     """A store time is remembered as it is: what resumes behind damage is compared with it."""

@@ -18,6 +18,7 @@ from storeio.checks.segments import LogView
 from storeio.checks.uncovered import Leftover, Names, judge_uncovered
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
+from storeio.format import commitlog as log
 from storeio.format import properties
 from storeio.kernels.group import RUN_ROWS
 from storeio.paths import BATCHQUEUE, QUEUE_EXT
@@ -196,6 +197,9 @@ def _namer(plan: AuditPlan) -> Names:
         record = record_at(plan, physical)
         if record is None or record.size != size:
             return ""
-        return f"{properties.java_decode(record.topic)}/{record.queue_id} queue offset {record.queue_offset}"
+        queue = f"{properties.java_decode(record.topic)}/{record.queue_id}"
+        if record.sys_flag & log.SYS_UNNUMBERED:
+            return f"no queue, but to be prepared or rolled back for {queue}"
+        return f"{queue} queue offset {record.queue_offset}"
 
     return names

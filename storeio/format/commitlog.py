@@ -42,6 +42,7 @@ SYS_TRANSACTION: Final = 0xC
 SYS_PREPARED: Final = 0x4
 SYS_COMMIT: Final = 0x8
 SYS_ROLLBACK: Final = 0xC
+SYS_UNNUMBERED: Final = 0x4  # is in prepared and rolled back ones, which have no number in their queue but 0
 SYS_BORN_V6: Final = 0x10
 SYS_STORE_V6: Final = 0x20
 SYS_NEED_UNWRAP: Final = 0x40
@@ -112,6 +113,11 @@ def fits_batch(sys_flag: int, *, is_batch: bool) -> bool:
     ``is_batch`` says that it has both properties of one. Source: ``SendMessageProcessor``, ``DefaultMessageStore``.
     """
     return bool(sys_flag & SYS_INNER_BATCH) == is_batch and (is_batch or not sys_flag & SYS_NEED_UNWRAP)
+
+
+def fits_number(sys_flag: int, queue_offset: int) -> bool:
+    """Tell whether a record may have a queue offset: prepared and rolled back ones have 0. Source: ``CommitLog``."""
+    return not (sys_flag & SYS_UNNUMBERED and queue_offset)
 
 
 def host_bytes(sys_flag: int) -> tuple[int, int]:

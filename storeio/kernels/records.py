@@ -18,7 +18,7 @@ from storeio.kernels.text import is_bad_text, java_hash, java_number
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
-USUAL_FLAGS = log.SYS_COMPRESSED | log.SYS_BORN_V6 | log.SYS_STORE_V6 | log.SYS_TRANSACTION  # nothing odd with any
+USUAL_FLAGS = log.SYS_COMPRESSED | log.SYS_BORN_V6 | log.SYS_STORE_V6 | log.SYS_COMMIT  # nothing odd with any
 QUEUE_FACTOR = 0x9E3779B1  # spreads queue ids over the slots
 SCHEDULE_BYTES = np.frombuffer(log.SCHEDULE_TOPIC.encode(), dtype=np.uint8)
 
@@ -122,7 +122,8 @@ def odd_marks_of(head: Numbers, base: int, position: int) -> int:
     if head[h.QUEUE_OFFSET] < 0:
         marks |= w.MARK_QUEUE_OFFSET
     flags = head[h.SYS_FLAG]
-    if flags & ~np.int64(log.SYS_KNOWN) or flags & (log.SYS_COMPRESSED | log.SYS_NO_TYPE) == log.SYS_NO_TYPE:
+    unset = flags & ~np.int64(log.SYS_KNOWN) or flags & (log.SYS_COMPRESSED | log.SYS_NO_TYPE) == log.SYS_NO_TYPE
+    if unset or (flags & log.SYS_UNNUMBERED and head[h.QUEUE_OFFSET] != 0):
         marks |= w.MARK_SYS_FLAG
     if (head[h.BORN_PORT] | head[h.STORE_PORT]) & ~np.int64(0xFFFF):
         marks |= w.MARK_HOST

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from storeio.checks.numbering import STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import Known, Unit, agrees, is_host, property_crc_agrees, whole_record
+from storeio.salvage.evidence import Known, Unit, agrees, enters_queue, is_host, property_crc_agrees, whole_record
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
@@ -72,8 +73,9 @@ class Doubts:
         bounds = stored if leaps else None
         host = self._store_host(place, record.size)
         known = Known(
-            place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host
-        )
+            place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
+            is_stranger=any(row.detail.startswith(STRANGER) for row in self.survey.doubts[place]),
+        )  # fmt: skip
         good = plain and not sure and not leaps
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
         vouched = not units and (own == record.queue_offset or self._support.is_inner(record, place))
@@ -142,6 +144,7 @@ class Doubts:
         has_own = own == record.queue_offset or any(
             other.number == said for other in self.survey.batch_units(topic, record.queue_id, place)
         )
+        has_own &= enters_queue(record)  # else the unit contradicts it
         believed = (one for one in units if self._support.is_believed(one, record, place, has_own=has_own))
         return list({(unit.topic, unit.queue_id, unit.number): unit for unit in believed}.values())
 

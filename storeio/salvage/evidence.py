@@ -90,7 +90,7 @@ class Known:
     ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
     that records here have one, ``near_ms`` is the store time of what follows. ``stored`` bounds the store time of a
     record whose own leaps out of those around it; None for others. ``store_host`` is the one that the records before
-    and behind it name, as stored.
+    and behind it name, as stored. ``is_stranger`` says that its queue's numbers go on as if it were not there.
     """
 
     physical_offset: int
@@ -101,6 +101,7 @@ class Known:
     near_ms: int | None = None
     stored: Stored | None = None
     store_host: bytes | None = None
+    is_stranger: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,8 @@ def has_fitting_flags(record: log.Record) -> bool:
     """Tell whether a record's system flag is one that brokers give such a record."""
     said = p.parse(record.properties)
     is_batch = p.INNER_NUM in said and p.INNER_BASE in said
-    return not log.unset_flags(record.sys_flag) and log.fits_batch(record.sys_flag, is_batch=is_batch)
+    fits = log.fits_batch(record.sys_flag, is_batch=is_batch) and log.fits_number(record.sys_flag, record.queue_offset)
+    return fits and not log.unset_flags(record.sys_flag)
 
 
 def has_readable_numbers(record: log.Record) -> bool:

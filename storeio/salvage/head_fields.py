@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.salvage.evidence import MOST_PORT, Known, property_crc_agrees
-from storeio.salvage.tries import Try, body_at_in
+from storeio.salvage.tries import Try, body_at_in, topic_at_in
 
 PORT_BYTES: Final = 4  # the upper two are zero
 BEFORE_BODY_BYTES: Final = 16  # number of times, prepared offset, body length
@@ -40,3 +41,25 @@ def reconsume_times(data: bytes, size: int, known: Known) -> Iterator[Try]:
     (times,) = struct.unpack_from(">i", data, at)
     if times < 0 and times & LOW_BYTES <= MOST_TIMES:
         yield Try("reconsume_times", at, struct.pack(">i", times & LOW_BYTES), size, "its other bytes")
+
+
+def unnumbered(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The bit of a system flag that says whether a record has a number in its queue, where that number says otherwise.
+
+    It has one if a unit points at it or the queue lacks just this number; none if it is 0 and the queue goes on as if
+    the record were not there. A number that nothing else tells of is none.
+    """
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    queue_id, _, number = struct.unpack_from(">iiq", data, log.QUEUE_ID_AT)
+    other = Try("sys_flag", log.SYS_FLAG_AT, struct.pack(">i", flag ^ log.SYS_UNNUMBERED), size, "its queue offset")
+    if not flag & log.SYS_UNNUMBERED:
+        if known.is_stranger and not number and not known.numbers:
+            yield other
+        return
+    at, wide = topic_at_in(data, size)
+    topic = data[at + wide :][: int.from_bytes(data[at : at + wide], "big")] if at is not None else b""
+    missing = (known.numbers or {}).get((p.java_decode(topic), queue_id), ())
+    if known.unit is not None or (number and number in missing):
+        yield other
+    elif number:
+        yield Try("queue_offset", log.QUEUE_OFFSET_AT, bytes(8), size, "its system flag")

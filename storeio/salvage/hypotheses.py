@@ -14,7 +14,7 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.text import is_bad_text
 from storeio.salvage.evidence import Known, Unit, property_crc_agrees, told_property_crc
-from storeio.salvage.head_fields import hosts, reconsume_times
+from storeio.salvage.head_fields import hosts, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
 
@@ -253,12 +253,13 @@ def _one_byte(data: bytes, size: int, regions: Sequence[range]) -> Iterator[Try]
 
 
 _MAKERS: Final[tuple[Maker, ...]] = (
-    _sizes, _magics, _places, _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _body_lengths,
-    _topic_lengths, _topics, _properties_lengths, _single_bytes,
+    _sizes, _magics, _places, _sys_flags, unnumbered, _queues, _batch_numbers, _times, _prepared, _body_crcs,
+    _body_lengths, _topic_lengths, _topics, _properties_lengths, _single_bytes,
 )  # fmt: skip
 
 _OF_THE_SOUND: Final = (
-    _sys_flags, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, hosts, reconsume_times, _single_bytes,
+    _sys_flags, unnumbered, _queues, _batch_numbers, _times, _prepared, _body_crcs, _topics, hosts, reconsume_times,
+    _single_bytes,
 )  # fmt: skip
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
 
