@@ -74,6 +74,26 @@ def test_a_message_stays_in_its_queue_where_its_record_says_another(name: str, d
     assert not plan_store(root, tmp_path / "again.json", given=given_for(name), jobs=1).plan.actions
 
 
+@pytest.mark.parametrize("name", BASES)
+def test_a_message_with_a_wrong_number_stays_in_its_queue_though_the_next_one_is_damaged(
+    name: str, tmp_path: Path
+) -> None:
+    """Units are only said to be shifted where those beside them are, at records that tell."""
+    queue = [row for row in golden_data.dump(name) if (row["topic"], row["queue_id"]) == (TOPIC, str(QUEUE_ID))]
+    place, size = int(queue[NUMBER + 1]["phy_offset"]), int(golden_data.options(name)["clFile"])
+    elsewhere, _ = unit_at(NUMBER - UNITS_A_FILE)
+    edits = [
+        in_record(name, log.QUEUE_OFFSET_AT, struct.pack(">q", NUMBER + 10_000)),
+        ["write", f"commitlog/{place - place % size:020d}", place % size, struct.pack(">i", 434).hex()],
+        ["delete", elsewhere],
+    ]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    apply_plan(tmp_path / "plan.json", root)
+    for number in (NUMBER - UNITS_A_FILE, NUMBER, NUMBER + 1):
+        assert_same(root, name, number)
+
+
 def test_where_nothing_but_the_record_speaks_the_record_is_believed(tmp_path: Path) -> None:
     name = "base-5.3.3"
     edits = [DAMAGES["a new queue"](name), ["delete", unit_at(NUMBER)[0]]]

@@ -112,20 +112,14 @@ def numbers_behind(queue: Queue, read: Read, physical: Numbers) -> Numbers:
     return np.append(numbers, last)[np.searchsorted(places, physical)]
 
 
-def told_number(queue: Queue, read: Read, number: int, segment_bytes: int) -> int | None:
-    """Return the queue offset that stands where a queue's unit points, None without such a unit or bytes.
+def told_number(read: Read, physical: int, segment_bytes: int) -> int | None:
+    """Return the queue offset that stands in the record at a place, None without its bytes.
 
     A split asks so for the neighbours of its first and last records, which other splits have.
     """
-    if number < 0:
-        return None
+    base = physical - physical % segment_bytes
+    at = physical - base + log.QUEUE_OFFSET_AT
     try:
-        data, absent = queue.read(read, number * queue.unit_bytes, (number + 1) * queue.unit_bytes)
-        physical, size = (int(decode(queue, data)[name][0]) for name in ("physical_offset", "size"))
-        if absent or physical < 0 or size < log.MIN_RECORD_BYTES:
-            return None
-        base = physical - physical % segment_bytes
-        at = physical - base + log.QUEUE_OFFSET_AT
         field = read(f"{COMMITLOG}/{file_name(base)}", at, at + 8)
     except UnreadableError:
         return None

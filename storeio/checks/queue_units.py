@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks import ext_units
-from storeio.checks.locate import decode, numbers_behind, numbers_of, stretch, told_number
+from storeio.checks.beside import Beside
+from storeio.checks.locate import decode, numbers_behind, numbers_of, stretch
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
@@ -165,23 +166,18 @@ class _Run:
         if not len(which):
             return
         found = numbers_of(self.queue, self.read, self.implied.physical(self.rows)[which])
+        astray = (found >= 0) & (found != self.first + which)
+        beside = Beside(self.queue, self.read, found[astray], self.implied)
         for i, number in zip(which.tolist(), found.tolist(), strict=True):
             if number >= 0 and number != self.first + i:
-                self.misplaced(checked, i, number)
+                self.misplaced(checked, i, number, beside)
             elif report:
                 self.wrong(checked, i)
 
-    def misplaced(self, checked: Checked, i: int, number: int) -> None:
+    def misplaced(self, checked: Checked, i: int, number: int, beside: Beside) -> None:
         """Report a unit found at ``number``: shifted, or its record's queue offset is damaged."""
         checked.covered.append((number, number + 1))
-        offsets = self.implied.queue_offset
-        at = self.rows.start + i
-        size = self.walked.split.file_size
-        before = int(offsets[at - 1]) if at else told_number(self.queue, self.read, number - 1, size)
-        more = at + 1 < len(offsets)
-        after = int(offsets[at + 1]) if more else told_number(self.queue, self.read, number + 1, size)
-        known = [told - beside for told, beside in ((before, number - 1), (after, number + 1)) if told is not None]
-        if known and not any(known):
+        if beside.are_right(number):
             self.record_disagrees(checked, i, f"its queue offset is {self.first + i}, its unit stands at {number}")
             return
         path, position = self.queue.path_at(number * self.queue.unit_bytes)
