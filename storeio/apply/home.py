@@ -22,7 +22,7 @@ from storeio.apply.journal import JOURNAL, Journal
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import NotAppliedError, NotAStoreError, UsageError
 from storeio.plan.overlay import GONE, Folder
-from storeio.uris import refuse_remote
+from storeio.uris import place_of, refuse_remote
 
 SUFFIX: Final = ".storeio"
 PART: Final = ".part"
@@ -47,6 +47,11 @@ def resolved_root(root: str | os.PathLike[str]) -> str:
     if not os.path.isdir(path) or path == os.path.dirname(path):
         raise NotAStoreError(f"{os.fspath(root)}: not a store directory")
     return path
+
+
+def beside(root: str) -> str:
+    """Return the directory beside a store that is named in any way, there or not."""
+    return os.path.realpath(os.path.realpath(place_of(root)) + SUFFIX)
 
 
 def home_of(root: str) -> str:

@@ -8,16 +8,17 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from storeio.config import Given, given_settings
 from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError, WriteError
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
-from storeio.targets import file_target, is_inside
+from storeio.targets import file_target, is_inside, refuse_same
 from storeio.uris import name_of, refuse_remote, shown
 
 if TYPE_CHECKING:
@@ -77,7 +78,18 @@ def put(stream: IO[str] | None, text: str) -> None:
         raise
 
 
-def read_conf(path: str | None) -> str | None:
+def settings_of(conf: str | None, sets: Iterable[str], outputs: Mapping[str, str | Path | None]) -> Given:
+    """Return the broker settings of ``--conf`` and ``--set``, of which no output, by its option, takes the place.
+
+    Raises:
+        UsageError: The file cannot be read, or is an output, too; two outputs are one file; an unknown setting, or a
+            bad value.
+    """
+    refuse_same({"--conf": conf, **outputs})
+    return given_settings(_read_conf(conf), conf or "broker.conf", sets)
+
+
+def _read_conf(path: str | None) -> str | None:
     """Return the text of a broker.conf, bytes read as Java reads them; None where none is given.
 
     Raises:

@@ -84,14 +84,14 @@ topic_option = click.option(
 queue_option = click.option("--queue", "queues", metavar="TOPIC/ID", multiple=True, help="Only this queue; repeat.")
 
 
-def refuse_json_inside(json_to: str | None, into: str) -> None:
-    """Raise if the report would lie in the directory that is to be made.
+def refuse_json_inside(json_to: str | None, into: str, why: str = "which must be new or empty") -> None:
+    """Raise if the report would lie in a directory: one that is to be made, if nothing else is said.
 
     Raises:
         UsageError: It would.
     """
     if json_to not in (None, "-") and is_inside(json_to, into):
-        raise UsageError(f"--json {json_to}: lies inside {shown(into)}, which must be new or empty")
+        raise UsageError(f"--json {json_to}: lies inside {shown(into)}, {why}")
 
 
 def complain_of(what: str, error: Exception) -> int:

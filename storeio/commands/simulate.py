@@ -9,9 +9,9 @@ from typing import IO
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
-from storeio.commands.options import Task, conf_option, failure_of, set_option
-from storeio.config import Given, given_settings
+from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
+from storeio.commands.options import Task, conf_option, failure_of, refuse_json_inside, set_option
+from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
 from storeio.prediction import ALL, NEWEST, versions_of, write_into
@@ -23,7 +23,6 @@ from storeio.results import EXIT_DAMAGED, EXIT_SOUND
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
-from storeio.targets import refuse_same
 
 HEAP_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -73,11 +72,12 @@ def simulate(
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
-    refuse_same({"--conf": conf, "--json": json_to})
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    given = settings_of(conf, sets, {"--json": json_to})
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
         raise UsageError("--into: one store and one version at a time")
+    if into is not None:
+        refuse_json_inside(json_to, into)
     if retention and (into is not None or whole_log is not None):
         raise UsageError("--retention: goes with neither --into nor --whole-log")
     code = EXIT_SOUND

@@ -76,7 +76,7 @@ def plan_store(
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
     _require_goal(goal, donors, allow_log=allow_log)
     store = place_of(os.fspath(root))
-    output = output_at(out, store)
+    output = output_at(out, store, *(place_of(os.fspath(donor)) for donor in donors))
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))

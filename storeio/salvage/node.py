@@ -83,7 +83,8 @@ def salvage(
         UnreadableError: A file could not be read.
         WriteError: A file could not be written.
     """
-    place = target_of(into, root)
+    for read in (root, *donors):
+        place = target_of(into, read)
 
     def look(at: str | os.PathLike[str], settings: Mapping[str, str] | None) -> Concluded:
         return look_at_store(at, given=settings, jobs=jobs, split_bytes=split_bytes, progress=progress)
