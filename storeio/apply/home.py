@@ -39,10 +39,12 @@ def resolved_root(root: str | os.PathLike[str]) -> str:
     """Return a store root without links, so that the directory beside it is beside the real one.
 
     Raises:
-        UsageError: It is a URI of another file system, where nothing is ever written.
+        UsageError: It is a URI of another file system, where nothing is ever written, or an empty name.
         NotAStoreError: It is no directory, or the root of all.
     """
     local = refuse_remote(os.fspath(root), "only a store on a local disk can be changed; copy it, or name its copy")
+    if not local:
+        raise UsageError("an empty name is no store; is a variable not set?")
     path = os.path.realpath(local)
     if not os.path.isdir(path) or path == os.path.dirname(path):
         raise NotAStoreError(f"{os.fspath(root)}: not a store directory")

@@ -64,6 +64,8 @@ class WrongUse(click.UsageError):
 class InspectCommand(Task):
     """A command whose own complaints about options end in the exit code of all verbs, too."""
 
+    may_be_empty = frozenset({"key", "tag"})  # messages may have such
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Return what is left of the arguments."""
         try:

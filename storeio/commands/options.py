@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 import click
 
@@ -49,6 +49,22 @@ html_option = click.option(
 
 class Task(click.Command):
     """A command whose help begins with what it is for and how people call it; the parser's view comes after that."""
+
+    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # parameters
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return what is left of the arguments.
+
+        Raises:
+            BadParameter: One is an empty text, as of a shell's variable that is not set; as a path it would be the
+                current directory.
+        """
+        left = super().parse_args(ctx, args)
+        for parameter in self.params if not ctx.resilient_parsing else ():
+            value = ctx.params.get(parameter.name or "")
+            if parameter.name not in self.may_be_empty and (value == "" or (isinstance(value, tuple) and "" in value)):
+                raise click.BadParameter("is empty; is a variable not set?", ctx, parameter)
+        return left
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what it does, examples, what may be given."""
