@@ -27,6 +27,7 @@ from storeio.audit import Concluded
 from storeio.commands.console import explain, json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.salvage import choice_of, show
+from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.publishing import target_of
@@ -123,7 +124,7 @@ def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> 
         return audit.look_at_store(root, given=given, jobs=args.jobs, split_bytes=args.split_bytes)
 
     (first,) = looked([store], call.given)
-    settings = told_by(first.audit.settings) | dict(call.given)
+    settings = Given(call.given).over(told_by(first.audit.settings))
     others = looked([place_of(donor) for donor in args.donors], settings)
     return saved(
         first, others, place, settings, look, broker=args.broker, losses=args.losses, choice=args.choice,

@@ -156,7 +156,7 @@ def given_of(args: argparse.Namespace, outputs: Mapping[str, str | Path | None] 
     """
     told = {"--json": args.json, **(outputs or {})}
     refuse_in_tables(told, args.tables)
-    return settings_of(args.conf, args.settings, told)
+    return settings_of(args.conf, args.settings, told, quiet=args.quiet)
 
 
 def source_options(args: argparse.Namespace, given: Given) -> dict[str, str]:

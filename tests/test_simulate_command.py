@@ -188,3 +188,70 @@ def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pyte
     (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000001")
     assert cli.run([*words, "--json", "-"]) & 8
     assert json.loads(capsys.readouterr().out)["not_simulated"] == ["consumequeue/CURRENT: RocksDB queues"]
+
+
+CONF = """# as many are written
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+brokerRole = SYNC_MASTER
+deleteWhen = 04
+namesrvAddr = 10.0.0.1:9876
+storePathRootDir = /data/rocketmq/store
+storePathCommitLog = /data/rocketmq/store/commitlog
+aclEnable = true
+mapedFileSizeCommitLog = 65536
+"""
+
+
+def test_a_usual_broker_conf_leaves_a_prediction_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    conf.write_text(CONF)
+    words = ["simulate", str(root), "--broker", "5.3.3", *SETS, "--conf", str(conf)]
+    assert cli.run([*words, "--json", "-"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["not_simulated"] == []
+    assert "did you mean mappedFileSizeCommitLog?" in found["settings"]["mapedFileSizeCommitLog"]["source"]
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("storeio: mapedFileSizeCommitLog: ")
+    assert cli.run([*words, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "brokerRole=SLAVE", "enableAcceleratedRecovery=true", "checkCommitLogOffsetOnRecover=true",
+        "recoverConcurrently=true", "enableControllerMode=true", "configManagerVersion=v2",
+        "indexFileWriteEnable=false",
+        "messageStorePlugIn=a.B", "storePathCommitLog=/other/commitlog", "storeType=defaultRocksDB",
+        "forceVerifyPropCRC=true",
+    ],
+)  # fmt: skip
+def test_settings_that_are_not_modelled_are_named(
+    setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    (tmp_path / "broker.conf").write_text(f"{setting}\n")
+    words = [str(root), "--broker", "5.3.3", *SETS, "--conf", str(tmp_path / "broker.conf")]
+    assert cli.run(["simulate", *words]) == 8
+    out = capsys.readouterr().out
+    assert out.startswith("UNSURE: ")
+    assert setting in out
+    for more in ([], ["--retention"]):
+        assert cli.run(["simulate", *words, *more, "--json", "-"]) == 8
+        (unsure,) = json.loads(capsys.readouterr().out)["not_simulated"]
+        assert unsure.startswith(setting)
+
+
+def test_a_plan_says_what_its_start_does_not_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    words = ["plan", str(root), "--broker", "5.3.3", *SETS, "--set", "brokerRole=SLAVE"]
+    cli.run(words)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "gives nothing up, as far as this can be simulated." in out
+    assert "- not simulated: brokerRole=SLAVE" in out
+    cli.run([*words, "--json", "-"])
+    assert json.loads(capsys.readouterr().out)["not_simulated"][0].startswith("brokerRole=SLAVE")

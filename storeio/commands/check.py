@@ -73,7 +73,7 @@ def check(
     outputs: dict[str, str | Path | None] = {"--json": rest["json_to"], "--html": page}
     if history is not None:
         refuse_in_tables(outputs, history)
-    given = settings_of(conf, sets, outputs)
+    given = settings_of(conf, sets, outputs, quiet=rest["quiet"])
     call = Call(given=given, page=page, history=tables_of(history), **rest)
     code = EXIT_SOUND
     with json_sink(call.json_to, stores) as sink:

@@ -78,15 +78,22 @@ def put(stream: IO[str] | None, text: str) -> None:
         raise
 
 
-def settings_of(conf: str | None, sets: Iterable[str], outputs: Mapping[str, str | Path | None]) -> Given:
+def settings_of(
+    conf: str | None, sets: Iterable[str], outputs: Mapping[str, str | Path | None], *, quiet: bool = False
+) -> Given:
     """Return the broker settings of ``--conf`` and ``--set``, of which no output, by its option, takes the place.
+
+    What of them has no effect, neither here nor on brokers, is said on standard error, unless quiet.
 
     Raises:
         UsageError: The file cannot be read, or is an output, too; two outputs are one file; an unknown setting, or a
             bad value.
     """
     refuse_same({"--conf": conf, **outputs})
-    return given_settings(_read_conf(conf), conf or "broker.conf", sets)
+    given = given_settings(_read_conf(conf), conf or "broker.conf", sets)
+    for note in () if quiet else given.notes:
+        complain(note)
+    return given
 
 
 def _read_conf(path: str | None) -> str | None:

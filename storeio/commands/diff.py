@@ -26,7 +26,7 @@ def diff(
     one: str, other: str, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str]
 ) -> int:
     """Compare the logs of two stores, such as a master and its slave. Writes nothing into either."""
-    given = settings_of(conf, sets, {"--json": json_to})
+    given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     meter = Meter()
     with json_sink(json_to, [one, other]) as sink:
         with attempt(one, sink, meter, bar=not quiet) as tried:

@@ -72,7 +72,7 @@ def inspect(context: click.Context, asked: Asked) -> None:
 
 def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
-    given = settings_of(asked.conf, asked.sets, {"--json": asked.json})
+    given = settings_of(asked.conf, asked.sets, {"--json": asked.json}, quiet=asked.quiet)
     with ExitStack() as stack:
         stack.enter_context(kept_open())
         output = Output(quiet=asked.quiet)

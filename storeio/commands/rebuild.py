@@ -77,7 +77,7 @@ def rebuild(
     jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str], split_bytes: int | None,
 ) -> int:  # fmt: skip
     """Build queues, index and checkpoint anew from the commitlog, into DIR. Writes nothing into the store."""
-    given = settings_of(conf, sets, {"--json": json_to})
+    given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     names = names_of(topics, queues)
     parts = parts_of(only, names)
     refuse_json_inside(json_to, into)

@@ -125,7 +125,7 @@ def salvage(
     """Save every intact message of a damaged store into DIR, a store that brokers start on. Only reads the store."""
     choice = choice_of(topics, queues, deleted=deleted, offsets=offsets, since=since, until=until)
     write = messages_writer(messages, into, [store, *donors])
-    given = settings_of(conf, sets, {"--json": json_to, "--messages": messages})
+    given = settings_of(conf, sets, {"--json": json_to, "--messages": messages}, quiet=quiet)
     refuse_json_inside(json_to, into)
     meter = Meter()
     with json_sink(json_to, [store, *donors]) as sink:

@@ -19,7 +19,7 @@ from storeio.prediction import simulate as predict
 from storeio.report import to_json
 from storeio.report.retention import render_retention, retention_object
 from storeio.report.simulation import render_lines, render_simulation, simulation_object, warning_sentence
-from storeio.results import EXIT_DAMAGED, EXIT_SOUND
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
@@ -72,7 +72,7 @@ def simulate(
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
-    given = settings_of(conf, sets, {"--json": json_to})
+    given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
         raise UsageError("--into: one store and one version at a time")
@@ -130,7 +130,8 @@ def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, 
     text = render_retention(found, width=terminal_width()).removesuffix("\n")
     if not quiet:
         put(sys.stdout, coloured(text))
-    return EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
+    code = EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
+    return code | (EXIT_FAILED if found.not_simulated else EXIT_SOUND)
 
 
 def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:
