@@ -14,12 +14,14 @@ from storeio.errors import UsageError
 from storeio.file_sizes import infer_size
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT, parse_number
 from storeio.results import Setting
+from storeio.safe import shortened
 from storeio.settings import KNOWN_BROKERS, broker_names, declared, default, near
 
 if TYPE_CHECKING:
     from storeio.scan import Listing
 
 SET: Final = "--set"
+MOST_SHOWN: Final = 100  # characters of such a name, or of a value that no broker reads
 MOST_UNKNOWN: Final = 20  # names that are told; a file with more is no broker.conf
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LOG_SIZE: Final = "mappedFileSizeCommitLog"
@@ -148,7 +150,8 @@ def given_settings(conf_text: str | None = None, conf_path: str = "broker.conf",
         try:
             given.put(name, parse_value(name, value), conf_path)
         except TypeError:
-            given.ignored[name] = f"{conf_path} has {value.strip()!r}, which brokers cannot read and skip"
+            shown = shortened(value.strip(), MOST_SHOWN)
+            given.ignored[name] = f"{conf_path} has {shown!r}, which brokers cannot read and skip"
         except ValueError as error:
             raise UsageError(f"{conf_path}: {error}") from None
     for text in sets:
@@ -162,7 +165,8 @@ def given_settings(conf_text: str | None = None, conf_path: str = "broker.conf",
 def _unknown(name: str, value: str, conf_path: str) -> Setting:
     meant = near(name, broker_names())
     why = f"{conf_path}; brokers from {KNOWN_BROKERS} have no such setting and skip it"
-    return Setting(name, value, f"{why}; did you mean {meant}?" if meant else why)
+    source = f"{why}; did you mean {meant}?" if meant else why
+    return Setting(shortened(name, MOST_SHOWN), shortened(value, MOST_SHOWN), source)
 
 
 def checked(name: str, value: str) -> str:
@@ -200,7 +204,7 @@ def parse_value(name: str, value: str) -> str:
         return text
     number = parse_number(text)
     if number is None or not -(2**31) <= number < 2**31:
-        raise TypeError(f"{name}={text!r}: a whole number of at most {2**31 - 1} is needed")
+        raise TypeError(f"{name}={shortened(text, MOST_SHOWN)!r}: a whole number of at most {2**31 - 1} is needed")
     if kind == "size" and number < 1:
         raise ValueError(f"{name}={text}: must be 1 or more")
     return str(number)
@@ -217,7 +221,8 @@ def parse_delays_ms(text: str) -> tuple[int, ...]:
         words.pop()
     numbers = [parse_number(word[:-1]) for word in words]
     if not words or any(n is None or w[-1] not in UNIT_MS for n, w in zip(numbers, words, strict=True)):
-        raise ValueError(f"messageDelayLevel={text!r}: numbers with s, m, h or d are needed, one blank between them")
+        shown = shortened(text, MOST_SHOWN)
+        raise ValueError(f"messageDelayLevel={shown!r}: numbers with s, m, h or d are needed, one blank between them")
     return (0, *((n or 0) * UNIT_MS[w[-1]] for n, w in zip(numbers, words, strict=True)))
 
 

@@ -196,6 +196,17 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
     )
 
 
+def place_for(target: str | os.PathLike[str], store: str | os.PathLike[str]) -> Path:
+    """Return the directory for a predicted store.
+
+    Raises:
+        UsageError: The directory is not local, holds something, or lies in the store.
+        WriteError: It cannot be read.
+    """
+    place = refuse_remote(os.fspath(target), "--into of a simulated start is a directory on a local disk")
+    return checked_target(place, store)
+
+
 def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
     """Write the predicted store into a directory that is new or empty; whole or not at all.
 
@@ -204,8 +215,7 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
         WriteError: A file could not be written.
     """
     store, disk = prediction.store, prediction.disk
-    place = refuse_remote(os.fspath(target), "--into of a simulated start is a directory on a local disk")
-    with staged(checked_target(place, store)) as staging:
+    with staged(place_for(target, store)) as staging:
         for path, file in sorted(disk.files.items()):
             if file.is_dir:
                 staging.make_directory(path)

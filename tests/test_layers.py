@@ -79,7 +79,7 @@ LAYERS: Final = {
     "scan": FORMAT | {"remote", "local_files"},
     "nearby": {"errors"},
     "settings": FORMAT | {"results"},
-    "config": FORMAT | {"results", "scan", "file_sizes", "settings"},
+    "config": FORMAT | {"results", "safe", "scan", "file_sizes", "settings"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "many_files": {"paths", "compiled", "clmul", "crc", "kernels"},
     "audit": FILES | {"turns", "many_files"},

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from storeio import cli
+from storeio.errors import WriteError
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
@@ -255,3 +256,32 @@ def test_a_plan_says_what_its_start_does_not_follow(tmp_path: Path, capsys: pyte
     assert "- not simulated: brokerRole=SLAVE" in out
     cli.run([*words, "--json", "-"])
     assert json.loads(capsys.readouterr().out)["not_simulated"][0].startswith("brokerRole=SLAVE")
+
+
+@pytest.mark.parametrize("target", ["full", "store/new", "s3://bucket/new"])
+def test_json_of_what_cannot_be_written_says_so(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    into = target if "://" in target else str(tmp_path / target)
+    assert cli.run(["simulate", str(root), "--broker", "5.3.3", *SETS, "--into", into, "--json", "-"]) == 16
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert (found["exit_code"], found["broker"]) == (16, "5.3.3")
+    assert "--into" in found["error"]
+
+
+def test_json_of_a_write_that_fails_late_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*args: object) -> None:
+        raise WriteError("no space left on device")
+
+    monkeypatch.setattr("storeio.commands.simulate.write_into", full)
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    words = ["simulate", str(root), "--broker", "5.3.3", *SETS, "--into", str(tmp_path / "new"), "--json", "-"]
+    assert cli.run(words) == 8
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["exit_code"] == 8

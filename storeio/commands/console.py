@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storeio.audit import Progress
 
 DEBUG: Final = "STOREIO_DEBUG"
+MOST_CONF_BYTES: Final = 1 << 20  # hundreds of names are a hundredth of that; /dev/zero has no end
 LEAST_WIDTH, MOST_WIDTH = 60, 160
 TITLE_WIDTH = 20  # of a store in front of its bar
 _RED: Final = (
@@ -105,9 +106,13 @@ def _read_conf(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="latin-1")
+        with open(path, encoding="latin-1", newline="") as file:
+            text = file.read(MOST_CONF_BYTES + 1)
     except OSError as error:
         raise UsageError(f"--conf {path}: {error.strerror or error}") from error
+    if len(text) > MOST_CONF_BYTES:
+        raise UsageError(f"--conf {path}: is no broker.conf: longer than {bytes_text(MOST_CONF_BYTES)}")
+    return text
 
 
 def queue_named(text: str) -> tuple[str, int]:

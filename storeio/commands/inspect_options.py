@@ -13,6 +13,7 @@ import click
 from storeio.commands.options import Task
 from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
+from storeio.paths import MAX_LONG
 from storeio.results import EXIT_USAGE
 from storeio.safe import parse_range, parse_time, printable
 
@@ -77,7 +78,10 @@ class InspectCommand(Task):
 def number(value: str) -> int:
     """Return a whole number, decimal or 0x hexadecimal."""
     try:
-        return int(value, 0)
+        found = int(value, 0)
+        if abs(found) > MAX_LONG:
+            raise ValueError
+        return found
     except ValueError:
         raise click.BadParameter(f"{printable(value[:40])} is no whole number") from None
 

@@ -14,7 +14,7 @@ from storeio.commands.options import Task, conf_option, failure_of, refuse_json_
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
-from storeio.prediction import ALL, NEWEST, versions_of, write_into
+from storeio.prediction import ALL, NEWEST, place_for, versions_of, write_into
 from storeio.prediction import simulate as predict
 from storeio.report import to_json
 from storeio.report.retention import render_retention, retention_object
@@ -89,9 +89,7 @@ def simulate(
                 continue
             found: list[Prediction] = []
             for version in versions:
-                code |= _one(store, version, given, whole_log, room, sink, found, bar=not quiet)
-            if found and into is not None:
-                write_into(found[0], into)
+                code |= _one(store, version, given, whole_log, room, sink, found, into, bar=not quiet)
             if found and json_to != "-":
                 _show(found, len(versions) > 1 or broker == ALL, quiet)
     return code
@@ -99,16 +97,20 @@ def simulate(
 
 def _one(
     store: str, version: str, given: Given, whole_log: bool | None, room: int, sink: IO[str] | None,
-    found: list[Prediction], *, bar: bool,
+    found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
-    """Return the exit code of one start, added to ``found`` if it could be predicted."""
+    """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
     meter = Meter()
     try:
+        if into is not None:
+            place_for(into, store)  # before all the work
         with meter.bar(store, shown=bar):
             prediction = predict(
                 store, broker=version, given=given, whole_log=whole_log, heap_bytes=room, digests=sink is not None,
                 progress=meter.update,
             )  # fmt: skip
+        if into is not None:
+            write_into(prediction, into)
     except Exception as error:
         code, told = failure_of(error, store)
         put(sink, to_json({**told, "broker": version}))

@@ -119,8 +119,8 @@ def parse_version(text: str) -> Version:
         UsageError: Not of the form ``5.3.3``, or older than what is known.
     """
     parts = text.strip().split(".")
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UsageError(f"broker version {text!r}: three numbers such as 5.3.3 are needed, or all")
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise UsageError(f"broker version {text[:40]!r}: three numbers such as 5.3.3 are needed, or all")
     major, minor, patch = (int(part) for part in parts)
     if (major, minor, patch) < OLDEST:
         raise UsageError(f"broker version {text}: nothing is known of versions before 4.9.0")
