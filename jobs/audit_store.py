@@ -57,7 +57,6 @@ from storeio.report import (
 from storeio.report.parsed import Failure
 from storeio.report.rows import Row, valid_text
 from storeio.results import EXIT_SOUND, Audit, Unfinished
-from storeio.targets import refuse_same
 from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
@@ -113,11 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     args = schedule_of(parser().parse_args(words))
-    stores, given = stores_of(args), given_of(args)
+    stores = stores_of(args)
     if args.records:
         require_text(stores, "the table of records")
     page = html_target(args.html, stores)
-    refuse_same({"--json": args.json, "--html": page})
+    given = given_of(args, {"--html": page})
     with json_sink(args.json, stores) as sink:
         call = Call(args, given, sink, page=page)
         plans = prepared(call, stores)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import IO, Any, Generic, Protocol, TypeVar
 
-from jobs.stores import given_of
 from storeio.commands.console import put
 from storeio.commands.options import failure_of
 from storeio.config import Given
@@ -28,10 +27,9 @@ D = TypeVar("D", bound=Done)
 class StoreCall(Generic[D]):
     """One call of a job: what was asked for, where JSON lines go, and what has become of the stores."""
 
-    def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
+    def __init__(self, args: argparse.Namespace, given: Given, sink: IO[str] | None) -> None:
         """Begin with nothing done."""
-        self.args, self.sink = args, sink
-        self.given: Given = given_of(args)
+        self.args, self.given, self.sink = args, given, sink
         self.done: list[D] = []
         self.failed: dict[str, tuple[str, int]] = {}
         self.exit_code = EXIT_SOUND

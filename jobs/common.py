@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -201,6 +201,17 @@ def _scratch_settings() -> Settings:
     }
 
 
+def named(text: str) -> str:
+    """Return a name, a path or another text as it is.
+
+    Raises:
+        ArgumentTypeError: It is empty, as that of a shell's variable that is not set.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; is a variable not set?")
+    return text
+
+
 class JobParser(argparse.ArgumentParser):
     """A parser whose exit code for wrong use is ours, 16, and not argparse's 2, which would read as a bit."""
 
@@ -208,6 +219,12 @@ class JobParser(argparse.ArgumentParser):
         """Print the usage and the message, and exit with 16."""
         self.print_usage(sys.stderr)
         self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an option, whose value is no empty text if nothing else is said of it."""
+        if options.get("action") in (None, "append", "extend"):
+            options.setdefault("type", named)
+        return super().add_argument(*names, **options)
 
     def add_tables(self, note: str = "; created if need be", *, required: bool = True) -> None:
         """Add the option that says where the tables are."""

@@ -30,6 +30,7 @@ from storeio.errors import StoreError, UsageError
 from storeio.plan.model import RISKS
 from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
+from storeio.planning.output import BYTES
 from storeio.prediction import NEWEST, simulate, versions_of
 from storeio.report import failure_object, to_json
 from storeio.report.planning import plan_object, plan_sentence
@@ -40,6 +41,7 @@ from storeio.targets import is_inside
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import workers_named
 
+PARTS: Final = {"--into, the plan": "", "--into, the bytes": BYTES}  # what is kept of each plan
 DESCRIPTION: Final = "Plan repairs of RocketMQ stores, or predict what brokers do with them at their next start."
 
 
@@ -83,19 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _simulate(args: argparse.Namespace) -> int:
-    given, heap = given_of(args), heap_bytes(args.heap)
+    given, heap, stores = given_of(args), heap_bytes(args.heap), stores_of(args)
     starts = [
         Start(store, version, given, True if args.whole_log else None, heap)
-        for store in stores_of(args)
+        for store in stores
         for version in versions_of(args.broker or NEWEST)
     ]
     spark = build_session("storeio simulate", master=master_of(args))
     run_id = args.run_id or new_run_id()
     tables.refuse_finished(spark, args.tables, run_id, SIMULATIONS)
     started_ms = time.time_ns() // 1_000_000
-    with workers_named("predictions"):
-        answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
-    with json_sink(args.json, stores_of(args)) as sink:
+    with json_sink(args.json, stores) as sink:
+        with workers_named("predictions"):
+            answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
     try:
@@ -147,17 +149,19 @@ def _plan(args: argparse.Namespace) -> int:
     rules_of(args.broker or NEWEST)
     stores, into = stores_of(args), refuse_remote(args.into, "--into of plans is a directory that the workers share")
     select = selection(args.topic or (), args.queue or (), args.path or (), args.code or (), args.risk or ())
+    files = plan_files(stores, into)
+    given = given_of(args, {f"{what} of {file}": f"{file}{end}" for file in files for what, end in PARTS.items()})
+    make_folder(into)
     wishes = [
-        Wish(store, out, args.broker, given_of(args), select, args.allow_log)
-        for store, out in zip(stores, plan_files(stores, into), strict=True)
+        Wish(store, out, args.broker, given, select, args.allow_log) for store, out in zip(stores, files, strict=True)
     ]
     spark = build_session("storeio plan", master=master_of(args))
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
     tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
-    with workers_named("plans"):
-        made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
     objects = []
     with json_sink(args.json, stores) as sink:
+        with workers_named("plans"):
+            made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
         for each in made:
             found = each.found
             if found is None:
@@ -190,11 +194,19 @@ def plan_files(stores: Sequence[str], into: str) -> list[str]:
     for store in stores:
         if is_inside(into, store):
             raise UsageError(f"--into {into}: lies inside the store {shown(store)}, which is never written")
+    return [f"{into}/{name}.plan.json" for name in names]
+
+
+def make_folder(into: str) -> None:
+    """Make the directory of the plans, if it is not there.
+
+    Raises:
+        UsageError: It cannot be made.
+    """
     try:
         os.makedirs(into, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--into {into}: {error.strerror or error}") from error
-    return [f"{into}/{name}.plan.json" for name in names]
 
 
 def _told(answer: Answer, sink: Any, *, quiet: bool) -> dict[str, Any]:

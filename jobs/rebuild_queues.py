@@ -19,11 +19,12 @@ from jobs import tables
 from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
-from jobs.stores import master_of, new_run_id, separate_errors, store_parser, stores_of
+from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.commands.console import Meter, explain, json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.rebuild import names_of, parts_of, show
+from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.publishing import begin, target_of
 from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
@@ -49,9 +50,9 @@ class Call(StoreCall[Rebuilt]):
         """Print a result for people."""
         show(result, quiet=self.args.quiet)
 
-    def __init__(self, args: argparse.Namespace, sink: IO[str] | None) -> None:
+    def __init__(self, args: argparse.Namespace, given: Given, sink: IO[str] | None) -> None:
         """Begin with nothing done."""
-        super().__init__(args, sink)
+        super().__init__(args, given, sink)
         self.names: Names | None = names_of(args.topics, args.queues)
         self.parts = frozenset(parts_of(args.only, self.names))
 
@@ -68,8 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             target_of(target, store)
     if is_inside(args.tables, into):
         raise UsageError(f"--tables {shown(args.tables)}: lies inside {shown(into)}")
+    given = given_of(args)
     with json_sink(args.json, stores) as sink:
-        call = Call(args, sink)
+        call = Call(args, given, sink)
         run(call, targets)
     return call.exit_code
 

@@ -21,12 +21,13 @@ from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.declared import SALVAGE_LOST, SALVAGED_MESSAGES, SALVAGES
 from jobs.rebuild_queues import targets_of
-from jobs.stores import master_of, new_run_id, require_text, separate_errors, store_parser, stores_of
+from jobs.stores import given_of, master_of, new_run_id, require_text, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.audit import Concluded
 from storeio.commands.console import explain, json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.salvage import choice_of, show
+from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.publishing import target_of
@@ -61,7 +62,7 @@ class Call(StoreCall[Salvaged]):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
-    stores = stores_of(args)
+    stores = stores_of(args, args.donors)
     if args.messages:
         require_text([*stores, args.into], "the table of messages")
     rules_of(args.broker or NEWEST)
@@ -72,12 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refuse_json_inside(args.json, into)
     targets = targets_of(stores, into if is_remote(into) else Path(into))
     places = {store: target_of(targets[store], store) for store in stores}
+    for donor in args.donors:
+        target_of(into, donor)
     if is_inside(args.tables, into):
         raise UsageError(f"--tables {shown(args.tables)}: lies inside {shown(into)}")
     if args.donors and len(stores) > 1:
         raise UsageError("--donor: is a copy of one log; name one --store")
-    with json_sink(args.json, stores) as sink:
-        call = Call(args, sink)
+    given = given_of(args)
+    with json_sink(args.json, [*stores, *args.donors]) as sink:
+        call = Call(args, given, sink)
         run(call, places)
     return call.exit_code
 
@@ -120,7 +124,7 @@ def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> 
         return audit.look_at_store(root, given=given, jobs=args.jobs, split_bytes=args.split_bytes)
 
     (first,) = looked([store], call.given)
-    settings = told_by(first.audit.settings) | dict(call.given)
+    settings = Given(call.given).over(told_by(first.audit.settings))
     others = looked([place_of(donor) for donor in args.donors], settings)
     return saved(
         first, others, place, settings, look, broker=args.broker, losses=args.losses, choice=args.choice,

@@ -10,19 +10,20 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from jobs.common import job_parser
-from storeio.commands.console import read_conf
-from storeio.config import Given, given_settings
+from storeio.commands.console import settings_of
+from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
 from storeio.safe import printable
-from storeio.targets import followed, is_inside
+from storeio.targets import followed, is_inside, refuse_in_tables
 from storeio.uris import is_remote, parsed, place_of, shown
 
 MOST: Final = 2**31 - 1  # what Spark takes as an int, and as seconds or days still fits its longs as milliseconds
@@ -108,17 +109,17 @@ def master_of(args: argparse.Namespace) -> str | None:
     return args.master or (f"local[{args.jobs}]" if args.jobs else None)
 
 
-def stores_of(args: argparse.Namespace) -> list[str]:
+def stores_of(args: argparse.Namespace, donors: Iterable[str] = ()) -> list[str]:
     """Return the roots of the stores, each once, however often and by whatever name it is given.
 
     Raises:
-        UsageError: The tables or the report would lie inside a store, which is never written.
+        UsageError: The tables or the report would lie inside a store or a donor, which are never written.
     """
     named: dict[object, str] = {}
     for store in map(place_of, args.stores):
         named.setdefault(_identity(store), store)
     stores = list(named.values())
-    for store in stores:
+    for store in (*stores, *map(place_of, donors)):
         for option, target in (("--tables", place_of(args.tables)), ("--json", args.json)):
             if target not in (None, "-") and is_inside(target, store):
                 raise UsageError(
@@ -147,13 +148,15 @@ def _identity(store: str) -> object:
     return followed(store)
 
 
-def given_of(args: argparse.Namespace) -> Given:
-    """Return the broker settings of ``--conf`` and ``--set``.
+def given_of(args: argparse.Namespace, outputs: Mapping[str, str | Path | None] | None = None) -> Given:
+    """Return the broker settings of ``--conf`` and ``--set``; no output, of which ``--json`` is one, replaces a file.
 
     Raises:
-        UsageError: The file cannot be read; an unknown setting, or a bad value.
+        UsageError: The file cannot be read, or an output would replace it or another; an unknown setting, a bad value.
     """
-    return given_settings(read_conf(args.conf), args.conf or "broker.conf", args.settings)
+    told = {"--json": args.json, **(outputs or {})}
+    refuse_in_tables(told, args.tables)
+    return settings_of(args.conf, args.settings, told, quiet=args.quiet)
 
 
 def source_options(args: argparse.Namespace, given: Given) -> dict[str, str]:

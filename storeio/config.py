@@ -1,34 +1,28 @@
 """Broker settings as an audit needs them: given, told by the files themselves, or a broker's defaults.
 
-Defaults and the names that exist stand in ``conf/store.toml``, which travels inside the package.
 Source: ``MessageStoreConfig``, ``MixAll.properties2Object`` and ``ScheduleMessageService.parseDelayLevel`` of RocketMQ.
 """
 
 from __future__ import annotations
 
-import difflib
-import functools
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from storeio.errors import UsageError
 from storeio.file_sizes import infer_size
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT, parse_number
 from storeio.results import Setting
+from storeio.safe import shortened
+from storeio.settings import KNOWN_BROKERS, broker_names, declared, default, near
 
 if TYPE_CHECKING:
     from storeio.scan import Listing
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
-
 SET: Final = "--set"
+MOST_SHOWN: Final = 100  # characters of such a name, or of a value that no broker reads
+MOST_UNKNOWN: Final = 20  # names that are told; a file with more is no broker.conf
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LOG_SIZE: Final = "mappedFileSizeCommitLog"
 QUEUE_SIZE: Final = "mappedFileSizeConsumeQueue"
@@ -67,7 +61,8 @@ class StoreConfig:
 class Given(dict[str, str]):
     """Settings that somebody gave, name to value; ``sources`` says where each stands.
 
-    ``ignored`` are known names whose value a broker cannot read and skips, as text for a person.
+    ``ignored`` are known names whose value a broker cannot read and skips, as text for a person; ``unknown`` are
+    names that no broker has, which it skips, too.
     """
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
@@ -75,6 +70,7 @@ class Given(dict[str, str]):
         super().__init__(values or {})
         self.sources: dict[str, str] = dict(getattr(values, "sources", {}))
         self.ignored: dict[str, str] = dict(getattr(values, "ignored", {}))
+        self.unknown: dict[str, Setting] = dict(getattr(values, "unknown", {}))
 
     def source(self, name: str) -> str:
         """Return where the setting was given."""
@@ -86,19 +82,19 @@ class Given(dict[str, str]):
         self.sources[name] = source
         self.ignored.pop(name, None)
 
+    def over(self, told: Mapping[str, str]) -> Given:
+        """Return these settings, and those told otherwise that are not among them."""
+        found = Given(self)
+        found.update({name: value for name, value in told.items() if name not in self})
+        return found
 
-@functools.cache
-def declared() -> Mapping[str, Mapping[str, Any]]:
-    """Return the settings of ``conf/store.toml``: name to ``default``, ``type``, ``source``, ``means``."""
-    text = (resources.files("storeio") / "conf" / "store.toml").read_text(encoding="utf-8")
-    tables: dict[str, Mapping[str, Any]] = tomllib.loads(text)
-    return tables
-
-
-def default(name: str) -> str:
-    """Return a broker's default for a setting, spelled as in broker.conf."""
-    value = declared()[name]["default"]
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    @property
+    def notes(self) -> list[str]:
+        """What of a broker.conf has no effect, neither on brokers nor here, as text for a person."""
+        names: dict[str, list[str]] = {}
+        for name, why in [*self.ignored.items(), *((s.name, s.source) for s in self.unknown.values())]:
+            names.setdefault(why, []).append(name)
+        return [f"{', '.join(part)}: {why}" for why, part in names.items()]
 
 
 def read_broker_conf(text: str) -> dict[str, str]:
@@ -139,8 +135,8 @@ def _unescape(text: str) -> str:
 def given_settings(conf_text: str | None = None, conf_path: str = "broker.conf", sets: Iterable[str] = ()) -> Given:
     """Return the settings of a broker.conf and of ``key=value`` texts, which count more.
 
-    A broker.conf holds hundreds of names: unknown ones are left out, and values that a broker
-    cannot read, which it skips silently, too.
+    A broker.conf holds hundreds of names: those that nothing here depends on are left out, and what a broker skips
+    silently, too: values that it cannot read, and names that no broker has, such as typing errors. Both are told.
 
     Raises:
         UsageError: ``sets`` holds an unknown name or a bad value, or broker.conf a size below 1.
@@ -148,11 +144,14 @@ def given_settings(conf_text: str | None = None, conf_path: str = "broker.conf",
     given = Given()
     for name, value in read_broker_conf(conf_text or "").items():
         if name not in declared():
+            if name not in broker_names() and len(given.unknown) < MOST_UNKNOWN:
+                given.unknown[name] = _unknown(name, value, conf_path)
             continue
         try:
             given.put(name, parse_value(name, value), conf_path)
         except TypeError:
-            given.ignored[name] = f"{conf_path} has {value.strip()!r}, which brokers cannot read and skip"
+            shown = shortened(value.strip(), MOST_SHOWN)
+            given.ignored[name] = f"{conf_path} has {shown!r}, which brokers cannot read and skip"
         except ValueError as error:
             raise UsageError(f"{conf_path}: {error}") from None
     for text in sets:
@@ -163,6 +162,13 @@ def given_settings(conf_text: str | None = None, conf_path: str = "broker.conf",
     return given
 
 
+def _unknown(name: str, value: str, conf_path: str) -> Setting:
+    meant = near(name, broker_names())
+    why = f"{conf_path}; brokers from {KNOWN_BROKERS} have no such setting and skip it"
+    source = f"{why}; did you mean {meant}?" if meant else why
+    return Setting(shortened(name, MOST_SHOWN), shortened(value, MOST_SHOWN), source)
+
+
 def checked(name: str, value: str) -> str:
     """Return a setting's value as a broker reads it.
 
@@ -170,8 +176,10 @@ def checked(name: str, value: str) -> str:
         UsageError: No such setting, or no such value; the text names the setting.
     """
     if name not in declared():
-        near = difflib.get_close_matches(name, declared(), 1)
-        raise UsageError(f"unknown setting {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        if name in broker_names():
+            raise UsageError(f"setting {name!r}: brokers have it, but nothing here depends on it")
+        meant = near(name, declared(), 0.6)
+        raise UsageError(f"unknown setting {name!r}" + (f"; did you mean {meant}?" if meant else ""))
     try:
         if declared()[name]["type"] == "flag" and value.strip().lower() not in ("true", "false"):
             raise TypeError(f"{name}={value!r}: true or false is needed")  # a broker takes all else for false
@@ -196,7 +204,7 @@ def parse_value(name: str, value: str) -> str:
         return text
     number = parse_number(text)
     if number is None or not -(2**31) <= number < 2**31:
-        raise TypeError(f"{name}={text!r}: a whole number of at most {2**31 - 1} is needed")
+        raise TypeError(f"{name}={shortened(text, MOST_SHOWN)!r}: a whole number of at most {2**31 - 1} is needed")
     if kind == "size" and number < 1:
         raise ValueError(f"{name}={text}: must be 1 or more")
     return str(number)
@@ -213,7 +221,8 @@ def parse_delays_ms(text: str) -> tuple[int, ...]:
         words.pop()
     numbers = [parse_number(word[:-1]) for word in words]
     if not words or any(n is None or w[-1] not in UNIT_MS for n, w in zip(numbers, words, strict=True)):
-        raise ValueError(f"messageDelayLevel={text!r}: numbers with s, m, h or d are needed, one blank between them")
+        shown = shortened(text, MOST_SHOWN)
+        raise ValueError(f"messageDelayLevel={shown!r}: numbers with s, m, h or d are needed, one blank between them")
     return (0, *((n or 0) * UNIT_MS[w[-1]] for n, w in zip(numbers, words, strict=True)))
 
 
@@ -231,6 +240,9 @@ def infer_config(listing: Listing, given: Mapping[str, str] | None = None) -> St
         used[name] = _setting(known, name, default(name), "default")
     for name in known:
         used.setdefault(name, Setting(name, known[name], known.source(name)))
+    for name in known.ignored:
+        used.setdefault(name, _setting(known, name, default(name), "default"))
+    used |= known.unknown
 
     def number(name: str) -> int | None:
         return int(used[name].value) if name in used else None

@@ -13,7 +13,7 @@ from typing import Final
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
-from storeio.prediction import NEWEST, setup_of
+from storeio.prediction import NEWEST, not_simulated, setup_of
 from storeio.scan import Bytes, Listing, kept_open, list_store, read_range
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker
 from storeio.simulate.clock import due_times, hour_of
@@ -63,10 +63,13 @@ def forecast_retention(
     ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
     mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
     conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
+    unsure = not_simulated(listing, infer_config(listing, given or {}))
     outcome, started = _started(listing, given or {}, broker)
     if outcome.outcome != STARTS:
         store = os.fspath(root)
-        return Forecast(store, broker, rules.name, outcome, now, ratio, cleaning.under(rules), None, (), None, ())
+        return Forecast(
+            store, broker, rules.name, outcome, now, ratio, cleaning.under(rules), None, (), None, (), unsure
+        )
     due = due_times(
         [file.path for file in started.log.files], mtimes, reserved_hours=cleaning.reserved_hours,
         delete_when=cleaning.delete_when, zone_offset_ms=zone, now_ms=now,
@@ -82,7 +85,7 @@ def forecast_retention(
         )  # fmt: skip
     return Forecast(
         os.fspath(root), rules.version, rules.name, outcome, now, ratio, cleaning.under(rules), first, tuple(due), at,
-        tuple(later),
+        tuple(later), unsure,
     )  # fmt: skip
 
 

@@ -42,6 +42,10 @@ class Tables:
 def _rows(path: str, columns: tuple[str, ...]) -> list[Row] | None:
     """Return the rows of a table, None where there is none."""
     try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--history {path}: is no UTF-8 text; tables cannot be read from there") from None
+    try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
     except ImportError as error:

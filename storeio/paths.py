@@ -35,6 +35,7 @@ KINDS: Final = (
 QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 NAME_DIGITS: Final = 20
 MAX_LONG: Final = 2**63 - 1
+MOST_DIGITS: Final = 4000  # behind leading zeros; Python reads no more than 4300
 # Spec 3.5: what TopicValidator accepts, plus what brokers themselves store ($ since 5.5.0, + since 5.x).
 LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_$+-]{1,255}")
 
@@ -71,7 +72,10 @@ def parse_number(name: str) -> int | None:
     digits = name[1:] if name[:1] in "+-" else name
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):  # Java sees UTF-16 units
         return None
-    number = int(name)
+    digits = digits.lstrip("0")
+    if len(digits) > MOST_DIGITS:
+        return None
+    number = int(f"{'-' if name[0] == '-' else ''}{digits or 0}")
     return number if -MAX_LONG - 1 <= number <= MAX_LONG else None
 
 

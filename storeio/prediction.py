@@ -11,13 +11,14 @@ from typing import Final
 
 from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout
-from storeio.config import StoreConfig, default, infer_config
+from storeio.config import StoreConfig, infer_config
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
 from storeio.results import Tell
 from storeio.scan import Bytes, Listing, changed_since, kept_open, list_store, read_range
+from storeio.settings import default, log_elsewhere, not_followed
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
@@ -35,19 +36,6 @@ ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEWEST: Final = "5.5.1"
-NOT_FOLLOWED: Final = (  # settings that change what a start does, simulated as if they had their defaults
-    "storePathCommitLog",
-    "readOnlyCommitLogStorePaths",
-    "storeType",
-    "rocksdbCQDoubleWriteEnable",
-    "enableDLegerCommitLog",
-    "duplicationEnable",
-    "checkCRCOnRecover",
-    "forceVerifyPropCRC",
-    "messageIndexSafe",
-    "readUnCommitted",
-    "recheckReputOffsetFromCq",
-)
 
 
 def next_starts(root: str | os.PathLike[str], given: Mapping[str, str]) -> dict[str, Prediction | StoreError]:
@@ -155,8 +143,9 @@ def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, in
 def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     """Return what of the store's layout and settings a simulated start does not follow, in words."""
     found = [f"{entry.path}: {foreign}" for entry in listing.files if (foreign := foreign_layout(entry))]
-    found += [f"{s.name}={s.value}" for s in config.settings if s.name in NOT_FOLLOWED and s.value != default(s.name)]
-    return tuple(found)
+    if place := log_elsewhere(listing.root, config.settings):
+        found.append(f"storePathCommitLog={place}: only {COMMITLOG}/ below the root was read")
+    return (*found, *not_followed(config.settings))
 
 
 def held_something(listing: Listing, read: Read, path: str) -> bool:
@@ -189,6 +178,7 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
     usual = int(default("maxHashSlotNum")), int(default("maxIndexNum"))
     slots, units = index_shape_of(listing, config) or usual
     light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
+    values = {s.name: s.value for s in config.settings}
     return Setup(
         commitlog_file_bytes=config.commitlog_file_bytes,
         queue_file_bytes=config.queue_file_bytes,
@@ -201,8 +191,20 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
         index_enabled=config.index_enabled,
         multi_dispatch=light if config.multi_dispatch is None else config.multi_dispatch,
         lmq=light if config.lmq is None else config.lmq,
-        ext_enabled={s.name: s.value == "true" for s in config.settings}.get("enableConsumeQueueExt"),
+        ext_enabled=values.get("enableConsumeQueueExt", "") == "true" if "enableConsumeQueueExt" in values else None,
+        most_recovered=int(values.get("commitLogRecoverMaxNum", "0")),
     )
+
+
+def place_for(target: str | os.PathLike[str], store: str | os.PathLike[str]) -> Path:
+    """Return the directory for a predicted store.
+
+    Raises:
+        UsageError: The directory is not local, holds something, or lies in the store.
+        WriteError: It cannot be read.
+    """
+    place = refuse_remote(os.fspath(target), "--into of a simulated start is a directory on a local disk")
+    return checked_target(place, store)
 
 
 def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
@@ -213,8 +215,7 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
         WriteError: A file could not be written.
     """
     store, disk = prediction.store, prediction.disk
-    place = refuse_remote(os.fspath(target), "--into of a simulated start is a directory on a local disk")
-    with staged(checked_target(place, store)) as staging:
+    with staged(place_for(target, store)) as staging:
         for path, file in sorted(disk.files.items()):
             if file.is_dir:
                 staging.make_directory(path)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio import local_files
-from storeio.errors import NotAStoreError, UnreadableError
+from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
 from storeio.remote import reading as remote
 from storeio.uris import is_remote, place_of, shown
@@ -60,9 +60,11 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     Raises:
         NotAStoreError: No such directory, or nothing in it that a store consists of.
         UnreadableError: A URI that does not answer.
-        UsageError: A URI that makes no sense.
+        UsageError: An empty name, which is not the current directory, or a URI that makes no sense.
     """
     place = place_of(os.fspath(root))
+    if not place:
+        raise UsageError("an empty name is no store; is a variable not set?")
     versions: Mapping[str, str] = {}
     if is_remote(place):
         files, unreadable, versions = remote.list_files(place)

@@ -6,9 +6,12 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from storeio.errors import UsageError, WriteError
 from storeio.uris import is_below, is_remote, place_of, refuse_remote, shown
+
+DELTA_LOG: Final = "_delta_log"  # in every directory that is a Delta table
 
 
 def followed(path: str | os.PathLike[str]) -> Path:
@@ -90,3 +93,19 @@ def refuse_same(files: Mapping[str, str | os.PathLike[str] | None]) -> None:
         if place in first:
             raise UsageError(f"{first[place]} and {option} name the same file, {place}")
         first[place] = option
+
+
+def refuse_in_tables(files: Mapping[str, str | os.PathLike[str] | None], tables: str | os.PathLike[str]) -> None:
+    """Raise if an option names a file of a Delta table, in the directory of which are tables; beside them is free.
+
+    Raises:
+        UsageError: It does.
+    """
+    where = followed(place_of(os.fspath(tables)))
+    for option, target in files.items():
+        text = "-" if target is None else os.fspath(target)
+        if text == "-" or is_remote(text) or is_remote(os.fspath(tables)):
+            continue
+        place = followed(place_of(text))
+        if place.is_relative_to(where) and any((at / DELTA_LOG).is_dir() for at in place.parents):
+            raise UsageError(f"{option} {text}: lies inside a table of {where}")

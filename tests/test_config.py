@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from storeio.config import (
     Given,
-    declared,
-    default,
     given_settings,
     infer_config,
     parse_delays_ms,
@@ -24,6 +22,7 @@ from storeio.file_sizes import infer_size
 from storeio.format import batchqueue, consumequeue, index
 from storeio.paths import COMMITLOG, CONSUMEQUEUE, StoreFile, describe, file_name
 from storeio.scan import Listing, list_store
+from storeio.settings import declared, default, log_elsewhere
 from storeio.walk import DEFAULT_DELAYS_MS
 
 GIB = 1 << 30
@@ -245,9 +244,59 @@ def test_defaults_agree_with_the_code_that_uses_them() -> None:
 
 def test_every_declared_setting_is_whole() -> None:
     for name, row in declared().items():
-        assert set(row) == {"default", "type", "source", "means"}, name
+        assert set(row) - {"followed"} == {"default", "type", "source", "means"}, name
+        assert default(name) in row.get("followed", [default(name)])
         assert row["type"] in ("size", "int", "flag", "text", "levels"), name
         assert given_settings(sets=[f"{name}={default(name)}"])[name] == default(name)
+
+
+def test_names_that_no_broker_has_are_told_and_others_are_not() -> None:
+    conf = "brokerName=a\nlistenPort=1\nmapedFileSizeCommitLog=1\nENABLELMQ=true\nabortFile=/x\nmyOwn=2\n"
+    told = given_settings(conf, "b.conf")
+    assert told == {}
+    found = {s.name: (s.value, s.source) for s in infer_config(Listing("/s", ()), told).settings}
+    assert "brokerName" not in found
+    assert found["mapedFileSizeCommitLog"][0] == "1"
+    assert found["mapedFileSizeCommitLog"][1].endswith("and skip it; did you mean mappedFileSizeCommitLog?")
+    assert found["ENABLELMQ"][1].endswith("did you mean enableLmq?")
+    assert found["mappedFileSizeCommitLog"] == (str(GIB), "default")
+    names = [note.partition(":")[0] for note in told.notes]
+    assert names == ["mapedFileSizeCommitLog", "ENABLELMQ", "abortFile, myOwn"]
+    sent: Given = pickle.loads(pickle.dumps(told))
+    assert sent.notes == told.notes
+
+
+def test_a_value_that_brokers_cannot_read_is_told_whatever_the_setting() -> None:
+    told = given_settings("fileReservedTime=3d\n", "b.conf")
+    found = {s.name: (s.value, s.source) for s in infer_config(Listing("/s", ()), told).settings}
+    assert found["fileReservedTime"] == ("72", "default; b.conf has '3d', which brokers cannot read and skip")
+    assert told.notes == ["fileReservedTime: b.conf has '3d', which brokers cannot read and skip"]
+
+
+def test_a_file_that_is_no_broker_conf_is_not_told_name_by_name() -> None:
+    told = given_settings("\n".join(f"{'x' * 5000}{i} = 1" for i in range(10_000)))
+    assert len(told.unknown) == 20
+
+
+def test_a_setting_that_nothing_here_depends_on_is_not_called_unknown() -> None:
+    with pytest.raises(UsageError, match="brokers have it, but nothing here depends on it"):
+        given_settings(sets=["brokerName=a"])
+
+
+@pytest.mark.parametrize(
+    ("conf", "elsewhere"),
+    [
+        ("storePathCommitLog=/data/store/commitlog\nstorePathRootDir=/data/store", ""),
+        ("storePathCommitLog=/data/store/commitlog/\nstorePathRootDir=/data/store/", ""),
+        ("storePathCommitLog=/data/copy/../copy/commitlog", ""),
+        ("storePathRootDir=/data/store", ""),
+        ("storePathCommitLog=/other/commitlog\nstorePathRootDir=/data/store", "/other/commitlog"),
+        ("storePathCommitLog=/data/store/commitlog,/b\nstorePathRootDir=/data/store", "/data/store/commitlog,/b"),
+    ],
+)
+def test_where_the_log_lies(conf: str, elsewhere: str) -> None:
+    config = infer_config(Listing("/data/copy", ()), given_settings(conf))
+    assert log_elsewhere("/data/copy", config.settings) == elsewhere
 
 
 def test_packaged_file_is_the_documented_one() -> None:

@@ -32,7 +32,7 @@ PURE: Final = WALK | {
     "salvaged",
     "verbs",
 }
-FILES: Final = PURE | {"remote", "scan", "targets", "nearby", "file_sizes", "config", "index_files"}
+FILES: Final = PURE | {"remote", "scan", "targets", "nearby", "file_sizes", "settings", "config", "index_files"}
 COMMAND: Final = {"commands.console", "commands.options", "report"}
 LAYERS: Final = {
     "__init__": {
@@ -78,7 +78,8 @@ LAYERS: Final = {
     "local_files": {"errors"},
     "scan": FORMAT | {"remote", "local_files"},
     "nearby": {"errors"},
-    "config": FORMAT | {"results", "scan", "file_sizes"},
+    "settings": FORMAT | {"results"},
+    "config": FORMAT | {"results", "safe", "scan", "file_sizes", "settings"},
     "index_files": FORMAT | {"checks", "scan", "config"},
     "many_files": {"paths", "compiled", "clmul", "crc", "kernels"},
     "audit": FILES | {"turns", "many_files"},

@@ -29,7 +29,7 @@ from storeio import __version__
 ROOT: Final = Path(__file__).resolve().parent.parent
 CASE: Final = "15-clean"  # of 4.9.8: the magic code of one record
 PACKAGES: Final = ("storeio", "udfs", "jobs")
-CONF: Final = {"storeio/conf/store.toml", "storeio/conf/spark.conf", "storeio/conf/log4j2.properties"}
+CONF: Final = {f"storeio/conf/{name}" for name in ("store.toml", "names.toml", "spark.conf", "log4j2.properties")}
 
 TYPED: Final = """
 import storeio

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from storeio import cli
+from storeio.errors import WriteError
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
@@ -188,3 +189,99 @@ def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pyte
     (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000001")
     assert cli.run([*words, "--json", "-"]) & 8
     assert json.loads(capsys.readouterr().out)["not_simulated"] == ["consumequeue/CURRENT: RocksDB queues"]
+
+
+CONF = """# as many are written
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+brokerRole = SYNC_MASTER
+deleteWhen = 04
+namesrvAddr = 10.0.0.1:9876
+storePathRootDir = /data/rocketmq/store
+storePathCommitLog = /data/rocketmq/store/commitlog
+aclEnable = true
+mapedFileSizeCommitLog = 65536
+"""
+
+
+def test_a_usual_broker_conf_leaves_a_prediction_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    conf.write_text(CONF)
+    words = ["simulate", str(root), "--broker", "5.3.3", *SETS, "--conf", str(conf)]
+    assert cli.run([*words, "--json", "-"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["not_simulated"] == []
+    assert "did you mean mappedFileSizeCommitLog?" in found["settings"]["mapedFileSizeCommitLog"]["source"]
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("storeio: mapedFileSizeCommitLog: ")
+    assert cli.run([*words, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "brokerRole=SLAVE", "enableAcceleratedRecovery=true", "checkCommitLogOffsetOnRecover=true",
+        "recoverConcurrently=true", "enableControllerMode=true", "configManagerVersion=v2",
+        "indexFileWriteEnable=false",
+        "messageStorePlugIn=a.B", "storePathCommitLog=/other/commitlog", "storeType=defaultRocksDB",
+        "forceVerifyPropCRC=true",
+    ],
+)  # fmt: skip
+def test_settings_that_are_not_modelled_are_named(
+    setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    (tmp_path / "broker.conf").write_text(f"{setting}\n")
+    words = [str(root), "--broker", "5.3.3", *SETS, "--conf", str(tmp_path / "broker.conf")]
+    assert cli.run(["simulate", *words]) == 8
+    out = capsys.readouterr().out
+    assert out.startswith("UNSURE: ")
+    assert setting in out
+    for more in ([], ["--retention"]):
+        assert cli.run(["simulate", *words, *more, "--json", "-"]) == 8
+        (unsure,) = json.loads(capsys.readouterr().out)["not_simulated"]
+        assert unsure.startswith(setting)
+
+
+def test_a_plan_says_what_its_start_does_not_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    words = ["plan", str(root), "--broker", "5.3.3", *SETS, "--set", "brokerRole=SLAVE"]
+    cli.run(words)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "gives nothing up, as far as this can be simulated." in out
+    assert "- not simulated: brokerRole=SLAVE" in out
+    cli.run([*words, "--json", "-"])
+    assert json.loads(capsys.readouterr().out)["not_simulated"][0].startswith("brokerRole=SLAVE")
+
+
+@pytest.mark.parametrize("target", ["full", "store/new", "s3://bucket/new"])
+def test_json_of_what_cannot_be_written_says_so(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    into = target if "://" in target else str(tmp_path / target)
+    assert cli.run(["simulate", str(root), "--broker", "5.3.3", *SETS, "--into", into, "--json", "-"]) == 16
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert (found["exit_code"], found["broker"]) == (16, "5.3.3")
+    assert "--into" in found["error"]
+
+
+def test_json_of_a_write_that_fails_late_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*args: object) -> None:
+        raise WriteError("no space left on device")
+
+    monkeypatch.setattr("storeio.commands.simulate.write_into", full)
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    words = ["simulate", str(root), "--broker", "5.3.3", *SETS, "--into", str(tmp_path / "new"), "--json", "-"]
+    assert cli.run(words) == 8
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["exit_code"] == 8

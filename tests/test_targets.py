@@ -11,7 +11,7 @@ import pytest
 
 from storeio import cli
 from storeio.errors import UsageError
-from storeio.targets import is_inside, refuse_same
+from storeio.targets import is_inside, refuse_in_tables, refuse_same
 
 CALLS = (
     "check STORE --html NAME",
@@ -94,6 +94,50 @@ def test_what_is_read_is_not_replaced(words: str, store: Path, tmp_path: Path) -
     assert call(words, STORE=store, DIR=tmp_path / "new", **names) == 16
     assert name.read_text() == "messageIndexEnable=true\n"
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "salvage STORE --donor OTHER --into OTHER/new",
+        "salvage STORE --donor OTHER --into DIR --json OTHER/x.json",
+        "salvage STORE --donor OTHER --into DIR --messages OTHER/x.jsonl",
+        "plan STORE --goal salvage --allow-log --donor OTHER --out OTHER/x.json",
+        "plan STORE --goal salvage --allow-log --donor OTHER --json OTHER/x.json",
+        "simulate STORE --into DIR --json DIR",
+        "simulate STORE --into DIR --json DIR/x.json",
+        "apply PLAN STORE --json STORE.storeio/x.json",
+        "undo STORE --json STORE.storeio/x.json",
+        "undo LINK --json STORE.storeio/x.json",
+        "check STORE --history TABLES --html TABLES/runs/x.html",
+        "check STORE --history TABLES --json TABLES/runs/_delta_log/x.json",
+    ],
+)
+def test_nothing_is_put_between_what_is_read_or_kept(
+    words: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, plan, home = tmp_path / "other", tmp_path / "plan.json", tmp_path / "store.storeio"
+    golden.copy_of("base-5.3.3", other)
+    assert call("plan STORE --out PLAN --quiet", STORE=store, PLAN=plan) == 0
+    home.mkdir()
+    (tmp_path / "link").symlink_to(store)
+    (tmp_path / "tables" / "runs" / "_delta_log").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    capsys.readouterr()
+    names = {"STORE": store, "OTHER": other, "PLAN": plan, "DIR": tmp_path / "new", "TABLES": tmp_path / "tables"}
+    for name, place in {**names, "LINK": tmp_path / "link"}.items():
+        words = words.replace(name, str(place))
+    assert cli.run(words.split()) == 16
+    assert "inside" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_report_may_lie_beside_tables(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "_delta_log").mkdir(parents=True)
+    for free in (tmp_path / "report.json", tmp_path / "reports" / "report.json", "-", None):
+        refuse_in_tables({"--json": free}, tmp_path)
+    with pytest.raises(UsageError, match="--json"):
+        refuse_in_tables({"--html": None, "--json": tmp_path / "runs" / "report.json"}, tmp_path)
 
 
 def test_outputs_that_go_nowhere_or_to_standard_output_are_no_files() -> None:

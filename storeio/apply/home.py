@@ -22,7 +22,7 @@ from storeio.apply.journal import JOURNAL, Journal
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import NotAppliedError, NotAStoreError, UsageError
 from storeio.plan.overlay import GONE, Folder
-from storeio.uris import refuse_remote
+from storeio.uris import place_of, refuse_remote
 
 SUFFIX: Final = ".storeio"
 PART: Final = ".part"
@@ -39,14 +39,21 @@ def resolved_root(root: str | os.PathLike[str]) -> str:
     """Return a store root without links, so that the directory beside it is beside the real one.
 
     Raises:
-        UsageError: It is a URI of another file system, where nothing is ever written.
+        UsageError: It is a URI of another file system, where nothing is ever written, or an empty name.
         NotAStoreError: It is no directory, or the root of all.
     """
     local = refuse_remote(os.fspath(root), "only a store on a local disk can be changed; copy it, or name its copy")
+    if not local:
+        raise UsageError("an empty name is no store; is a variable not set?")
     path = os.path.realpath(local)
     if not os.path.isdir(path) or path == os.path.dirname(path):
         raise NotAStoreError(f"{os.fspath(root)}: not a store directory")
     return path
+
+
+def beside(root: str) -> str:
+    """Return the directory beside a store that is named in any way, there or not."""
+    return os.path.realpath(os.path.realpath(place_of(root)) + SUFFIX)
 
 
 def home_of(root: str) -> str:

@@ -26,6 +26,7 @@ from storeio.many_files import Pieces
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.scan import Listing, list_store, read_range
+from storeio.settings import log_elsewhere
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
 from storeio.uris import is_remote
 from storeio.window import LARGE_PIECE_BYTES, PIECE_BYTES
@@ -104,8 +105,7 @@ class AuditPlan:
     @property
     def log_directories(self) -> str:
         """Where the commitlog is configured to lie, empty where that is below the root as usual."""
-        value = next((s.value for s in self.config.settings if s.name == "storePathCommitLog"), "")
-        return "" if value.strip().rstrip("/") in ("", f"{self.root.rstrip('/')}/{COMMITLOG}") else value
+        return log_elsewhere(self.root, self.config.settings)
 
     @property
     def total_bytes(self) -> int:

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from storeio.apply import home
 from storeio.apply.engine import apply_plan, store_of
 from storeio.apply.undoing import undo as take_back
 from storeio.commands.console import Meter, coloured, complain, explain, json_sink, put, terminal_width
-from storeio.commands.options import Task, failure_of, json_option, quiet_option
+from storeio.commands.options import Task, failure_of, json_option, quiet_option, refuse_json_inside
 from storeio.errors import StoreError
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
@@ -99,6 +100,7 @@ def _run(
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
     """Return the exit code of the work, told as JSON and as text; what was done counts also if that cannot be told."""
+    refuse_json_inside(json_to, home.beside(store), "where what applies replaced is kept")
     code, found, told = EXIT_SOUND, None, None
     try:
         with json_sink(json_to, [store]) as sink:

@@ -10,13 +10,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from storeio.commands.console import Meter, coloured, complain, html_target, json_sink, put, read_conf, terminal_width
+from storeio.commands.console import Meter, coloured, complain, html_target, json_sink, put, settings_of, terminal_width
 from storeio.commands.options import Task, attempt, complain_of, html_option, reading_options
-from storeio.config import Given, given_settings
+from storeio.config import Given
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
-from storeio.targets import refuse_same
+from storeio.targets import refuse_in_tables
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -70,8 +70,10 @@ def check(
 ) -> int:
     """Find what is wrong with stores: log, queues both ways, index, checkpoint. Every byte is read, none written."""
     page = html_target(html_to, stores)
-    refuse_same({"--conf": conf, "--json": rest["json_to"], "--html": page})
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    outputs: dict[str, str | Path | None] = {"--json": rest["json_to"], "--html": page}
+    if history is not None:
+        refuse_in_tables(outputs, history)
+    given = settings_of(conf, sets, outputs, quiet=rest["quiet"])
     call = Call(given=given, page=page, history=tables_of(history), **rest)
     code = EXIT_SOUND
     with json_sink(call.json_to, stores) as sink:

@@ -8,22 +8,24 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from storeio.config import Given, given_settings
 from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError, WriteError
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
-from storeio.targets import file_target, is_inside
+from storeio.targets import file_target, is_inside, refuse_same
 from storeio.uris import name_of, refuse_remote, shown
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
 
 DEBUG: Final = "STOREIO_DEBUG"
+MOST_CONF_BYTES: Final = 1 << 20  # hundreds of names are a hundredth of that; /dev/zero has no end
 LEAST_WIDTH, MOST_WIDTH = 60, 160
 TITLE_WIDTH = 20  # of a store in front of its bar
 _RED: Final = (
@@ -77,7 +79,25 @@ def put(stream: IO[str] | None, text: str) -> None:
         raise
 
 
-def read_conf(path: str | None) -> str | None:
+def settings_of(
+    conf: str | None, sets: Iterable[str], outputs: Mapping[str, str | Path | None], *, quiet: bool = False
+) -> Given:
+    """Return the broker settings of ``--conf`` and ``--set``, of which no output, by its option, takes the place.
+
+    What of them has no effect, neither here nor on brokers, is said on standard error, unless quiet.
+
+    Raises:
+        UsageError: The file cannot be read, or is an output, too; two outputs are one file; an unknown setting, or a
+            bad value.
+    """
+    refuse_same({"--conf": conf, **outputs})
+    given = given_settings(_read_conf(conf), conf or "broker.conf", sets)
+    for note in () if quiet else given.notes:
+        complain(note)
+    return given
+
+
+def _read_conf(path: str | None) -> str | None:
     """Return the text of a broker.conf, bytes read as Java reads them; None where none is given.
 
     Raises:
@@ -86,9 +106,13 @@ def read_conf(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="latin-1")
+        with open(path, encoding="latin-1", newline="") as file:
+            text = file.read(MOST_CONF_BYTES + 1)
     except OSError as error:
         raise UsageError(f"--conf {path}: {error.strerror or error}") from error
+    if len(text) > MOST_CONF_BYTES:
+        raise UsageError(f"--conf {path}: is no broker.conf: longer than {bytes_text(MOST_CONF_BYTES)}")
+    return text
 
 
 def queue_named(text: str) -> tuple[str, int]:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
+from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
 from storeio.commands.options import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
 from storeio.compare.node import diff as compare
-from storeio.config import given_settings
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
-from storeio.targets import refuse_same
 
 
 @click.command(name="diff", cls=Task)
@@ -28,8 +26,7 @@ def diff(
     one: str, other: str, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str]
 ) -> int:
     """Compare the logs of two stores, such as a master and its slave. Writes nothing into either."""
-    refuse_same({"--conf": conf, "--json": json_to})
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     meter = Meter()
     with json_sink(json_to, [one, other]) as sink:
         with attempt(one, sink, meter, bar=not quiet) as tried:

@@ -11,16 +11,14 @@ from typing import IO, Any
 
 import click
 
-from storeio.commands.console import complain, explain, json_sink, read_conf
+from storeio.commands.console import complain, explain, json_sink, settings_of
 from storeio.commands.inspect_options import Asked, InspectCommand, asked_options
-from storeio.config import given_settings
 from storeio.errors import StoreError, UnreadableError
 from storeio.inspect import api, text
 from storeio.inspect.reader import Reader
 from storeio.inspect.views import RecordView
 from storeio.results import EXIT_FAILED, EXIT_SOUND
 from storeio.scan import kept_open
-from storeio.targets import refuse_same
 
 Line = dict[str, Any]
 
@@ -74,13 +72,12 @@ def inspect(context: click.Context, asked: Asked) -> None:
 
 def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
-    refuse_same({"--conf": asked.conf, "--json": asked.json})
+    given = settings_of(asked.conf, asked.sets, {"--json": asked.json}, quiet=asked.quiet)
     with ExitStack() as stack:
         stack.enter_context(kept_open())
         output = Output(quiet=asked.quiet)
         output.json_file = stack.enter_context(json_sink(asked.json, [asked.store]))
         output.text_file = sys.stdout if asked.json != "-" else None
-        given = given_settings(read_conf(asked.conf), asked.conf or "broker.conf", asked.sets)
         reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
         _SHOW[asked.mode](reader, asked, output)
     return EXIT_FAILED if output.failures else EXIT_SOUND

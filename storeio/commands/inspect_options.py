@@ -13,6 +13,7 @@ import click
 from storeio.commands.options import Task
 from storeio.errors import UsageError
 from storeio.inspect.bodies import MOST_BYTES
+from storeio.paths import MAX_LONG
 from storeio.results import EXIT_USAGE
 from storeio.safe import parse_range, parse_time, printable
 
@@ -64,6 +65,8 @@ class WrongUse(click.UsageError):
 class InspectCommand(Task):
     """A command whose own complaints about options end in the exit code of all verbs, too."""
 
+    may_be_empty = frozenset({"key", "tag"})  # messages may have such
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Return what is left of the arguments."""
         try:
@@ -75,7 +78,10 @@ class InspectCommand(Task):
 def number(value: str) -> int:
     """Return a whole number, decimal or 0x hexadecimal."""
     try:
-        return int(value, 0)
+        found = int(value, 0)
+        if abs(found) > MAX_LONG:
+            raise ValueError
+        return found
     except ValueError:
         raise click.BadParameter(f"{printable(value[:40])} is no whole number") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 import click
 
@@ -50,6 +50,22 @@ html_option = click.option(
 class Task(click.Command):
     """A command whose help begins with what it is for and how people call it; the parser's view comes after that."""
 
+    may_be_empty: ClassVar[frozenset[str]] = frozenset()  # parameters
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return what is left of the arguments.
+
+        Raises:
+            BadParameter: One is an empty text, as of a shell's variable that is not set; as a path it would be the
+                current directory.
+        """
+        left = super().parse_args(ctx, args)
+        for parameter in self.params if not ctx.resilient_parsing else ():
+            value = ctx.params.get(parameter.name or "")
+            if parameter.name not in self.may_be_empty and (value == "" or (isinstance(value, tuple) and "" in value)):
+                raise click.BadParameter("is empty; is a variable not set?", ctx, parameter)
+        return left
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what it does, examples, what may be given."""
         self.format_help_text(ctx, formatter)
@@ -84,14 +100,14 @@ topic_option = click.option(
 queue_option = click.option("--queue", "queues", metavar="TOPIC/ID", multiple=True, help="Only this queue; repeat.")
 
 
-def refuse_json_inside(json_to: str | None, into: str) -> None:
-    """Raise if the report would lie in the directory that is to be made.
+def refuse_json_inside(json_to: str | None, into: str, why: str = "which must be new or empty") -> None:
+    """Raise if the report would lie in a directory: one that is to be made, if nothing else is said.
 
     Raises:
         UsageError: It would.
     """
     if json_to not in (None, "-") and is_inside(json_to, into):
-        raise UsageError(f"--json {json_to}: lies inside {shown(into)}, which must be new or empty")
+        raise UsageError(f"--json {json_to}: lies inside {shown(into)}, {why}")
 
 
 def complain_of(what: str, error: Exception) -> int:

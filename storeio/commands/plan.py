@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, queue_named, read_conf, terminal_width
+from storeio.commands.console import Meter, coloured, json_sink, put, queue_named, settings_of, terminal_width
 from storeio.commands.options import (
     Task,
     attempt,
@@ -22,7 +22,6 @@ from storeio.commands.options import (
     set_option,
     topic_option,
 )
-from storeio.config import given_settings
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
@@ -32,7 +31,6 @@ from storeio.prediction import NEWEST
 from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence, render_plan
 from storeio.simulate.rules import rules_of
-from storeio.targets import refuse_same
 from storeio.uris import place_of
 
 
@@ -78,16 +76,15 @@ def plan(
     json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
     select = selection(topics, queues, paths, codes, risks)
     rules_of(broker or NEWEST)
-    outputs: dict[str, str | Path | None] = {"--conf": conf, "--json": json_to}
+    outputs: dict[str, str | Path | None] = {"--json": json_to}
     if out is not None:
-        output = output_at(out, place_of(store))
+        output = output_at(out, *map(place_of, (store, *donors)))
         out = os.fspath(output.plan)
         outputs |= {"--out": output.plan, "the bytes of --out": output.bytes}
-    refuse_same(outputs)
-    with json_sink(json_to, [store]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
+    given = settings_of(conf, sets, outputs, quiet=quiet)
+    with json_sink(json_to, [store, *donors]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
         meter = Meter()
         with attempt(store, sink, meter, bar=not quiet) as tried:
             found = plan_store(

@@ -13,7 +13,7 @@ from storeio.commands.console import (
     json_sink,
     put,
     queue_named,
-    read_conf,
+    settings_of,
     terminal_width,
 )  # fmt: skip
 from storeio.commands.options import (
@@ -25,14 +25,12 @@ from storeio.commands.options import (
     refuse_json_inside,
     topic_option,
 )
-from storeio.config import given_settings
 from storeio.errors import UsageError
 from storeio.rebuild.node import rebuild as build
 from storeio.rebuild.tally import PARTS, QUEUES, Names
 from storeio.rebuilt import Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
-from storeio.targets import refuse_same
 from storeio.uris import shown
 
 
@@ -79,8 +77,7 @@ def rebuild(
     jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str], split_bytes: int | None,
 ) -> int:  # fmt: skip
     """Build queues, index and checkpoint anew from the commitlog, into DIR. Writes nothing into the store."""
-    refuse_same({"--conf": conf, "--json": json_to})
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     names = names_of(topics, queues)
     parts = parts_of(only, names)
     refuse_json_inside(json_to, into)

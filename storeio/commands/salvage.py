@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
+from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
 from storeio.commands.options import (
     Task,
     attempt,
@@ -18,7 +18,6 @@ from storeio.commands.options import (
     topic_option,
 )
 from storeio.commands.rebuild import names_of
-from storeio.config import given_settings
 from storeio.errors import StoreError, UsageError
 from storeio.prediction import NEWEST
 from storeio.replay import checked_file
@@ -29,7 +28,7 @@ from storeio.salvage.chosen import Choice
 from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import salvage as save
 from storeio.salvaged import Salvaged, Written
-from storeio.targets import file_target, refuse_same
+from storeio.targets import file_target
 from storeio.uris import shown
 
 
@@ -126,8 +125,7 @@ def salvage(
     """Save every intact message of a damaged store into DIR, a store that brokers start on. Only reads the store."""
     choice = choice_of(topics, queues, deleted=deleted, offsets=offsets, since=since, until=until)
     write = messages_writer(messages, into, [store, *donors])
-    refuse_same({"--conf": conf, "--json": json_to, "--messages": messages})
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    given = settings_of(conf, sets, {"--json": json_to, "--messages": messages}, quiet=quiet)
     refuse_json_inside(json_to, into)
     meter = Meter()
     with json_sink(json_to, [store, *donors]) as sink:

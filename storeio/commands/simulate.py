@@ -9,21 +9,20 @@ from typing import IO
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, read_conf, terminal_width
-from storeio.commands.options import Task, conf_option, failure_of, set_option
-from storeio.config import Given, given_settings
+from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
+from storeio.commands.options import Task, conf_option, failure_of, refuse_json_inside, set_option
+from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.forecast import forecast_retention
-from storeio.prediction import ALL, NEWEST, versions_of, write_into
+from storeio.prediction import ALL, NEWEST, place_for, versions_of, write_into
 from storeio.prediction import simulate as predict
 from storeio.report import to_json
 from storeio.report.retention import render_retention, retention_object
 from storeio.report.simulation import render_lines, render_simulation, simulation_object, warning_sentence
-from storeio.results import EXIT_DAMAGED, EXIT_SOUND
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
-from storeio.targets import refuse_same
 
 HEAP_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -73,11 +72,12 @@ def simulate(
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
-    refuse_same({"--conf": conf, "--json": json_to})
-    given = given_settings(read_conf(conf), conf or "broker.conf", sets)
+    given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
         raise UsageError("--into: one store and one version at a time")
+    if into is not None:
+        refuse_json_inside(json_to, into)
     if retention and (into is not None or whole_log is not None):
         raise UsageError("--retention: goes with neither --into nor --whole-log")
     code = EXIT_SOUND
@@ -89,9 +89,7 @@ def simulate(
                 continue
             found: list[Prediction] = []
             for version in versions:
-                code |= _one(store, version, given, whole_log, room, sink, found, bar=not quiet)
-            if found and into is not None:
-                write_into(found[0], into)
+                code |= _one(store, version, given, whole_log, room, sink, found, into, bar=not quiet)
             if found and json_to != "-":
                 _show(found, len(versions) > 1 or broker == ALL, quiet)
     return code
@@ -99,16 +97,20 @@ def simulate(
 
 def _one(
     store: str, version: str, given: Given, whole_log: bool | None, room: int, sink: IO[str] | None,
-    found: list[Prediction], *, bar: bool,
+    found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
-    """Return the exit code of one start, added to ``found`` if it could be predicted."""
+    """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
     meter = Meter()
     try:
+        if into is not None:
+            place_for(into, store)  # before all the work
         with meter.bar(store, shown=bar):
             prediction = predict(
                 store, broker=version, given=given, whole_log=whole_log, heap_bytes=room, digests=sink is not None,
                 progress=meter.update,
             )  # fmt: skip
+        if into is not None:
+            write_into(prediction, into)
     except Exception as error:
         code, told = failure_of(error, store)
         put(sink, to_json({**told, "broker": version}))
@@ -130,7 +132,8 @@ def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, 
     text = render_retention(found, width=terminal_width()).removesuffix("\n")
     if not quiet:
         put(sys.stdout, coloured(text))
-    return EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
+    code = EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
+    return code | (EXIT_FAILED if found.not_simulated else EXIT_SOUND)
 
 
 def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:

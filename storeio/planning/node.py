@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio import audit
-from storeio.config import SIZES
+from storeio.config import SIZES, Given
 from storeio.errors import UsageError
 from storeio.linked import copied
 from storeio.paths import CHECKPOINT, COMMITLOG, INDEX
@@ -76,11 +76,11 @@ def plan_store(
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
     _require_goal(goal, donors, allow_log=allow_log)
     store = place_of(os.fspath(root))
-    output = output_at(out, store)
+    output = output_at(out, store, *(place_of(os.fspath(donor)) for donor in donors))
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
-        settings = told_by(before) | dict(given or {})
+        settings = Given(given).over(told_by(before))
         start = partial(simulate, broker=starting, given=settings, digests=False)
         first = replace(start(root), store=shown(store))
 

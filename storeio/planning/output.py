@@ -41,11 +41,11 @@ class Output:
             self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
 
 
-def output_at(out: str | os.PathLike[str], store: str) -> Output:
+def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
     """Return where a plan is to be kept, nothing made yet.
 
     Raises:
-        UsageError: It would lie in the store, a link there leads into it, or something else than a file is there.
+        UsageError: It would lie in a store, a link there leads into one, or something else than a file is there.
     """
     plan = Path(refuse_remote(os.fspath(out), "--out writes to a local disk"))
     if not is_plain_name(plan.name):
@@ -54,7 +54,8 @@ def output_at(out: str | os.PathLike[str], store: str) -> Output:
     for place in (found.plan, found.bytes):
         # Where the name is, and where it leads: what is replaced is the first, what is meant may be the second.
         ends = (followed(place.parent) / place.name, followed(place))
-        if not is_remote(store) and any(end.is_relative_to(followed(store)) for end in ends):
-            raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
+        for store in stores:
+            if not is_remote(store) and any(end.is_relative_to(followed(store)) for end in ends):
+                raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
         refuse_special("--out", place)
     return found

@@ -18,7 +18,6 @@ from storeio.audit import AuditPlan
 from storeio.audit.facts import Told, known_with, silent_of
 from storeio.checks.segments import Segment, view_log
 from storeio.codes import ERROR, WARNING
-from storeio.config import default
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
@@ -31,6 +30,7 @@ from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.safe import printable
+from storeio.settings import default
 from storeio.splits import merge_spans
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown

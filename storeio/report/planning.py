@@ -49,6 +49,7 @@ def plan_object(found: Planned, path: str) -> dict[str, Any]:
         "before": dict(found.plan.before),
         "after": dict(found.plan.after),
         "cures": found.cures,
+        "not_simulated": list(found.predicted_after.not_simulated),
         "left": list(found.plan.left),
         "bytes_length": found.plan.bytes_length,
         "exit_code": found.exit_code,
@@ -61,15 +62,21 @@ def plan_sentence(found: Planned) -> str:
     plan, store = found.plan, printable(found.plan.store)
     if not plan.actions:
         if found.cures:
-            return f"NOTHING TO DO: {store} is sound, and broker {plan.broker} starts on it and gives nothing up."
+            start = f"broker {plan.broker} starts on it and gives nothing up{_as_far(found)}"
+            return f"NOTHING TO DO: {store} is sound, and {start}."
         return f"NO PLAN: no action is known that cures {store}; {counted(len(plan.left), 'thing')} left."
     files = len({action.path for action in plan.actions})
     what = f"{counted(len(plan.actions), 'action')} on {counted(files, 'file')} of {store}"
     if found.cures:
-        start = f"broker {plan.broker} starts and gives nothing up"
+        start = f"broker {plan.broker} starts and gives nothing up{_as_far(found)}"
         return f"CURES: {what}; afterwards it is sound, and {start}{_for_good(found.lost)}."
     left = counted(len(plan.left), "thing")
     return f"HELPS: {what}; {left} left that no action here cures{_for_good(found.lost)}."
+
+
+def _as_far(found: Planned) -> str:
+    """Return how sure the start is, as the end of a sentence."""
+    return ", as far as this can be simulated" if found.predicted_after.not_simulated else ""
 
 
 def _for_good(lost: int) -> str:
@@ -148,6 +155,8 @@ def _starts(found: Planned, width: int) -> list[str]:
         serious = sum(f.severity in ("error", "warning") for f in audit.findings)
         text = f"{does.strip()}; the audit has {counted(serious, 'finding')}."
         lines += paragraph(f"- {when}: ", printable(text), width, "  ")
+    for what in found.predicted_after.not_simulated[:LEFT]:
+        lines += paragraph("- not simulated: ", printable(what), width, "  ")
     return lines
 
 

@@ -47,6 +47,7 @@ def retention_object(found: Forecast) -> dict[str, Any]:
         "due": [asdict(each) for each in found.due],
         "next_ms": found.next_ms,
         "next": [cycle_object(cycle) for cycle in found.next_runs],
+        "not_simulated": list(found.not_simulated),
     }
 
 
@@ -71,6 +72,8 @@ def render_retention(found: Forecast, *, width: int = 80) -> str:
     lines += paragraph("- ", f"{text}, {rules.files_per_run} a run; the last one never.", width, "  ")
     text = f"the disk is used to {found.disk_used_ratio:.0%}; segments of any age go"
     lines += paragraph("- ", f"{text} above {rules.forcible_ratio:.0%}.", width, "  ")
+    for what in found.not_simulated[:ROWS]:
+        lines += paragraph("- not simulated: ", printable(what), width, "  ")
     step = Step(f"storeio check {root_word(found.store)}", "whether what stays is sound")
     lines += next_lines([step], width)
     return "".join(f"{line.rstrip()}\n" for line in lines)

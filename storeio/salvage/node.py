@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.codes import ERROR, WARNING
-from storeio.config import SIZES
+from storeio.config import SIZES, Given
 from storeio.linked import LinkedStore, copied
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
 from storeio.prediction import NEWEST, simulate
@@ -83,13 +83,14 @@ def salvage(
         UnreadableError: A file could not be read.
         WriteError: A file could not be written.
     """
-    place = target_of(into, root)
+    for read in (root, *donors):
+        place = target_of(into, read)
 
     def look(at: str | os.PathLike[str], settings: Mapping[str, str] | None) -> Concluded:
         return look_at_store(at, given=settings, jobs=jobs, split_bytes=split_bytes, progress=progress)
 
     first = look(root, given)
-    settings = told_by(first.audit.settings) | dict(given or {})
+    settings = Given(given).over(told_by(first.audit.settings))
     others = [look(donor, settings) for donor in donors]
     return saved(first, others, place, settings, look, broker=broker, losses=losses, choice=choice, jobs=jobs)
 

@@ -66,6 +66,7 @@ class Setup:
     lmq: bool = False
     ext_enabled: bool | None = None  # None: if there are such files
     batch_topics: frozenset[str] | None = None  # None: those of topics.json, without it told from the directories
+    most_recovered: int = 0  # commitLogRecoverMaxNum; below 1: the version's default
     scalar: bool = False  # look at every record by itself: slow, and how the fast way is proven
 
 
@@ -100,6 +101,12 @@ class Broker:
         delays = self.setup.delays_ms
         late = recovering and self.rules.late_delays
         return Checker(self.rules, delays, self.setup.heap_bytes, late_delays=late)
+
+    @property
+    def most_recovered(self) -> int:
+        """Segments, from the end back, of which recovery starts in the first at the latest; 0 for no limit."""
+        usual = self.rules.most_recovered
+        return self.setup.most_recovered if usual and self.setup.most_recovered > 0 else usual
 
     # ---- Load
 

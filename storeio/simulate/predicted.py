@@ -88,7 +88,8 @@ class Forecast:
     """The next cleanings of one broker on one store.
 
     ``now`` is a run at ``now_ms``, None where the broker does not start; ``next_runs`` are those at
-    ``next_ms``, the next moment at which segments go by age, until a run deletes nothing.
+    ``next_ms``, the next moment at which segments go by age, until a run deletes nothing. ``not_simulated`` is
+    that of a ``Prediction``.
     """
 
     store: str
@@ -102,3 +103,4 @@ class Forecast:
     due: tuple[Due, ...]
     next_ms: int | None
     next_runs: tuple[Cycle, ...]
+    not_simulated: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ def clean_start(broker: Broker, checker: Checker, queues_end: int) -> int:
         while i > 0 and files[i].base > queues_end:
             i -= 1
         return i
-    left = broker.rules.fewest_files
+    left = broker.most_recovered
     while i > 0:
         left -= 1
         first = _first_record(broker, checker, files[i])
@@ -97,7 +97,7 @@ def clean_start(broker: Broker, checker: Checker, queues_end: int) -> int:
 def abort_start(broker: Broker, checker: Checker) -> int:
     """Return the number of the file in which the scan begins after a crash."""
     files = broker.log.files
-    left = broker.rules.fewest_files
+    left = broker.most_recovered
     for i in range(len(files) - 1, -1, -1):
         left -= 1
         if _matches(broker, checker, files[i]) or left == 0:

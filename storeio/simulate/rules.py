@@ -53,7 +53,7 @@ class Rules:
     clean_start: str  # CommitLog.recoverNormally
     abort_start: str  # CommitLog.recoverAbnormally
     dispatches_when_clean: bool  # CommitLog.recoverNormally
-    fewest_files: int  # commitLogRecoverMaxNum; 0 for no limit
+    most_recovered: int  # commitLogRecoverMaxNum; 0 for no limit
     end_after_dispatch: bool  # the queues' end is taken again before they are cut
     reput_from_queues: bool  # DefaultMessageStore.start: the queues' end, and start waits for dispatch
     min_by_scan: bool  # ConsumeQueue.correctMinOffset: the first unit from the front; later by search
@@ -89,7 +89,7 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "clean_start": (("4.9.0", LAST_THREE), ("5.3.2", MAX_QUEUE), ("5.3.4", FIRST_RECORD)),
     "abort_start": (("4.9.0", STORE_TIME), ("5.3.4", CHECKED_TIME), ("5.5.0", QUEUED_OFFSET)),
     "dispatches_when_clean": (("4.9.0", False), ("5.3.2", True)),
-    "fewest_files": (("4.9.0", 0), ("5.4.0", 10)),
+    "most_recovered": (("4.9.0", 0), ("5.4.0", 10)),
     "end_after_dispatch": (("4.9.0", False), ("5.3.4", True)),
     "reput_from_queues": (("4.9.0", True), ("5.0.0", False)),
     "min_by_scan": (("4.9.0", True), ("5.0.0", False)),
@@ -119,8 +119,8 @@ def parse_version(text: str) -> Version:
         UsageError: Not of the form ``5.3.3``, or older than what is known.
     """
     parts = text.strip().split(".")
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UsageError(f"broker version {text!r}: three numbers such as 5.3.3 are needed, or all")
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise UsageError(f"broker version {text[:40]!r}: three numbers such as 5.3.3 are needed, or all")
     major, minor, patch = (int(part) for part in parts)
     if (major, minor, patch) < OLDEST:
         raise UsageError(f"broker version {text}: nothing is known of versions before 4.9.0")
