@@ -5,7 +5,6 @@ It lies in a directory of its own, so that audits and simulated starts can look 
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UnreadableError
-from storeio.local_files import hole_bytes, open_file
+from storeio.local_files import data_stretches, hole_bytes, open_file
 from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
 from storeio.remote.mirror import mirrored
 from storeio.scan import Listing, changed_since, list_store
@@ -155,15 +154,8 @@ def copy_sparse(source: Path, target: Path) -> None:
     with os.fdopen(open_file(source), "rb") as old, target.open("xb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)
-        at = 0
-        while at < size:
-            try:
-                at = os.lseek(old.fileno(), at, os.SEEK_DATA)
-                stop = os.lseek(old.fileno(), at, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return  # nothing but a hole is left
-                stop = size
+        for start, stop in data_stretches(old.fileno(), 0, size):
+            at = start
             while at < stop:
                 data = os.pread(old.fileno(), min(PIECE_BYTES, stop - at), at)
                 if not data:

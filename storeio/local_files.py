@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -254,3 +254,20 @@ def hole_bytes(handle: int, start: int, stop: int) -> int:
     except AttributeError:
         return 0  # a system that does not tell
     return max(min(data, stop) - start, 0)
+
+
+def data_stretches(handle: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of an open file from ``start`` to ``stop`` that are no holes; all where that is not told.
+
+    Behind the file's end everything counts as data: whoever reads it finds out that it is not there.
+    """
+    while start < stop:
+        start += hole_bytes(handle, start, stop)
+        try:
+            end = os.lseek(handle, start, os.SEEK_HOLE)
+        except (OSError, AttributeError):
+            end = stop
+        end = min(end, stop) if end > start else stop  # a hole where data was told a moment ago
+        if start < end:
+            yield start, end
+        start = end

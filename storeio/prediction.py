@@ -17,7 +17,7 @@ from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
 from storeio.results import Tell
-from storeio.scan import Bytes, Listing, changed_since, kept_open, list_store, read_range
+from storeio.scan import Bytes, Listing, changed_since, data_stretches, kept_open, list_store, read_range
 from storeio.settings import default, log_elsewhere, not_followed
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk, Read
@@ -28,7 +28,7 @@ from storeio.simulate.outcome import simulate_start
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import LINES, rules_of
-from storeio.staging import staged
+from storeio.staging import PIECE_BYTES, staged
 from storeio.targets import checked_target
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
@@ -208,7 +208,7 @@ def place_for(target: str | os.PathLike[str], store: str | os.PathLike[str]) -> 
 
 
 def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
-    """Write the predicted store into a directory that is new or empty; whole or not at all.
+    """Write the predicted store into a directory that is new or empty; whole or not at all. Holes stay holes.
 
     Raises:
         UsageError: The directory holds something, or lies in the store.
@@ -216,15 +216,23 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
     """
     store, disk = prediction.store, prediction.disk
     with staged(place_for(target, store)) as staging:
+        if not is_remote(store):  # elsewhere only reading them tells what of files is zero
+            files = (path for path, file in disk.files.items() if not file.is_dir)
+            staging.require_room(sum(stop - start for path in files for start, stop in _to_write(disk, store, path)))
         for path, file in sorted(disk.files.items()):
             if file.is_dir:
                 staging.make_directory(path)
                 continue
             staging.write(path, 0, b"", size=file.size)
-            at = 0
-            for piece in disk.content(path):
-                staging.write(path, at, piece.data, size=file.size)
-                at += len(piece)
+            for start, stop in _to_write(disk, store, path):
+                for at, piece in disk.pieces(path, start, stop, PIECE_BYTES):
+                    if first_nonzero(piece, 0, len(piece)) < len(piece):  # not every file system tells of holes
+                        staging.write(path, at, piece.data, size=file.size)
             if not (file.made or is_remote(store)):  # elsewhere times are those of the copy, not the broker's
                 shutil.copystat(Path(store) / path, staging.partial / path)
         staging.finish(os.cpu_count() or 1)
+
+
+def _to_write(disk: Disk, store: str, path: str) -> list[tuple[int, int]]:
+    """Return the stretches of a predicted file that may hold something."""
+    return disk.stretches(path, data_stretches(store, path, 0, disk.files[path].stored))

@@ -150,3 +150,21 @@ def data_stop(root: str, path: str, size: int) -> int:
     written need not be read to know that it is zero. Other file systems than local ones do not tell.
     """
     return size if is_remote(root) or not size else local_files.data_stop(os.path.join(root, path), size)
+
+
+def data_stretches(root: str, path: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of a file from ``start`` to ``stop`` that are no holes; what is between them is zero.
+
+    All of it where the file system does not tell, or the file cannot be opened: reading it says why.
+    """
+    try:
+        handle = -1 if is_remote(root) else local_files.open_file(os.path.join(root, path))
+    except OSError:
+        handle = -1
+    if handle < 0:
+        yield from [(start, stop)] if start < stop else []
+        return
+    try:
+        yield from local_files.data_stretches(handle, start, stop)
+    finally:
+        os.close(handle)

@@ -90,6 +90,17 @@ class Staging:
                 _begin_flushing(handle, position + at, count)
             self.written_bytes += len(view)
 
+    def require_room(self, needed: int) -> None:
+        """Raise if so many bytes do not fit, before the disk is full of the first of them.
+
+        Raises:
+            WriteError: They do not.
+        """
+        with explained(self.name):
+            free = shutil.disk_usage(self.partial).free
+        if needed > free:
+            raise WriteError(f"{self.name}: no space: {needed} bytes are to be written, and {free} are free")
+
     def read(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes of a file that was written; zeros where nothing was."""
         with explained(path, "read again"):

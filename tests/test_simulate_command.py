@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,39 @@ def test_json_of_a_write_that_fails_late_says_so(
     assert cli.run(words) == 8
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["exit_code"] == 8
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_into_leaves_out_what_holes_hold(
+    told: bool, damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may claim more than any disk has room for; where the system does not tell of holes, less of it."""
+    length = 1 << 40 if told else 40 << 20
+    for name in ("lock", "consumequeue/topic_1/1/00000000000000004000"):
+        os.truncate(damaged / name, length)
+        with (damaged / name).open("r+b") as file:
+            file.seek(length // 2 + 5000)
+            file.write(b"x" * 5000)
+    if not told:
+        monkeypatch.delattr(os, "SEEK_DATA")
+    target = tmp_path / "after"
+    assert cli.run(["simulate", str(damaged), "--into", str(target), "--quiet", *SETS]) == 4
+    for name in ("lock", "consumequeue/topic_1/1/00000000000000004000"):
+        status = (target / name).stat()
+        assert status.st_size == length
+        assert status.st_blocks * 512 < 20 << 20
+        with (target / name).open("rb") as file, (damaged / name).open("rb") as source:
+            for start in (0, length // 2):
+                file.seek(start)
+                source.seek(start)
+                assert file.read(1 << 16) == source.read(1 << 16)
+
+
+def test_into_says_before_that_there_is_no_room(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    assert cli.run(["simulate", str(damaged), "--into", str(tmp_path / "after"), *SETS]) == 8
+    assert "no space" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]

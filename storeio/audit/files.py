@@ -18,6 +18,7 @@ from storeio.checks.queue_files import UNIT_BYTES, QueueFile, gather, summarize_
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import index as index_format
+from storeio.format import queueext
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile
 from storeio.scan import Listing, data_stop
 from storeio.uris import is_remote
@@ -67,9 +68,9 @@ def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
     if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
         return FileReport(file, summarize_file(file, read(0, zero_from)))  # what follows is zero anyway
     if file.kind == QUEUE_EXT:
-        findings, classes = ext_units.check_chain(file, read(0, file.size))
+        findings, classes = ext_units.check_chain(file, read(0, min(zero_from + queueext.HEAD_BYTES, file.size)))
         return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
-    if plan.index_shape is None and not read(0, file.size)[index_format.HEADER_BYTES :].any():
+    if plan.index_shape is None and not read(0, zero_from)[index_format.HEADER_BYTES :].any():
         head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
         return FileReport(file, classes={"record": head, "zero": file.size - head})
     if plan.index_shape is None:

@@ -48,6 +48,7 @@ def agrees(ext: Queue, read: Read, disk: npt.NDArray[np.void], tags_code: Number
 def check_chain(file: StoreFile, data: Bytes) -> tuple[list[Finding], dict[str, int]]:
     """Return what is wrong with one ext file's chain of sizes, and its bytes by class.
 
+    ``data`` are the file's bytes, or fewer if all that follow are zero, with a unit's head of those.
     A closed file ends in a size that is not positive, with at least 4 bytes free.
     """
     at = 0
@@ -57,18 +58,18 @@ def check_chain(file: StoreFile, data: Bytes) -> tuple[list[Finding], dict[str, 
         size = int(head["size"])
         if size <= 0:
             break
-        room = len(data) - at - queueext.END_SPARE_BYTES
+        room = file.size - at - queueext.END_SPARE_BYTES
         if size < queueext.HEAD_BYTES or size > room or size != queueext.HEAD_BYTES + int(head["bitmap_length"]):
-            findings.append(_finding(file, "EXT_CHAIN", at, len(data) - at, f"unit size {size} at {at}"))
-            return findings, {"record": at, "garbage": len(data) - at}
+            findings.append(_finding(file, "EXT_CHAIN", at, file.size - at, f"unit size {size} at {at}"))
+            return findings, {"record": at, "garbage": file.size - at}
         at += size
     end = at + 2 if data[at : at + 2].tobytes() == b"\xff\xff" else at
     rest = data[end:]
     dirty = int(np.count_nonzero(rest))
     if dirty:
         first = end + int(np.flatnonzero(rest)[0])
-        findings.append(_finding(file, "EXT_CHAIN", first, len(data) - first, "bytes behind the last unit"))
-    classes = {"record": at, "blank": end - at, "garbage": dirty, "zero": len(rest) - dirty}
+        findings.append(_finding(file, "EXT_CHAIN", first, file.size - first, "bytes behind the last unit"))
+    classes = {"record": at, "blank": end - at, "garbage": dirty, "zero": file.size - end - dirty}
     return findings, classes
 
 

@@ -87,13 +87,14 @@ def _unit(reader: Reader, file: StoreFile, number: int) -> np.void:
 
 
 def _used_units(reader: Reader, file: StoreFile, total: int) -> int:
-    """Return the number of the last unit that is not zero, plus one; looked for from the end."""
+    """Return the number of the last unit that is not zero, plus one; looked for from the end, holes passed over."""
     size = unit_dtype(file.kind).itemsize
-    for stop in range(total, 0, -CHUNK_UNITS):
-        start = max(stop - CHUNK_UNITS, 0)
-        nonzero = np.flatnonzero(reader.read(file.path, start * size, stop * size))
-        if len(nonzero):
-            return start + int(nonzero[-1]) // size + 1
+    for low, high in reversed([*reader.data_stretches(file)]):
+        for stop in range(min(-(-high // size), total), low // size, -CHUNK_UNITS):
+            start = max(stop - CHUNK_UNITS, low // size)
+            nonzero = np.flatnonzero(reader.read(file.path, start * size, stop * size))
+            if len(nonzero):
+                return start + int(nonzero[-1]) // size + 1
     return 0
 
 
@@ -111,10 +112,10 @@ def _leading(reader: Reader, file: StoreFile, total: int, state: str) -> int:
 
 def _ext(reader: Reader, file: StoreFile) -> tuple[str, Details]:
     """Return how many units an ext file holds; they are hopped over, for nothing else tells where they end."""
-    data = reader.read(file.path, 0, file.size).data
+    read = reader.kept(file)  # of a sparse file as much as is hopped over, not all that it claims
     at = units = 0
     while at <= file.size - queueext.HEAD_BYTES:
-        size = int.from_bytes(data[at : at + 2], "big", signed=True)
+        size = int.from_bytes(read(at, at + 2).tobytes(), "big", signed=True)
         if size < queueext.HEAD_BYTES or size > file.size - at:
             break
         at += size

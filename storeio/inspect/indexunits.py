@@ -53,8 +53,15 @@ def slots_of(reader: Reader, file: StoreFile) -> int | None:
     # A unit is five times as long as a slot, so every fifth number of slots fits the length.
     most = (file.size - fmt.HEADER_BYTES - (last + 1) * fmt.UNIT_BYTES) // fmt.SLOT_BYTES
     first = (file.size - fmt.HEADER_BYTES) // fmt.SLOT_BYTES % 5 or 5
-    fits = [n for start in range(first, most + 1, 5 << 16) for n in _fitting(reader, file, header, start, most)]
-    return fits[0] if len(fits) == 1 else None
+    fits: list[int] = []
+    for low, high in reader.data_stretches(file):
+        # The slots with which the last unit, which is not zero, would touch what is no hole.
+        origin = fmt.units_start(0) + last * fmt.UNIT_BYTES
+        least = (low - fmt.UNIT_BYTES - origin) // fmt.SLOT_BYTES
+        begin = first + max(least - first, 0) // 5 * 5
+        stop = min((high - origin) // fmt.SLOT_BYTES, most) + 1
+        fits += [n for start in range(begin, stop, 5 << 16) for n in _fitting(reader, file, header, start, stop - 1)]
+    return fits[0] if len(set(fits)) == 1 else None
 
 
 def _fitting(reader: Reader, file: StoreFile, header: np.void, first: int, most: int) -> list[int]:
@@ -62,11 +69,13 @@ def _fitting(reader: Reader, file: StoreFile, header: np.void, first: int, most:
     last = int(header["unit_count"]) - 1
     count = min((most - first) // 5 + 1, 1 << 16)
     start = fmt.units_start(first) + last * fmt.UNIT_BYTES
-    units = fmt.decode_units(reader.read(file.path, start, start + count * fmt.UNIT_BYTES).data)
+    raw = reader.read(file.path, start, start + count * fmt.UNIT_BYTES)
+    units = fmt.decode_units(raw.data)
     slots = first + 5 * np.arange(count)
-    likely = np.flatnonzero((units["physical_offset"] == header["end_physical_offset"]) & (units["key_hash"] >= 0))
+    likely = (units["physical_offset"] == header["end_physical_offset"]) & (units["key_hash"] >= 0)
+    likely &= raw.reshape(-1, fmt.UNIT_BYTES).any(axis=1)
     found = []
-    for k in likely.tolist():
+    for k in np.flatnonzero(likely).tolist():
         place = fmt.HEADER_BYTES + int(units["key_hash"][k]) % int(slots[k]) * fmt.SLOT_BYTES
         if int.from_bytes(reader.read(file.path, place, place + 4).tobytes(), "big") == last:
             found.append(int(slots[k]))

@@ -6,7 +6,7 @@ Memory is that of one split, whatever the size of the log.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,13 +18,15 @@ from storeio.inspect.reader import Reader
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.paths import StoreFile
-from storeio.splits import Split, WalkState, cut
+from storeio.scan import data_stop, data_stretches
+from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from storeio.walk import Walked, walk_split
 
 Numbers = npt.NDArray[np.int64]
 
 # How far in front of a position a walk to it begins: above the largest record that brokers take by default, 4 MiB.
 BACK_BYTES: Final = 16 << 20
+HOLE_BYTES: Final = (1 << 20) + w.GAP_BLOCK  # walked of a hole at a segment's end
 WITNESSES: Final = 2  # records in front, so that the walk's reference time is the true one
 
 # Rows of a table of entries, and what an entry is.
@@ -54,16 +56,58 @@ def walk_log(reader: Reader) -> Iterator[Stretch]:
 
 
 def walk_segment(reader: Reader, segment: StoreFile, state: WalkState | None = None) -> Iterator[Stretch]:
-    """Yield one segment from a state on, from its start without one."""
+    """Yield one segment from a state on, from its start without one; a hole of many splits is one stretch.
+
+    A sparse segment may claim far more zeros than anybody could read.
+    """
+    step = DEFAULT_SPLIT_BYTES
+    at = 0 if state is None else state.position // step * step
     try:
-        for split in cut(segment):
-            if state is not None and state.position >= split.stop:
-                continue
-            walked = walk_split(reader.of(segment.path), split, state, delays_ms=reader.delays_ms)
-            yield Stretch(segment, walked)
+        size = _bounded(reader, segment)
+        while at < size:
+            split = Split(segment.path, segment.base_offset or 0, size, at, min(at + step, size))
+            walked = None
+            if state is not None and state.mode == w.SEARCH and state.position == at:
+                walked = _hole(reader, split, state)
+            if walked is None:
+                walked = walk_split(reader.of(segment.path), split, state, delays_ms=reader.delays_ms)
             state = walked.end
+            at = max(walked.split.stop, state.position // step * step)
+            if size < segment.size and state.position >= size:
+                walked = _extended(walked, segment.size)  # zeros, or a blank record with zeros behind its head
+            yield Stretch(segment, walked)
     except UnreadableError as error:
         reader.failed(error)
+
+
+def _bounded(reader: Reader, segment: StoreFile) -> int:
+    """Return up to where a segment is walked: to its end, but of a hole there that is long not all.
+
+    A blank record in front of it is to be told as too short here, too; none reaches to a place that is so odd.
+    """
+    stop = data_stop(reader.root, segment.path, segment.size)
+    return min(segment.size, -(-stop // w.GAP_BLOCK) * w.GAP_BLOCK + HOLE_BYTES)
+
+
+def _hole(reader: Reader, split: Split, state: WalkState) -> Walked | None:
+    """Return what a walk gives that looks for a start in a hole longer than the split; None where there is no such."""
+    stretches = data_stretches(reader.root, split.path, split.start, split.file_size)
+    data, _ = next(stretches, (split.file_size, 0))
+    stop = data if data == split.file_size else data // DEFAULT_SPLIT_BYTES * DEFAULT_SPLIT_BYTES
+    return _zeros(reader, split, state, stop) if stop > split.stop else None
+
+
+def _zeros(reader: Reader, split: Split, state: WalkState, stop: int) -> Walked:
+    """Return what a walk that looks for a start gives for zeros from the split's start to ``stop``: as for some."""
+    some = replace(split, stop=min(split.start + w.GAP_BLOCK, stop))
+    walked = walk_split(reader.of(split.path), some, state, delays_ms=reader.delays_ms)
+    return _extended(walked, stop)
+
+
+def _extended(walked: Walked, stop: int) -> Walked:
+    """Return the walk of a split that ends in zeros as one of a split with zeros up to ``stop``."""
+    walked.spans[w.SPAN_STOP, -1:] = stop
+    return replace(walked, split=replace(walked.split, stop=stop), end=replace(walked.end, position=stop))
 
 
 def walk_near(reader: Reader, segment: StoreFile, position: int, *, back: int = BACK_BYTES) -> Iterator[Stretch]:

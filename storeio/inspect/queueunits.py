@@ -62,36 +62,53 @@ def queue_files(reader: Reader, kinds: tuple[str, ...], topic: str | None, queue
 
 
 def chunks(reader: Reader, file: StoreFile, start: int = 0) -> Iterator[tuple[int, Units]]:
-    """Yield a queue file's whole units with the number of the first, from unit ``start`` on, a chunk at a time."""
+    """Yield a queue file's whole units with the number of the first, from unit ``start`` on, a chunk at a time.
+
+    Units in holes are left out: they are zero, and a sparse file may claim more of them than anybody could read.
+    """
     dtype = unit_dtype(file.kind)
-    total = file.size // dtype.itemsize
-    for first in range(start, total, CHUNK_UNITS):
-        stop = min(first + CHUNK_UNITS, total)
-        raw = reader.read(file.path, first * dtype.itemsize, stop * dtype.itemsize)
-        yield first, np.frombuffer(raw.data, dtype=dtype)
+    size = dtype.itemsize
+    for low, high in reader.data_stretches(file):
+        stop = min(-(-high // size), file.size // size)
+        for first in range(max(low // size, start), stop, CHUNK_UNITS):
+            start = min(first + CHUNK_UNITS, stop)
+            raw = reader.read(file.path, first * size, start * size)
+            yield first, np.frombuffer(raw.data, dtype=dtype)
 
 
 def runs(reader: Reader, file: StoreFile) -> Iterator[Run]:
     """Yield a queue file as runs; empty units are counted, not listed."""
     size = unit_dtype(file.kind).itemsize
     empty: Run | None = None
-    for first, units in chunks(reader, file):
-        states = states_of(file.kind, units)
-        cuts = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(units)]
-        for start, stop in pairwise(cuts):
-            run = Run(file, (first + start) * size, STATES[states[start]], units[start:stop], stop - start)
-            if empty is not None and empty.state == run.state:
-                empty = replace(empty, count=empty.count + run.count)
-                continue
-            if empty is not None:
-                yield empty
-            empty = replace(run, units=run.units[:1].copy()) if run.state in (PRE_BLANK, ZERO) else None
-            if empty is None:
-                yield run
+    for run in _short_runs(reader, file):
+        if empty is not None and empty.state == run.state:
+            empty = replace(empty, count=empty.count + run.count)
+            continue
+        if empty is not None:
+            yield empty
+        empty = replace(run, units=run.units[:1].copy()) if run.state in (PRE_BLANK, ZERO) else None
+        if empty is None:
+            yield run
     if empty is not None:
         yield empty
     if ragged := file.size % size:
         yield Run(file, file.size - ragged, RAGGED, np.empty(0, unit_dtype(file.kind)), 1)
+
+
+def _short_runs(reader: Reader, file: StoreFile) -> Iterator[Run]:
+    """Yield the runs of each chunk, and those that are holes; neighbours may be in the same state."""
+    dtype = unit_dtype(file.kind)
+    size, stop = dtype.itemsize, 0
+    for first, units in chunks(reader, file):
+        if first > stop:
+            yield Run(file, stop * size, ZERO, np.zeros(1, dtype), first - stop)
+        stop = first + len(units)
+        states = states_of(file.kind, units)
+        cuts = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(units)]
+        for low, high in pairwise(cuts):
+            yield Run(file, (first + low) * size, STATES[states[low]], units[low:high], high - low)
+    if stop < file.size // size:
+        yield Run(file, stop * size, ZERO, np.zeros(1, dtype), file.size // size - stop)
 
 
 def units(

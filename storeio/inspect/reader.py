@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG, StoreFile
-from storeio.scan import Bytes, list_store, read_range
+from storeio.scan import Bytes, data_stretches, list_store, read_range
 from storeio.window import Read
 
 Note = Callable[[str], None]
@@ -58,6 +58,10 @@ class Reader:
     def read(self, path: str, start: int, stop: int) -> Bytes:
         """Return bytes ``[start, stop)`` of a file."""
         return read_range(self.root, path, start, stop)
+
+    def data_stretches(self, file: StoreFile, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the stretches of a file from ``start`` on that are no holes, as ``scan.data_stretches``."""
+        return data_stretches(self.root, file.path, start, file.size)
 
     def of(self, path: str) -> Read:
         """Return the reads of one file, as the walk wants them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from storeio.errors import UnreadableError, UsageError
 from storeio.linked import LinkedStore
@@ -18,6 +18,9 @@ from storeio.plan.overlay import GONE, Folder, Known, Overlay, WrittenError
 from storeio.plan.rules import check_action
 from storeio.planning.limits import LeftOut, RefusedError, RewrittenError, looker, names_below, require_one_name
 from storeio.safe import printable
+from storeio.scan import data_stretches
+
+MOST_HOLE_BYTES: Final = 64 << 30  # half a minute to take the digest of
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +139,21 @@ class Draft:
         self.actions.append(replace(action, codes=why.codes, topic=why.topic, queue_id=why.queue_id))
 
     def _sha256(self, path: str, start: int, stop: int) -> str:
+        self._require_hashable(path, start, stop)
         try:
             return digest_of(self.store.pieces(path, start, stop))
         except UnreadableError as error:
             raise RefusedError(str(error)) from error
+
+    def _require_hashable(self, path: str, start: int, stop: int) -> None:
+        """Raise where a sparse file claims more zeros than a digest can be taken of: one or two gigabytes a second."""
+        if stop - start > MOST_HOLE_BYTES:
+            data = sum(high - low for low, high in data_stretches(str(self.store.root), path, start, stop))
+            if stop - start - data > MOST_HOLE_BYTES:
+                raise RefusedError(
+                    f"{printable(path)}: claims {stop - start - data} bytes that are holes, more than a plan takes a "
+                    "digest of; truncate gives it its length back"
+                )
 
     def _listing_sha256(self, path: str) -> str:
         return listing_sha256(

@@ -24,6 +24,7 @@ from storeio.planning.limits import RefusedError
 from storeio.results import Audit
 from storeio.salvage.evidence import whole_record
 from storeio.salvage.strays import Standing, intact_records, runs_of
+from storeio.scan import data_stretches
 from storeio.window import Bytes
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
@@ -232,7 +233,8 @@ def _stands(draft: Draft, path: str, run: Sequence[Standing], segment_bytes: int
 
 
 def _holds_nothing(draft: Draft, path: str) -> bool:
-    return not any(piece.strip(b"\0") for piece in draft.store.pieces(path, 0, draft.store.length(path)))
+    stretches = data_stretches(str(draft.store.root), path, 0, draft.store.length(path))
+    return not any(piece.strip(b"\0") for low, high in stretches for piece in draft.store.pieces(path, low, high))
 
 
 def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:

@@ -35,7 +35,7 @@ from storeio.salvage.survey import LEAP, Survey, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvaged import LostMessages, Salvaged
-from storeio.scan import Listing, kept_open
+from storeio.scan import Listing, data_stretches, kept_open
 from storeio.simulate.ends import STARTS
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown
@@ -282,6 +282,7 @@ def copy_others(known: Survey, staging: Staging) -> None:
             staging.make_directory(file.path)
             continue
         staging.write(file.path, 0, b"", size=file.size)
-        for low in range(0, file.size, AT_ONCE):
-            data = known.plan.read(file.path, low, min(low + AT_ONCE, file.size)).tobytes()
-            staging.write(file.path, low, data, size=file.size)
+        for start, stop in data_stretches(known.plan.root, file.path, 0, file.size):  # not what holes hold
+            for low in range(start, stop, AT_ONCE):
+                data = known.plan.read(file.path, low, min(low + AT_ONCE, stop)).tobytes()
+                staging.write(file.path, low, data, size=file.size)

@@ -16,10 +16,12 @@ from typing import Final
 import numpy as np
 
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.kernels import search
-from storeio.salvage.evidence import Known, Restored, Unit, property_crc_agrees
+from storeio.salvage.evidence import Known, Restored, Unit, enters_queue, property_crc_agrees
 from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.hypotheses import wrong_fields
+from storeio.salvage.numbers import numbers_of
 from storeio.salvage.restore import restored
 from storeio.salvage.stretches import RECORD, Stretch
 from storeio.salvage.survey import Survey
@@ -139,9 +141,20 @@ class _Judge:
             ends = dict(self.ends(data, place, follower, unit))
             known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms)
             found = restored(data, known)
-            if found is not None:
+            if found is not None and not (unit is None and self.repeats(found)):
                 answers.add(Fixed(place, found))
         return answers.pop() if len(answers) == 1 else None
+
+    def repeats(self, found: Restored) -> bool:
+        """Tell whether an intact record has the number of one that no unit points at, and no property CRC vouches for.
+
+        It is what an earlier life of the log left there, or the copy of a record of another place.
+        """
+        record = found.record
+        if not enters_queue(record) or property_crc_agrees(found.raw):
+            return False
+        number, queue = numbers_of(record)[0], (p.java_decode(record.topic), record.queue_id)
+        return not self.survey.lacks(Unit(*queue, number, record.physical_offset, record.size, 0))
 
     def ends(self, data: bytes, place: int, follower: int, unit: Unit | None) -> Iterator[tuple[int, str]]:
         """Yield the sizes that a record at a place may have: those that lead to where another one may begin."""

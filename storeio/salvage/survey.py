@@ -157,17 +157,19 @@ class Survey:
     def record_from(self, place: int) -> log.Record | None:
         """Return the next intact record from a place on, None behind the last one: none without time and host."""
         at = self.nearest.start_from(place)
-        while at is not None and (record := self.record(at)) is not None:
-            if self._tells(at, record):
+        while at is not None:
+            record = self.record(at)  # none of one that says another place, which tells no more than those below
+            if record is not None and self._tells(at, record):
                 return record
-            at = self.nearest.start_from(at + record.size)
+            at = self.nearest.start_from(at + (self.size_at(at) if record is None else record.size))
         return None
 
     def last_record(self) -> log.Record | None:
         """Return the log's last intact record, None if there is none: none without time and host."""
         last = self.nearest.before(BEHIND_ALL)
-        while last is not None and (record := self.record(last.place)) is not None:
-            if self._tells(last.place, record):
+        while last is not None:
+            record = self.record(last.place)
+            if record is not None and self._tells(last.place, record):
                 return record
             last = self.nearest.before(last.place)
         return None

@@ -171,9 +171,26 @@ class Disk:
 
     def content(self, path: str) -> Iterator[Bytes]:
         """Yield a file's bytes in pieces of bounded size."""
-        size = self.files[path].size
-        for start in range(0, size, CHUNK):
-            yield self.read(path, start, min(start + CHUNK, size))
+        for _, piece in self.pieces(path, 0, self.files[path].size):
+            yield piece
+
+    def pieces(self, path: str, start: int, stop: int, count: int = CHUNK) -> Iterator[tuple[int, Bytes]]:
+        """Yield bytes of a file in pieces of bounded size, each with its position."""
+        for at in range(start, stop, count):
+            yield at, self.read(path, at, min(at + count, stop))
+
+    def stretches(self, path: str, stored: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return where a file may have other bytes than zeros, in order, if the store's has some in ``stored``."""
+        file = self.files[path]
+        # The start counts always: what a running broker's header was once may lie where zeros are now.
+        found = [(0, PAGE), *stored, *((n * PAGE, (n + 1) * PAGE) for n in file.pages)]
+        merged: list[tuple[int, int]] = []
+        for start, stop in sorted((start, min(stop, file.size)) for start, stop in found if start < file.size):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+            else:
+                merged.append((start, stop))
+        return merged
 
     def digest(self, path: str) -> str:
         """Return the SHA-256 of a file."""

@@ -1,6 +1,6 @@
 """What ``config/`` and the timer wheel make of a start: tables in load order, and when one of them refuses it.
 
-Source: ``BrokerController.initializeMetadata``, ``ConfigManager.load``, ``TimerWheel``.
+Source: ``BrokerController.initializeMetadata``, ``ConfigManager.load``, ``MixAll.file2String``, ``TimerWheel``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_CHECK: Final = "config/timercheck"
 TIMER_WHEEL: Final = "timerwheel"
 WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
+
+MOST_BYTES: Final = 64 << 20  # a larger file is no table
 
 LOAD_ORDER: Final = (TOPICS, QUEUE_MAPPING, CONSUMER_OFFSETS, GROUPS, FILTERS, ORDER_INFO)
 LOAD_ORDER_4: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS, FILTERS)
@@ -90,10 +92,21 @@ def _load(disk: Disk, path: str, stage: str) -> None:
 
 def _fault(disk: Disk, path: str) -> str:
     """Return why a table cannot be read. Empty where it can, and where there is none: then defaults do."""
-    size = disk.size(path)
-    if not size or disk.files[path].is_dir:
+    if not disk.size(path) or disk.files[path].is_dir:
         return ""
-    decoded = decode(disk.read(path, 0, size).data)
+    if (length := java_int_of(disk.size(path))) < 0:
+        return f"its length is {length} to the broker"
+    decoded = decode(table_bytes(disk, path))
     if not decoded.problem and decoded.value is not None and not isinstance(decoded.value, dict):
         return "not an object"
     return decoded.problem
+
+
+def java_int_of(size: int) -> int:
+    """Return a file's length as the broker takes it: in 32 bits."""
+    return (size + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def table_bytes(disk: Disk, path: str) -> memoryview:
+    """Return what a broker reads of a table; of one that no broker wrote, as it is too large, the first part."""
+    return disk.read(path, 0, min(max(java_int_of(disk.size(path)), 0), MOST_BYTES)).data

@@ -16,6 +16,7 @@ from storeio.simulate.reput import start
 from storeio.simulate.rules import Rules
 
 STOPS: Final = "after half a minute it puts nothing into any queue, and takes no messages, until it is started anew"
+MOST_DIGESTED: Final = 1 << 30  # bytes of a file; no broker makes a larger one, a sparse one may claim any length
 STATED: Final = (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 
 
@@ -92,18 +93,23 @@ def simulate_start(
 
 
 def state_of(broker: Broker, *, abort: bool, digests: bool = True) -> State:
-    """Return the state of a broker's store; digests are empty if they are not wanted."""
+    """Return the state of a broker's store; digests are empty if they are not wanted, or a file claims too much."""
     queues = {
         f"{topic}/{number}": (queue.min_offset, queue.max_offset, queue.max_physical)
         for (topic, number), queue in sorted(broker.queues.items())
     }
     disk = broker.disk
+
+    def facts(path: str) -> tuple[int, str]:
+        size = disk.size(path)
+        return size, disk.digest(path) if digests and size <= MOST_DIGESTED else ""
+
     return State(
         broker.log.min_offset,
         broker.log.max_offset,
         queues,
-        {path: (disk.size(path), disk.digest(path) if digests else "") for path in disk.below(STATED)},
-        sorted((disk.size(path), disk.digest(path) if digests else "") for path in disk.below((INDEX,))),
+        {path: facts(path) for path in disk.below(STATED)},
+        sorted(facts(path) for path in disk.below((INDEX,))),
         abort or disk.exists(ABORT),
     )
 

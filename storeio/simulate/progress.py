@@ -16,7 +16,7 @@ from storeio.format.commitlog import SCHEDULE_TOPIC
 from storeio.format.fastjson import decode
 from storeio.format.properties import java_int, java_long
 from storeio.simulate.disk import Disk
-from storeio.simulate.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, backup
+from storeio.simulate.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, backup, table_bytes
 
 DELAY_SERVICE: Final = "(delay levels)"  # no group: the broker itself takes what is due
 NOBODY: Final = ""
@@ -99,7 +99,7 @@ def _first_whole(disk: Disk, path: str, read: Callable[[memoryview, str], Progre
     for name in (path, backup(path)):
         if not disk.size(name) or disk.files[name].is_dir:
             continue
-        each = read(disk.read(name, 0, disk.size(name)).data, name)
+        each = read(table_bytes(disk, name), name)
         if not each.problems:
             return Progress(each.offsets, found.problems)
         found = Progress((each | found).offsets, found.problems + each.problems)
