@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from jobs import tables
+from jobs import history, tables
 from jobs.audit_store import table_frames
 from jobs.common import JobParser, build_session, run_job
 from jobs.stores import new_run_id, separate_errors
@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = build_session("storeio collect", master=args.master)
         tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
+        if history.is_needed(spark, args.tables, [f for one in audits for f in one.findings]):
+            history.update(spark, args.tables, [one.store for one in audits], run_id)
     except UsageError:
         raise
     except StoreError as error:

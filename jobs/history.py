@@ -31,8 +31,10 @@ def is_needed(spark: SparkSession, where: str, findings: Iterable[Finding]) -> b
     return any(f.severity != INFO for f in findings) or tables.exists(spark, where, FINDING_HISTORY)
 
 
-def update(spark: SparkSession, where: str, stores: Sequence[str], *, runs_back: int | None = RUNS_BACK) -> None:
-    """Bring the history of some stores up to date.
+def update(spark: SparkSession, where: str, stores: Sequence[str], run_id: str | None = None) -> None:
+    """Bring the history of some stores up to date, after a run; without one, after all runs that there are.
+
+    A store of which the history has nothing, as where that was deleted, is looked at from its first run on.
 
     Raises:
         TablesError: It could not be; the next run does it.
@@ -40,7 +42,7 @@ def update(spark: SparkSession, where: str, stores: Sequence[str], *, runs_back:
     names = [valid_text(store) for store in stores]
     try:
         before = _rows(spark, where, names)
-        runs = _runs(spark, where, names, runs_back)
+        runs = _runs(spark, where, names, {} if run_id is None else {row["store"]: run_id for row in before})
         if before or any(run["findings"] for run in runs):
             _merge(spark, where, _changed(spark, where, names, before, runs))
     except Exception as error:
@@ -53,8 +55,8 @@ def _rows(spark: SparkSession, where: str, stores: Sequence[str]) -> list[Row]:
     return _listed(tables.finished(spark, where, FINDING_HISTORY).filter(F.col("store").isin(list(stores))))
 
 
-def _runs(spark: SparkSession, where: str, stores: Sequence[str], runs_back: int | None) -> list[Row]:
-    """Return the last finished runs of each store, with how many findings each has."""
+def _runs(spark: SparkSession, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
+    """Return finished runs of each store, with how many findings each has: the last ones where it has a ``new`` one."""
     count = (F.col("errors") + F.col("warnings")).alias("findings")
     wanted = ("run_id", "store", "started_ms", "left_parts", "failed", count)
     table = spark.read.format("delta").load(tables.path_of(where, RUNS))
@@ -62,14 +64,19 @@ def _runs(spark: SparkSession, where: str, stores: Sequence[str], runs_back: int
         table = table.withColumn("left_parts", F.lit(None).cast("long"))
     rows = _listed(table.filter(F.col("store").isin(list(stores))).select(*wanted))
     rows.sort(key=lambda row: (row["started_ms"], row["run_id"]))
-    if runs_back is None:
-        return rows
-    return [row for store in stores for row in last_runs([r for r in rows if r["store"] == store], runs_back)]
+    found: list[Row] = []
+    for store in stores:
+        mine = [row for row in rows if row["store"] == store]
+        found += last_runs(mine, RUNS_BACK, new[store]) if store in new else mine
+    return found
 
 
-def last_runs(runs: Sequence[Row], count: int) -> Sequence[Row]:
-    """Return the last runs, and some before them: a complete one tells what those behind it saw only pieces of."""
-    start = max(len(runs) - count, 0)
+def last_runs(runs: Sequence[Row], count: int, run_id: str = "") -> Sequence[Row]:
+    """Return the last runs, and some before them: a complete one tells what those behind it saw only pieces of.
+
+    A run that took long, or is of a report that was collected late, may not be among the last: it is with them.
+    """
+    start = min([max(len(runs) - count, 0), *(n for n, run in enumerate(runs) if run["run_id"] == run_id)])
     while start and not _is_complete(runs[start]):
         start -= 1
     return runs[start:]

@@ -85,7 +85,7 @@ def maintained(spark: SparkSession, where: str, before_ms: int) -> Counts:
         if RUNS in there:
             # What old runs know of findings is kept before they go.
             stores = [row["store"] for row in _load(spark, where, RUNS).select("store").distinct().collect()]
-            history.update(spark, where, stores, runs_back=None)
+            history.update(spark, where, stores)
             deleted |= _delete_runs(spark, where, there, before_ms)
         if AUDITED_PARTS in there:
             deleted[AUDITED_PARTS] = _delete_verdicts(spark, where, before_ms)

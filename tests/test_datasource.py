@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from damage import append
 from storebuilder import StoreBuilder
+from test_audit_fuzz import mutate
 from test_golden_records import java_map
 
 from storeio import audit
@@ -20,6 +22,7 @@ from storeio.format import batchqueue, consumequeue
 from storeio.inspect.logwalk import entries, walk_log
 from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import view_of
+from storeio.kernels.tables import GAP_BLOCK
 from storeio.store import open_store
 from udfs import begins
 from udfs.arrow import to_batch
@@ -102,6 +105,32 @@ def test_rows_of_damaged_stores(number: int, tmp_path: Path) -> None:
     root = golden.damaged("base-5.5.1", damages[number], tmp_path / "store")
     for stale in (False, True):
         assert read_here(Options(str(root), split_bytes=4096, stale=stale)) == list(expected_rows(root, stale=stale))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damage_across_the_ends_of_splits(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged record that no size bounds ends where the next begins, in whatever split or part of one that is."""
+    rng = random.Random(seed)
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    logs = sorted(p.relative_to(root) for p in root.glob("commitlog/*"))
+    for _ in range(30):
+        mutate(rng, root, logs)
+    expected = list(expected_rows(root))
+    sizes = (1024, 2048, 5000, 16384)
+    assert any(is_cut(row, size) for row in expected for size in sizes)
+    for size in sizes:
+        options = Options(str(root), split_bytes=size)
+        assert read_here(options) == expected, size
+        known = begins.to_text(begins_here(options))
+        assert read_here(Options(str(root), split_bytes=size, begins=known)) == expected, size
+    monkeypatch.setattr(begins, "WALK_BYTES", 4096)
+    assert read_here(Options(str(root))) == expected
+
+
+def is_cut(row: Row, split_bytes: int) -> bool:
+    """Tell whether a damaged record of a segment of 32 KiB reaches over the end of a split."""
+    at, step = row["physical_offset"] % 32768, -(-split_bytes // GAP_BLOCK) * GAP_BLOCK
+    return not row["valid"] and at // step != (at + row["extent"] - 1) // step
 
 
 def test_forged_records_for_every_split_size(tmp_path: Path) -> None:

@@ -29,6 +29,10 @@ BACK_BYTES: Final = 16 << 20
 HOLE_BYTES: Final = (1 << 20) + w.GAP_BLOCK  # walked of a hole at a segment's end
 WITNESSES: Final = 2  # records in front, so that the walk's reference time is the true one
 
+# How far behind a split the walk first looks for the end of what began in it; each time twice as far.
+AHEAD_BYTES: Final = 64 << 10
+MOST_AHEAD_BYTES: Final = 16 << 20
+
 # Rows of a table of entries, and what an entry is.
 (E_START, E_STOP, E_KIND, E_INDEX) = range(4)
 ROW: Final = 0
@@ -180,7 +184,10 @@ def entries(stretch: Stretch, rows: Numbers | None = None, *, damaged: bool = Tr
     spans = stretch.walked.spans
     if damaged:
         torn = np.flatnonzero(is_damaged_record(stretch.walked))
-        parts.append(np.stack((spans[0, torn], spans[1, torn], np.full(len(torn), DAMAGED), torn)))
+        stops = spans[w.SPAN_STOP, torn]
+        if len(torn) and torn[-1] == spans.shape[1] - 1:
+            stops[-1] = _true_stop(stretch.walked)
+        parts.append(np.stack((spans[w.SPAN_START, torn], stops, np.full(len(torn), DAMAGED), torn)))
     if stale:
         for k in np.flatnonzero(spans[w.SPAN_CLASS] == w.STALE).tolist():
             parts.append(_stale_entries(stretch.walked, k))
@@ -197,6 +204,27 @@ def is_damaged_record(walked: Walked) -> npt.NDArray[np.bool_]:
         magic = int.from_bytes(walked.field(int(spans[w.SPAN_START, k]) + log.MAGIC_AT, 4), "big", signed=True)
         mask[k] = magic in (log.MAGIC_V1, log.MAGIC_V2)
     return mask
+
+
+def _true_stop(walked: Walked) -> int:
+    """Return where the last span ends in a walk that no split cuts: the search for the next start may go on behind.
+
+    What the split behind skips first is joined to it by the rule of ``splits.merge_spans``.
+    """
+    stop, state, size = int(walked.spans[w.SPAN_STOP, -1]), walked.end, walked.split.file_size
+    step = AHEAD_BYTES
+    while state.mode == w.SEARCH and state.position == stop < size:
+        split = replace(walked.split, start=stop, stop=min(stop + step, size))
+        try:
+            ahead = walk_split(walked.read, split, state)
+        except UnreadableError:  # the walk of the split behind tells
+            return stop
+        first = ahead.spans[:, 0]
+        if first[w.SPAN_CLASS] != w.GARBAGE or first[w.SPAN_WHY] != w.WHY_SEARCHED:
+            return stop
+        stop, state = int(first[w.SPAN_STOP]), ahead.end
+        step = min(2 * step, MOST_AHEAD_BYTES)
+    return stop
 
 
 def _stale_entries(walked: Walked, k: int) -> Numbers:

@@ -56,6 +56,9 @@ _PARTS: Final = (
 )  # fmt: skip
 
 
+MOST_BYTES: Final = 64 << 20  # of a damaged stretch that are looked at for fields; brokers take 4 MiB a message
+
+
 def view_of(reader: Reader, stretch: Stretch, start: int, stop: int, kind: int, index: int) -> RecordView:
     """Return the view of one entry, given as a column of ``logwalk.entries``."""
     if kind == ROW:
@@ -115,7 +118,7 @@ def _bad_view(reader: Reader, stretch: Stretch, start: int, stop: int, why: str,
     path = stretch.segment.path
     fields: dict[str, Any] = {}
     try:
-        raw = reader.read(path, start, stop).data
+        raw = reader.read(path, start, min(stop, start + MOST_BYTES)).data
     except UnreadableError as error:
         reader.failed(error)
         raw = memoryview(b"")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import golden_data as golden
 import pytest
 
-from jobs import audit_store, collect_reports, tables
+from jobs import audit_store, collect_reports, history, tables
+from jobs.declared import FINDING_HISTORY
 from storeio.cli import run
 from storeio.errors import UnreadableError, UsageError
 from storeio.report import TABLES
@@ -64,6 +65,24 @@ def test_tables_are_those_of_an_audit_by_spark(
         assert collected
     with pytest.raises(UsageError, match="collected is finished"):
         collect_reports.main([*words, "collected"])
+
+
+@pytest.mark.spark
+def test_findings_of_reports_are_in_the_history(
+    stores: list[Path], reports: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where newer runs than those that are looked at each time have come before."""
+    where = tmp_path / "tables"
+    monkeypatch.setattr(history, "RUNS_BACK", 1)
+    for _ in range(2):
+        assert audit_store.main(["--store", str(stores[1]), "--tables", str(where), "--quiet"]) == 4
+    before = {row.finding_id: row for row in tables.finished(spark, str(where), FINDING_HISTORY).collect()}
+    assert collect_reports.main(["--report", str(reports[1]), "--tables", str(where), "--quiet"]) == 4 | 16
+    after = tables.finished(spark, str(where), FINDING_HISTORY).collect()
+    assert after and {row.finding_id for row in after} == set(before)
+    started = json.loads(reports[1].read_text().splitlines()[0])["started_ms"]
+    assert {row.first_seen_ms for row in after} == {started}
+    assert all(row.last_seen_ms == before[row.finding_id].last_seen_ms > started for row in after)
 
 
 @pytest.mark.spark

@@ -135,13 +135,37 @@ def test_findings_are_opened_cleared_and_opened_again(store: Path, tmp_path: Pat
 
 
 def test_the_last_runs_go_back_to_a_complete_one() -> None:
-    late = [{"left_parts": 3, "failed": None}, {"left_parts": 0, "failed": "commitlog/0: gone"}]
+    late: list[Row] = [{"left_parts": 3, "failed": None}, {"left_parts": 0, "failed": "commitlog/0: gone"}]
     whole: list[Row] = [{"left_parts": left, "failed": ""} for left in (0, None)]
+    for number, one in enumerate([*late, *whole]):
+        one["run_id"] = str(number)
     assert history.last_runs([*whole, *late, *late], 2) == [whole[1], *late, *late]
     assert history.last_runs([*late, *whole, *late], 3) == [whole[1], *late]
     assert history.last_runs(late, 1) == late
     assert history.last_runs(whole, 1) == whole[1:]
     assert history.last_runs([], 10) == []
+
+
+def test_a_run_that_took_long_is_among_the_last() -> None:
+    runs: list[Row] = [{"run_id": str(n), "left_parts": n % 2, "failed": ""} for n in range(8)]
+    assert history.last_runs(runs, 2, "7") == history.last_runs(runs, 2, "gone") == runs[6:]
+    assert history.last_runs(runs, 2, "3") == runs[2:]
+
+
+def test_a_deleted_history_is_made_again_from_all_runs(
+    store: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "RUNS_BACK", 1)
+    flip(segments(store)[0], 300)
+    for _ in range(3):
+        run(tmp_path, store, code=4)
+    before = rows(spark, tmp_path, FINDING_HISTORY)
+    shutil.rmtree(tmp_path / "tables" / FINDING_HISTORY)
+    run(tmp_path, store, code=4)
+    after = rows(spark, tmp_path, FINDING_HISTORY)
+    first = min(row["started_ms"] for row in rows(spark, tmp_path, "runs"))
+    assert before and [row["first_seen_ms"] for row in after] == [row["first_seen_ms"] for row in before]
+    assert {row["first_seen_ms"] for row in after} == {first}
 
 
 def test_pieces_of_a_finding_are_no_new_ones(store: Path, tmp_path: Path, spark: SparkSession) -> None:
