@@ -231,7 +231,7 @@ def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
     listed = found.get(properties.MULTI_DISPATCH, "")
     names = properties.java_split(listed, ",")
     offsets = properties.java_split(found.get(properties.MULTI_QUEUE_OFFSET, ""), ",")
-    if len(names) != len(offsets):
+    if not listed.strip() or len(names) != len(offsets):
         return []
     targets: dict[tuple[str, int], int] = {}
     for name, offset in zip(names, offsets, strict=True):

@@ -212,6 +212,16 @@ def test_queues_that_messages_list_and_are_sent_to(seed: int, ordinary: bool, ex
         assert result.exit_code == 0
 
 
+def test_a_blank_list_leads_to_no_queue(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store", multi_dispatch=True)
+    for _ in range(2):
+        builder.message("orders", 0, properties={"INNER_MULTI_DISPATCH": " ", "INNER_MULTI_QUEUE_OFFSET": "0"})
+    root, given = builder.close(), settings_of(builder.settings)
+    assert [f.code for f in audit.check(root, given=given).findings if f.severity != "info"] == []
+    rebuild(root, tmp_path / "new", given=given)
+    assert tree(tmp_path / "new", "consumequeue") == tree(root, "consumequeue")
+
+
 def with_copied_lists(root: Path, *, copies: bool) -> Path:
     """Return a sound store where messages of each topic that 5.x passes over have lists: of others, or their own."""
     builder = StoreBuilder(root, multi_dispatch=True, trailing_separator=copies)
