@@ -30,8 +30,9 @@ class Implied:
 
     ``record`` numbers the split's records, ``queue_offset`` is where the unit belongs (in a batch
     queue: its first message). ``single`` says that each record is one message. ``placed`` is False
-    for light queues, whose units stand in log order and not at their number. ``packed`` and ``run_table``
-    are there where those of all queues were made at once.
+    for light queues, whose units stand in log order and not at their number. ``own`` tells which are of records that
+    were sent to the queue itself, and do not only list it; None for all. ``packed`` and ``run_table`` are there where
+    those of all queues were made at once.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class Implied:
     queue_offset: Numbers
     single: bool = True
     placed: bool = True
+    own: Mask | None = None
     packed: consumequeue.Units | None = None
     run_table: Numbers | None = None
 
@@ -92,6 +94,10 @@ class Implied:
         units["batch_size"] = self.messages()
         units["compacted_offset"] = -1
         return units
+
+
+Listed = dict[tuple[str, int], Implied]
+"""Units of queues that other records list, by topic and queue id."""
 
 
 def enters_queue(sys_flag: Numbers) -> Mask:
@@ -161,6 +167,11 @@ class Grouped:
         position, store_ms = self.walked.records[[w.R_POSITION, w.R_STORE_MS], row].tolist()
         return position + self.walked.split.base_offset, store_ms
 
+    def are_in(self, listed: Listed) -> Mask:
+        """Tell which queues are listed by records, too. Shape ``(queues,)``."""
+        numbers = np.arange(len(self.walked.queues))
+        return np.array([key in listed for key in self.names(numbers)] if listed else numbers < 0, np.bool_)
+
     def present(self) -> Mask:
         """Tell which queues have units; others have only records that enter no queue. Shape ``(queues,)``."""
         return np.diff(self.starts) > 0
@@ -185,14 +196,14 @@ def implied_units(walked: Walked) -> Iterator[Implied]:
     yield from (grouped.implied(number) for number in np.flatnonzero(grouped.present()).tolist())
 
 
-def multi_dispatched(walked: Walked) -> list[Implied]:
-    """Return the units of light queues and of others named in the records' multi-dispatch lists."""
+def multi_dispatched(walked: Walked) -> Listed:
+    """Return the units of light queues and of others named in the records' multi-dispatch lists, by queue."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     marked = (walked.records[w.R_MARKS] & w.MARK_MULTI) != 0
     for row in np.flatnonzero(marked & enters_queue(walked.records[w.R_SYS_FLAG])).tolist():
         for name, queue_id, queue_offset in _targets(walked, row):
             found.setdefault((name, queue_id), []).append((row, queue_offset))
-    return [_multi(walked, name, queue_id, rows) for (name, queue_id), rows in sorted(found.items())]
+    return {key: _multi(walked, *key, rows) for key, rows in sorted(found.items())}
 
 
 def is_dispatched(topic: str) -> bool:
@@ -217,9 +228,10 @@ def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
     if is_copied(properties.java_decode(topic), said):
         return []
     found = properties.parse(said)
-    names = properties.java_split(found.get(properties.MULTI_DISPATCH, ""), ",")
+    listed = found.get(properties.MULTI_DISPATCH, "")
+    names = properties.java_split(listed, ",")
     offsets = properties.java_split(found.get(properties.MULTI_QUEUE_OFFSET, ""), ",")
-    if len(names) != len(offsets):
+    if not listed.strip() or len(names) != len(offsets):
         return []
     targets: dict[tuple[str, int], int] = {}
     for name, offset in zip(names, offsets, strict=True):
@@ -233,31 +245,31 @@ def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
 
 def _multi(walked: Walked, topic: str, queue_id: int, found: list[tuple[int, int]]) -> Implied:
     rows, numbers = np.array(found, np.int64).T
-    return Implied(topic, queue_id, walked, rows, numbers, placed=False)
+    placed = not topic.startswith(log.LMQ_PREFIX)
+    return Implied(topic, queue_id, walked, rows, numbers, placed=placed, own=np.zeros(len(rows), np.bool_))
 
 
-def merged(a: Implied, b: Implied) -> Implied:
-    """Return the units of one light queue, which two lists name, in log order."""
-    record, queue_offset = np.concatenate((a.record, b.record)), np.concatenate((a.queue_offset, b.queue_offset))
-    order = np.argsort(record, kind="stable")
+def merged(sent: Implied, listed: Implied) -> Implied:
+    """Return the units of a queue, of records sent to it and of others that list it, in log order.
+
+    A record that was sent to a queue and lists it, too, has one unit there: that which the broker puts first.
+    """
+    record, first = np.unique(np.concatenate((sent.record, listed.record)), return_index=True)
+    queue_offset = np.concatenate((sent.queue_offset, listed.queue_offset))[first]
+    single, own = sent.single and listed.single, first < len(sent.record)
     return Implied(
-        a.topic, a.queue_id, a.walked, record[order], queue_offset[order], single=a.single and b.single, placed=False
+        sent.topic, sent.queue_id, sent.walked, record, queue_offset, single=single, placed=sent.placed, own=own
     )
 
 
-def all_units(grouped: Grouped, which: Mask, *, light: bool) -> Iterator[Implied]:
-    """Yield the units of some of a split's queues, and with ``light`` those of its records' lists, too.
+def all_units(grouped: Grouped, which: Mask, listed: Listed) -> Iterator[Implied]:
+    """Yield the units of some of a split's queues, and those of its records' lists: each queue once, in log order.
 
-    One queue's units are in log order: a light queue's come together where both name it.
+    ``which`` has to have the queues of the split that are listed, too.
     """
-    found: dict[tuple[str, int], Implied] = {}
+    left = dict(listed)
     for number in np.flatnonzero(which).tolist():
         units = grouped.implied(number)
-        if units.placed or not light:
-            yield units
-        else:
-            found[units.topic, units.queue_id] = units
-    for units in multi_dispatched(grouped.walked) if light else ():
-        key = units.topic, units.queue_id
-        found[key] = merged(units, found[key]) if key in found else units
-    yield from found.values()
+        more = left.pop((units.topic, units.queue_id), None)
+        yield units if more is None else merged(units, more)
+    yield from left.values()

@@ -109,6 +109,33 @@ def random_log(root: Path, seed: int, **sizes: Any) -> StoreBuilder:
     return builder
 
 
+def log_with_lists(root: Path, seed: int, *, ordinary: bool, **sizes: Any) -> StoreBuilder:
+    """Return a log of messages that list queues, and of others that were sent to these themselves.
+
+    With ``ordinary`` queues that are not light ones are listed, too, which 4.9 alone gives numbers.
+    """
+    chance = random.Random(seed)
+    builder = StoreBuilder(root, multi_dispatch=True, trailing_separator=not ordinary, units_per_file=7, **sizes)
+    names = ["%LMQ%a", "%LMQ%b", "%LMQ%c", *(["orders", "listed"] if ordinary else [])]
+    for _ in range(chance.randrange(90, 180)):
+        topic, own = chance.choice(["orders", "a", "%LMQ%a", "%LMQ%b"]), chance.randrange(2)
+        own = 0 if topic.startswith("%LMQ%") else own
+        properties = {"TAGS": chance.choice(("", "t1", "Aa"))}
+        if chance.random() < 0.5:
+            listed = chance.sample(names, chance.randrange(1, 4))
+            keys = [(name, 0 if name.startswith("%LMQ%") else own) for name in listed]
+            offsets = [builder.next_offsets.get(key, 0) for key in keys]
+            for key, offset in zip(keys, offsets, strict=True):
+                if key != (topic, own):  # else the message itself counts it up
+                    builder.next_offsets[key] = offset + 1
+            properties["INNER_MULTI_DISPATCH"] = ",".join(listed)
+            properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(map(str, offsets))
+        builder.message(topic, own, b"x" * chance.randrange(1, 90), properties=properties)
+    if chance.random() < 0.5:  # a message to a light queue comes last, of which the checkpoint has to know
+        builder.message("%LMQ%b", 0, b"last")
+    return builder
+
+
 # ---- Where units stand, said once more, a record at a time
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rebuilds import settings_of
+from storebuilder import StoreBuilder
 
 from storeio.apply import apply_plan
 from storeio.format import commitlog as log
@@ -271,3 +273,21 @@ def test_a_broker_that_unlinks_segments_before_it_refuses_is_made_to_start(name:
     assert found.predicted_before.outcome.outcome == "refuses"
     assert found.predicted_before.emptied == found.predicted_after.emptied
     assert [(action.kind, action.path) for action in found.plan.actions] == [("move", "index/123")]
+
+
+def test_a_message_stays_in_a_light_queue_that_its_damaged_list_does_not_name(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store", multi_dispatch=True)
+    placed = [builder.message("orders", 0, b"body", lmq=("%LMQ%a", "%LMQ%b")) for _ in range(5)]
+    root, given = builder.close(), settings_of(builder.settings)
+    segment = root / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"%LMQ%a", placed[2].physical_offset) + 5] = ord("c")
+    segment.write_bytes(data)
+    light = {path: path.read_bytes() for path in (root / "consumequeue").glob("%LMQ%*/0/*")}
+    (root / "consumequeue" / "orders" / "0" / f"{0:020d}").write_bytes(bytes(20 * builder.settings.units_per_file))
+    found = plan_store(root, tmp_path / "plan.json", given=given)
+    apply_plan(tmp_path / "plan.json", root)
+    assert {path: path.read_bytes() for path in light} == light
+    assert any("%LMQ%a/0" in text and "do not list it" in text for text in found.plan.left)
+    again = plan_store(root, tmp_path / "again.json", given=given)
+    assert not again.plan.actions

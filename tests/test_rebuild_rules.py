@@ -14,6 +14,7 @@ from rebuilds import (
     Obvious,
     built,
     contents,
+    log_with_lists,
     no_waiting_for_disks,
     obvious_files,
     obviously_placed,
@@ -189,6 +190,35 @@ def test_a_message_with_the_lists_of_another_is_in_no_light_queue(copies: bool, 
     assert [f.code for f in audit.check(root, given=sizes).findings if f.severity != "info"] == []
     result = rebuild(root, tmp_path / "new", given=sizes)
     assert [q.stop for q in result.queues if q.topic == "%LMQ%a"] == [units]
+    assert tree(tmp_path / "new", "consumequeue") == tree(root, "consumequeue")
+
+
+@pytest.mark.parametrize("ext", [True, False])
+@pytest.mark.parametrize("ordinary", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_queues_that_messages_list_and_are_sent_to(seed: int, ordinary: bool, ext: bool, tmp_path: Path) -> None:
+    """Only what was sent to a queue itself has ext units there; one message has one unit in a queue."""
+    builder = log_with_lists(tmp_path / "store", seed, ordinary=ordinary, ext=ext, ext_bytes=204)
+    root = builder.close()
+    given = settings_of(builder.settings)
+    assert [f.code for f in audit.check(root, given=given).findings if f.severity != "info"] == []
+    old = tree(root, *QUEUES)
+    assert any(path.startswith("consumequeue_ext/%LMQ%") for path in old) == ext
+    for split_bytes in (None, 4096, 700):
+        into = tmp_path / f"new-{split_bytes}"
+        result = rebuild(root, into, given=given, split_bytes=split_bytes)
+        assert tree(into, *QUEUES) == old
+        assert (into / "checkpoint").read_bytes()[:24] == (root / "checkpoint").read_bytes()[:24]
+        assert result.exit_code == 0
+
+
+def test_a_blank_list_leads_to_no_queue(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store", multi_dispatch=True)
+    for _ in range(2):
+        builder.message("orders", 0, properties={"INNER_MULTI_DISPATCH": " ", "INNER_MULTI_QUEUE_OFFSET": "0"})
+    root, given = builder.close(), settings_of(builder.settings)
+    assert [f.code for f in audit.check(root, given=given).findings if f.severity != "info"] == []
+    rebuild(root, tmp_path / "new", given=given)
     assert tree(tmp_path / "new", "consumequeue") == tree(root, "consumequeue")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rebuilds import built, no_waiting_for_disks, random_log, settings_of, tree
+from rebuilds import built, log_with_lists, no_waiting_for_disks, random_log, settings_of, tree
 from storebuilder import StoreBuilder, forged
 
 from storeio.audit import AuditPlan, prepare
@@ -58,6 +58,16 @@ def irregular_log(root: Path) -> StoreBuilder:
             builder.next_offsets["t", 0] = number + 1
         builder.message("other", i % 3, b"y" * 30, tags="tag", keys=None if i % 4 else f"o{i}")
     return builder
+
+
+@pytest.mark.parametrize("split_bytes", [None, 4096, 700])
+def test_ext_units_of_some_units_of_a_queue_come_out_as_on_one_node(split_bytes: int | None, tmp_path: Path) -> None:
+    builder = log_with_lists(tmp_path / "store", 1, ordinary=True, ext=True, ext_bytes=204)
+    given = settings_of(builder.settings)
+    built(builder, tmp_path / "node", split_bytes=split_bytes)
+    shared_rebuild(tmp_path / "store", tmp_path / "shared", given, split_bytes)
+    assert tree(tmp_path / "shared") == tree(tmp_path / "node")
+    assert tree(tmp_path / "node", "consumequeue_ext/%LMQ%a") != {}
 
 
 def with_hole(builder: StoreBuilder, root: Path) -> None:

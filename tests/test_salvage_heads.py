@@ -11,6 +11,7 @@ from typing import Any
 import golden_data as golden
 import pytest
 import salvages
+from storebuilder import StoreBuilder
 
 from storeio import audit
 from storeio.format import commitlog as log
@@ -253,3 +254,25 @@ def test_a_property_crc_knows_better_than_a_unit(tmp_path: Path) -> None:
     result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
     assert (result.lost, result.problems, len(result.restored)) == ([], [], 1)
     assert salvages.records_of(tmp_path / "new", size)[place].raw == originals[place].raw
+
+
+@pytest.mark.parametrize("said", [b"KEYS\1\2u\1v\2", b"u\1v\2TAGS\1\2", b"u\1v\2TAGS\1", b"KEYS\1\2TAGS\1\2"])
+def test_an_empty_property_is_no_damage(said: bytes, tmp_path: Path) -> None:
+    """Brokers store what ``setKeys("")`` and the like lead to as it comes in a batch, 4.x in other messages, too."""
+    builder = StoreBuilder(tmp_path / "store")
+    for number in range(6):
+        builder.message("t", 0, b"body", properties=said if number == 3 else b"KEYS\1k\2u\1v\2")
+    root = builder.close()
+    assert [f.code for f in audit.check(root).findings if f.severity != "info"] == []
+    result = salvage(root, tmp_path / "saved")
+    assert (result.exit_code, result.lost) == (0, [])
+    log_path = f"commitlog/{0:020d}"
+    assert (tmp_path / "saved" / log_path).read_bytes() == (root / log_path).read_bytes()
+
+
+@pytest.mark.parametrize("said", [b"KEYS\1\2ey\2", b"TAGS\1\2\2u\1v\2", b"\1v\2", b"u\1v\2TAGS\1\2\2", b"no separator"])
+def test_a_property_that_no_producer_writes_is_found(said: bytes, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    for number in range(6):
+        builder.message("t", 0, b"body", properties=said if number == 3 else b"KEYS\1k\2u\1v\2")
+    assert [f.code for f in audit.check(builder.close()).findings if f.severity != "info"] == ["LOG_PROPERTIES"]

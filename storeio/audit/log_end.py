@@ -80,7 +80,7 @@ def _last_records(store: StoreNow, split: Split, begin: WalkState, log_stop: int
     walked = _walked(store, split, begin)
     grouped = grouped_units(walked)
     rows = []
-    for units in all_units(grouped, grouped.present(), light=False):
+    for units in all_units(grouped, grouped.present(), {}):
         before = np.flatnonzero(units.physical() + units.column(w.R_SIZE) <= log_stop)
         if units.placed and len(before) and units.queue_id >= 0 and is_legal_topic(units.topic):
             number, physical = int(units.queue_offset[before[-1]]), units.physical_at(int(before[-1]))

@@ -13,11 +13,12 @@ from storeio.audit.usual import usual_queues
 from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
+from storeio.checks.log_order import check_in_log_order
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
-from storeio.checks.queue_units import Checked, check_in_log_order, check_placed
+from storeio.checks.queue_units import Checked, check_placed
 from storeio.checks.ranges import merged
 from storeio.checks.rare import Rare, rare_values
-from storeio.dispatch import Grouped, all_units, grouped_units
+from storeio.dispatch import Grouped, all_units, grouped_units, multi_dispatched
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
@@ -113,26 +114,27 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
     whole: dict[QueueKey, None] = {}  # a set that keeps its order
     grouped = grouped_units(walked)
     report.told = told_by(grouped)
-    usual = usual_queues(plan, grouped)
+    listed = multi_dispatched(walked) if plan.multi_dispatch else {}
+    usual = usual_queues(plan, grouped) & ~grouped.are_in(listed)
     _take_usual(grouped, np.flatnonzero(usual), runs, covered, report)
     others = grouped.present() & ~usual
     with turn(int(others.sum())):
-        for units in all_units(grouped, others, light=plan.multi_dispatch):
+        for units in all_units(grouped, others, listed):
             kind = BATCHQUEUE if units.topic in plan.facts.batch_topics else CONSUMEQUEUE
             key = (kind, units.topic, units.queue_id)
             queue = plan.queue(*key)
+            ext = plan.queues.get((QUEUE_EXT, units.topic, units.queue_id)) if kind == CONSUMEQUEUE else None
             if units.placed and kind == CONSUMEQUEUE:
-                ext = plan.queues.get((QUEUE_EXT, units.topic, units.queue_id))
                 checked = check_placed(queue, ext, units, walked, plan.read)
             else:
                 checked = check_in_log_order(
-                    queue, units, walked, plan.read, optional=not units.placed and not plan.multi_dispatch
+                    queue, ext, units, walked, plan.read, optional=not units.placed and not plan.multi_dispatch
                 )
             if units.placed:
                 runs.add(key, units.runs())
-                _queued(report, units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
             else:
                 report.unplaced[key] = report.unplaced.get(key, 0) + len(units.record)
+            _queued(report, units.physical_at(-1), int(walked.records[w.R_STORE_MS, units.record[-1]]))
             covered.add_ranges(key, merged(checked.covered))
             if checked.whole:
                 whole[key] = None

@@ -85,17 +85,13 @@ def _at_record(walked: Walked, row: int, code: str, at: int, length: int, what: 
 
 
 def _properties(walked: Walked, row: int) -> list[Finding]:
-    """Return a finding for properties that hold what no producer writes.
-
-    Clients and brokers may double a separator; that drops nothing.
-    """
+    """Return a finding for properties that hold what no producer writes."""
     record = walked.records[:, row]
     raw = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
     at = int(record[w.R_PROPERTIES_AT]) - int(record[w.R_POSITION])
-    bad = [piece for piece in raw.split(b"\x02") if piece and not 0 < piece.find(b"\x01") < len(piece) - 1]
     findings = []
-    if bad:
-        what = f"{bad[0][:40]!r} is dropped by every reader"
+    if odd := properties.odd_piece(raw):
+        what = f"{odd[:40]!r} is dropped by every reader"
         findings.append(_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), what))
     if int(record[w.R_MARKS]) & w.MARK_TEXT:
         what = "malformed UTF-8 or control characters"

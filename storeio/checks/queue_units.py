@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storeio.checks import ext_units
 from storeio.checks.beside import Beside
-from storeio.checks.locate import decode, numbers_behind, numbers_of, stretch
+from storeio.checks.locate import decode, numbers_of
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
@@ -19,7 +19,6 @@ from storeio.findings import Finding
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_RECORDS
-from storeio.paths import BATCHQUEUE
 from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
@@ -221,65 +220,3 @@ def record_side(walked: Walked, row: int, queue: Queue, queue_offset: int, detai
             queue_offset, physical, 1, detail,
         )
     ]  # fmt: skip
-
-
-def check_in_log_order(queue: Queue, implied: Implied, walked: Walked, read: Read, *, optional: bool) -> Checked:
-    """Return the comparison of units that stand in log order: batch queues and light queues.
-
-    ``optional`` units are only expected where the queue has files.
-    """
-    checked = Checked(compared=len(implied.record))
-    if optional and not queue.files:
-        checked.whole = True
-        return checked
-    prefix = "BCQ" if queue.kind == BATCHQUEUE else "CQ"
-    units = implied.batch_units() if queue.kind == BATCHQUEUE else implied.units()
-    physical = implied.physical()
-    low, high = int(physical[0]), int(physical[-1]) + 1
-    checked.stretches.append((low, high))
-    numbers, disk = stretch(queue, read, low, high)
-    offsets = disk["physical_offset"].astype(np.int64)
-    order = np.argsort(offsets, kind="stable")
-    place = np.searchsorted(offsets[order], physical)
-    hit = place < len(order)
-    hit[hit] = offsets[order][place[hit]] == physical[hit]
-    matched = order[place[hit]]
-    checked.covered += [(int(n), int(n) + 1) for n in numbers[matched].tolist()]
-    differs = disk[matched] != units[hit]
-    for i in np.flatnonzero(differs).tolist():
-        number = int(numbers[matched[i]])
-        row = int(np.flatnonzero(hit)[i])
-        path, position = queue.path_at(number * queue.unit_bytes)
-        detail = f"expected {units[row].tolist()}, found {disk[matched[i]].tolist()}"
-        checked.classed.append(("garbage", number, number + 1))
-        checked.findings.append(
-            Finding(
-                f"{prefix}_UNIT_WRONG", path, position, queue.unit_bytes, queue.topic, queue.queue_id,
-                int(implied.queue_offset[row]), int(physical[row]), 1, detail,
-            )
-        )  # fmt: skip
-        checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
-    checked.findings += _missing(queue, implied, ~hit, read, prefix)
-    checked.whole = bool(checked.findings)
-    return checked
-
-
-def _missing(queue: Queue, implied: Implied, mask: Mask, read: Read, prefix: str) -> list[Finding]:
-    """Return findings for units that the queue lacks, each where it would stand: without bytes, between two others."""
-    findings: list[Finding] = []
-    rows = np.flatnonzero(mask)
-    if not len(rows):
-        return findings
-    places = numbers_behind(queue, read, implied.physical()[rows])
-    cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(places) != 0)) + 1
-    for part in np.split(np.arange(len(rows)), cuts):
-        a, b, at = int(rows[part[0]]), int(rows[part[-1]]) + 1, queue.gap_before(int(places[part[0]]))
-        path, position = queue.path_at(at * queue.unit_bytes)
-        code = f"{prefix}_UNIT_MISSING" if queue.files else f"{prefix}_MISSING"
-        findings.append(
-            Finding(
-                code, path, position, 0, queue.topic, queue.queue_id, int(implied.queue_offset[a]),
-                implied.physical_at(a), b - a, "no unit points at the record",
-            )
-        )  # fmt: skip
-    return findings

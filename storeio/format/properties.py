@@ -29,6 +29,21 @@ PROPERTY_CRC_BYTES: Final = 20
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf](?:[\x80-\xbf])?")
 
 
+def odd_piece(raw: bytes) -> bytes | None:
+    """Return the first piece that every reader drops and no producer writes, None without: one without name or value.
+
+    Clients and brokers may double a separator, which drops nothing. A value may be empty, as of ``setKeys("")``, but
+    not before two separators: there the first one may be what is left of a value.
+    """
+    pieces = raw.removesuffix(b"\x02").split(b"\x02")
+    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
+        at = piece.find(b"\x01")
+        is_cut_off = at == len(piece) - 1 and following == b""
+        if piece and (at <= 0 or is_cut_off):
+            return piece
+    return None
+
+
 def java_decode(raw: bytes) -> str:
     """Return the string that Java's ``new String(raw, UTF_8)`` gives, malformed bytes as U+FFFD."""
     try:

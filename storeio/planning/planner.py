@@ -27,7 +27,7 @@ from storeio.planning.layout import OF_NAMES, is_of_log, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
-from storeio.planning.summary import asks_for_index, codes_of, into_damage, left_of, queues_of, summary_of
+from storeio.planning.summary import asks_for_index, codes_of, disowned, into_damage, left_of, queues_of, summary_of
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
@@ -38,6 +38,7 @@ from storeio.simulate.predicted import Prediction
 EVERYTHING: Final = "everything"
 Built = tuple[Path, Rebuilt]
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
+DISOWNED: Final = "units of a light queue point at messages that do not list it, perhaps since these are damaged"
 CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
 
 
@@ -147,6 +148,8 @@ class Planner:
             name = f"queue {key[1]}/{key[2]}"
             with self._derived_part(name):
                 self._require_agreed(name)
+                if disowned(found.findings, key):
+                    raise RefusedError(DISOWNED)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)

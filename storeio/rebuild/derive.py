@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from storeio.audit.facts import Told, told_by
 from storeio.checks.columns import places
-from storeio.dispatch import Grouped, Implied, all_units, grouped_units
+from storeio.dispatch import Grouped, Implied, all_units, grouped_units, multi_dispatched
 from storeio.format import commitlog as log
 from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import KEY, pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
-from storeio.rebuild.stretches import Stretch, Stretches
+from storeio.rebuild.stretches import NO_HEADS, Stretch, Stretches
 from storeio.scan import read_range
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
 from storeio.turns import turn
@@ -119,11 +119,12 @@ def derive_split(
         return found
     grouped = grouped_units(walked)
     found.told = told_by(grouped)
-    plain = _plain(grouped, wanted)
+    listed = multi_dispatched(walked) if wanted.light else {}
+    plain = _plain(grouped, wanted) & ~grouped.are_in(listed)
     _add_plain(found, grouped, np.flatnonzero(plain))
     others = grouped.present() & ~plain
     with turn(int(others.sum())):
-        for implied in all_units(grouped, others, light=wanted.light):
+        for implied in all_units(grouped, others, listed):
             _add(found, implied, wanted)
     store_ms = walked.records[w.R_STORE_MS]
     found.first_ms = int(store_ms[0])
@@ -164,8 +165,7 @@ def _queued(found: Derived, physical: int, store_ms: int) -> None:
 
 
 def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
-    if implied.placed:
-        _queued(found, implied.physical_at(-1), int(implied.column(w.R_STORE_MS, slice(-1, None))[0]))
+    _queued(found, implied.physical_at(-1), int(implied.column(w.R_STORE_MS, slice(-1, None))[0]))
     if not wanted.takes(implied.topic, implied.queue_id):
         return
     if not is_name(implied.topic) or implied.queue_id < 0:
@@ -175,10 +175,10 @@ def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
     kind = BATCHQUEUE if implied.topic in wanted.batch_topics else CONSUMEQUEUE
     key = kind, implied.topic, implied.queue_id
     units = implied.batch_units() if kind == BATCHQUEUE else implied.units()
-    heads = _heads(implied) if wanted.ext and kind == CONSUMEQUEUE and implied.placed else b""
+    heads, ext = _heads(implied) if wanted.ext and kind == CONSUMEQUEUE else (b"", NO_HEADS)
     runs = implied.runs() if implied.placed and kind == CONSUMEQUEUE else None
     number = int(implied.queue_offset[0])
-    found.stretches.append(Stretch(key, len(units), number, units.view(np.uint8).data, runs, heads))
+    found.stretches.append(Stretch(key, len(units), number, units.view(np.uint8).data, runs, heads, ext))
 
 
 def is_name(topic: str) -> bool:
@@ -191,12 +191,15 @@ def is_name(topic: str) -> bool:
         return False
 
 
-def _heads(implied: Implied) -> bytes:
+def _heads(implied: Implied) -> tuple[bytes, int]:
+    """Return the ext units, zeros where a unit has none, and how many there are."""
     heads = np.zeros(len(implied.record), queueext.HEAD)
     heads["size"] = queueext.HEAD_BYTES
     heads["tags_code"] = implied.column(w.R_TAGS_CODE)
     heads["store_timestamp_ms"] = implied.column(w.R_STORE_MS)
-    return heads.tobytes()
+    if implied.own is not None:
+        heads[~implied.own] = np.zeros((), queueext.HEAD)
+    return heads.tobytes(), int(np.count_nonzero(heads["size"]))
 
 
 def _keys(walked: Walked, wanted: Wanted) -> Keys:

@@ -124,12 +124,13 @@ def _cut(number: int, count: int, per_file: int) -> Iterator[tuple[int, int]]:
         number = end
 
 
-def laid(stretch: Stretch, before: int, placed: Placed, sizes: FileSizes) -> Iterator[Write | Bridge]:
+def laid(stretch: Stretch, before: int, ext_before: int, placed: Placed, sizes: FileSizes) -> Iterator[Write | Bridge]:
     """Yield what a stretch of a queue becomes that has ``before`` units ahead of it in the log.
 
     Args:
         stretch: Units of one queue, in log order.
         before: Units of the same queue in earlier splits.
+        ext_before: Ext units of the same queue in earlier splits.
         placed: Where the queue's units stand.
         sizes: Of the files.
     """
@@ -137,8 +138,9 @@ def laid(stretch: Stretch, before: int, placed: Placed, sizes: FileSizes) -> Ite
     per_file, directory = sizes.per_file(kind), queue_directory(*stretch.key)
     units = memoryview(stretch.units)
     if stretch.heads:
-        yield from ext_writes(stretch, before, sizes)
-        units = memoryview(with_addresses(stretch, before, sizes))
+        heads = np.frombuffer(stretch.heads, queueext.HEAD)
+        yield from ext_writes(stretch.key, heads[heads["size"] > 0].tobytes(), ext_before, sizes)
+        units = memoryview(with_addresses(stretch, ext_before, sizes))
     if kind == CONSUMEQUEUE and placed.parts and before <= placed.parts[0].at < before + stretch.count:
         yield from front(stretch.key, placed.first, sizes)
     for number, count, at, gap in pieces(placed, per_file, before, before + stretch.count):
@@ -159,21 +161,22 @@ def front(key: QueueKey, first: int, sizes: FileSizes, directory: str = "") -> I
         yield Write(path, 0, BLANK, sizes.of(key[0]), blank)
 
 
-def with_addresses(stretch: Stretch, before: int, sizes: FileSizes) -> bytes:
-    """Return a stretch's units with the addresses of their ext units for tags codes. Spec 4.4."""
-    number = np.arange(before, before + stretch.count, dtype=np.int64)
+def with_addresses(stretch: Stretch, ext_before: int, sizes: FileSizes) -> bytes:
+    """Return a stretch's units with the addresses of their ext units, where they have one, for tags codes. Spec 4.4."""
+    has_one = np.frombuffer(stretch.heads, queueext.HEAD)["size"] > 0
+    number = np.arange(ext_before, ext_before + int(has_one.sum()), dtype=np.int64)
     per_file = sizes.per_ext_file
     units = np.frombuffer(stretch.units, consumequeue.UNIT).copy()
     position = number // per_file * sizes.ext_bytes + number % per_file * queueext.HEAD_BYTES
-    units["tags_code"] = position + queueext.ADDRESS_BASE
+    units["tags_code"][has_one] = position + queueext.ADDRESS_BASE
     return units.tobytes()
 
 
-def ext_writes(stretch: Stretch, before: int, sizes: FileSizes) -> Iterator[Write]:
-    """Yield a stretch's ext units, and the marks that close the files that are full."""
-    size, directory, heads = sizes.ext_bytes, queue_directory(QUEUE_EXT, *stretch.key[1:]), memoryview(stretch.heads)
+def ext_writes(key: QueueKey, packed: bytes, before: int, sizes: FileSizes) -> Iterator[Write]:
+    """Yield ext units of a queue, and the marks that close the files that are full."""
+    size, directory, heads = sizes.ext_bytes, queue_directory(QUEUE_EXT, *key[1:]), memoryview(packed)
     head, per_file = queueext.HEAD_BYTES, sizes.per_ext_file
-    for number, count in _cut(before, stretch.count, per_file):
+    for number, count in _cut(before, len(heads) // head, per_file):
         file_no, inside = divmod(number, per_file)
         if file_no and not inside:  # the file before is full: -1 closes it
             mark = queueext.END_MARK.to_bytes(2, "big", signed=True)

@@ -36,12 +36,13 @@ MANY: Final = 128  # queues of a split; fewer are taken as they come
 
 @dataclass(slots=True)
 class Growing:
-    """One queue while the log is read: where it seems to begin, units so far, and the runs of a placed one."""
+    """One queue while the log is read: where it seems to begin, units and ext units so far, runs of a placed one."""
 
     key: QueueKey
     first: int
     placed: bool
     count: int = 0
+    ext: int = 0
     written_bytes: int = 0
     runs: list[Run] = field(default_factory=list)
 
@@ -53,6 +54,7 @@ class Growing:
     def add(self, stretch: Stretch) -> None:
         """Count the next stretch."""
         self.count += stretch.count
+        self.ext += max(stretch.ext, 0)
         if stretch.runs is not None:
             add_runs(self.runs, stretch.runs.T.tolist())
 
@@ -72,9 +74,10 @@ def queue_built(key: QueueKey, placed: Placed, kept: int) -> QueueBuilt:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Units of one queue that are not written yet, and how many come before them."""
+    """Units of one queue that are not written yet, and how many units and ext units come before them."""
 
     before: int
+    ext_before: int
     count: int = 0
     units: bytearray = field(default_factory=bytearray)
     heads: bytearray = field(default_factory=bytearray)
@@ -117,10 +120,10 @@ class QueueWriter:
             queue = self._queues[stretch.key] = Growing.of(stretch)
         waiting = self._waiting.get(stretch.key)
         if waiting is None and len(stretch.units) >= TOGETHER_BYTES:
-            self._lay(queue, stretch, queue.count)
+            self._lay(queue, stretch, queue.count, queue.ext)
         else:
             if waiting is None:
-                waiting = self._waiting[stretch.key] = _Waiting(queue.count)
+                waiting = self._waiting[stretch.key] = _Waiting(queue.count, queue.ext)
             waiting.count += stretch.count
             waiting.units += stretch.units
             waiting.heads += stretch.heads
@@ -139,10 +142,11 @@ class QueueWriter:
         waiting = self._waiting.pop(key)
         self._waiting_bytes -= len(waiting.units) + len(waiting.heads)
         units, heads = memoryview(waiting.units), memoryview(waiting.heads)
-        self._lay(self._queues[key], Stretch(key, waiting.count, 0, units, heads=heads), waiting.before)
+        stretch = Stretch(key, waiting.count, 0, units, heads=heads)
+        self._lay(self._queues[key], stretch, waiting.before, waiting.ext_before)
 
-    def _lay(self, queue: Growing, stretch: Stretch, before: int) -> None:
-        for piece in laid(stretch, before, as_they_come(queue.first), self.sizes):
+    def _lay(self, queue: Growing, stretch: Stretch, before: int, ext_before: int) -> None:
+        for piece in laid(stretch, before, ext_before, as_they_come(queue.first), self.sizes):
             assert isinstance(piece, Write)  # what follows on has no gaps
             self._write(piece)
             if not piece.path.startswith(QUEUE_EXT):

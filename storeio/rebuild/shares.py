@@ -18,7 +18,7 @@ from storeio.audit import AuditPlan
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.errors import UnreadableError
 from storeio.kernels.place import KEY
-from storeio.paths import CONSUMEQUEUE, QUEUE_EXT, file_name, queue_directory
+from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.cuts import CutFile, Cuts, KeyCount, Place, cut, places_to_look_up
 from storeio.rebuild.derive import Derived, Keys, Wanted, derive_split, settled
 from storeio.rebuild.layout import Bridge, FileSizes, Write, laid
@@ -57,8 +57,8 @@ class OutFile:
 
 @dataclass(frozen=True, slots=True)
 class SplitOrder:
-    """What becomes of a split: where it truly begins if its guess was wrong, the units of each of its queues
-    that come before it, and the same of its keys."""
+    """What becomes of a split: where it truly begins if its guess was wrong, the units and ext units of each of its
+    queues that come before it, shape ``(n, 2)``, and the same of its keys."""
 
     begin: WalkState | None
     before: Numbers
@@ -143,23 +143,24 @@ def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]
     cuts = cut([facts.keys for facts in parts.facts if facts.keys], shape, times.__getitem__)
     files = [file for key in placed for file in _queue_files(key, placed[key], sizes)]
     if wanted.ext:
-        with_ext = [key for key, queue in sorted(parts.queues.items()) if key[0] == CONSUMEQUEUE and queue.placed]
-        files += [file for key in with_ext for file in _ext_files(key, parts.queues[key].count, sizes)]
+        with_ext = [(key, queue.ext) for key, queue in sorted(parts.queues.items())]
+        files += [file for key, count in with_ext for file in _ext_files(key, count, sizes)]
     for file in cuts.files if INDEXES in tally.parts else ():
         weight = 4 * shape.slots + (file.stop - file.first) * KEY.itemsize
         files.append(OutFile(file.path, shape.file_bytes, weight, file))
     splits: dict[int, SplitOrder] = {}
-    counts: dict[QueueKey, int] = {}
+    counts: dict[QueueKey, tuple[int, int]] = {}
     for facts in parts.facts:
-        before = []
+        before: list[tuple[int, int]] = []
         for stretch in facts.found.stretches:
-            before.append(counts.get(stretch.key, 0))
-            counts[stretch.key] = before[-1] + stretch.count
+            units, ext = counts.get(stretch.key, (0, 0))
+            before.append((units, ext))
+            counts[stretch.key] = units + stretch.count, ext + max(stretch.ext, 0)
         if facts.found.records:
-            first_key = cuts.first_key.get(facts.number, 0)
-            splits[facts.number] = SplitOrder(parts.begins.get(facts.number), np.array(before, np.int64), first_key)
-    numbers = {file.path: number for number, file in enumerate(files)}
-    return Orders(wanted, sizes, placed, splits, files, cuts, tally.intact(), numbers)
+            numbers, first_key = np.array(before, np.int64).reshape(-1, 2), cuts.first_key.get(facts.number, 0)
+            splits[facts.number] = SplitOrder(parts.begins.get(facts.number), numbers, first_key)
+    by_path = {file.path: number for number, file in enumerate(files)}
+    return Orders(wanted, sizes, placed, splits, files, cuts, tally.intact(), by_path)
 
 
 def _queue_files(key: QueueKey, placed: Placed, sizes: FileSizes) -> Iterator[OutFile]:
@@ -195,8 +196,8 @@ def truly(root: str, orders: Orders, number: int, found: Derived) -> Derived | N
 def shared_out(orders: Orders, number: int, found: Derived) -> Iterator[Shared]:
     """Yield the pieces of files that a split holds, small enough to travel."""
     order = orders.splits[number]
-    for stretch, before in zip(found.stretches, order.before.tolist(), strict=True):
-        for piece in laid(stretch, before, orders.placed[stretch.key], orders.sizes):
+    for stretch, (before, ext_before) in zip(found.stretches, order.before.tolist(), strict=True):
+        for piece in laid(stretch, before, ext_before, orders.placed[stretch.key], orders.sizes):
             file = orders.numbers[piece.path]
             if isinstance(piece, Bridge) or piece.times > 1:
                 yield file, piece.position, piece

@@ -25,9 +25,10 @@ Numbers = npt.NDArray[np.int64]
 QueueKey = tuple[str, str, int]
 """Kind of queue, topic, queue id."""
 
-# Numbers of kind and topic, queue id, units, first number, columns of runs or -1, ext units.
+# Numbers of kind and topic, queue id, units, first number, columns of runs or -1, ext units or NO_HEADS.
 (F_KIND, F_TOPIC, F_QUEUE_ID, F_COUNT, F_FIRST, F_COLUMNS, F_EXT) = range(7)
 FIELDS: Final = 7
+NO_HEADS: Final = -1
 PLAIN: Final = np.dtype((np.void, consumequeue.UNIT_BYTES))  # a unit whose numbers nobody turns around
 _NO_ROWS: Final[Numbers] = np.empty((0, FIELDS), np.int64)
 
@@ -36,7 +37,8 @@ _NO_ROWS: Final[Numbers] = np.empty((0, FIELDS), np.int64)
 class Stretch:
     """The units of one queue from one split, in log order.
 
-    ``units`` are packed; ``heads`` the ext units that belong to them, without bitmap, if there are any.
+    ``units`` are packed; ``heads`` the ext units that belong to them, without bitmap, if there are any: one for each
+    unit, zeros for those without. ``ext`` counts those that are none, ``NO_HEADS`` where there are no heads.
     ``runs`` is a table of ``kernels.group``, None where units stand in log order and not at a number.
     """
 
@@ -46,6 +48,7 @@ class Stretch:
     units: bytes | memoryview
     runs: Numbers | None = None
     heads: bytes | memoryview = b""
+    ext: int = NO_HEADS
 
 
 class Stretches:
@@ -66,8 +69,7 @@ class Stretches:
         columns = -1 if stretch.runs is None else stretch.runs.shape[1]
         kind_no = self._names.setdefault(kind, len(self._names))
         topic_no = self._names.setdefault(topic, len(self._names))
-        ext = len(stretch.heads) // queueext.HEAD_BYTES
-        self._numbers.extend((kind_no, topic_no, queue_id, stretch.count, stretch.first_number, columns, ext))
+        self._numbers.extend((kind_no, topic_no, queue_id, stretch.count, stretch.first_number, columns, stretch.ext))
         if stretch.runs is not None:
             self._runs.frombytes(stretch.runs.tobytes())
         self._units += stretch.units
@@ -85,6 +87,7 @@ class Stretches:
         rows[:, F_TOPIC] = [names.setdefault(topic, len(names)) for topic, _ in queues]
         rows[:, F_QUEUE_ID] = [queue_id for _, queue_id in queues]
         rows[:, F_COUNT], rows[:, F_FIRST], rows[:, F_COLUMNS] = runs[RUN_RECORDS], runs[RUN_FIRST], 1
+        rows[:, F_EXT] = NO_HEADS
         self._numbers.frombytes(rows.tobytes())
         self._runs.frombytes(runs.T.tobytes())
         self._units += units
@@ -99,7 +102,7 @@ class Stretches:
         """Whether all are plain units of consume queues."""
         rows = self.rows
         batch = self._names.get(BATCHQUEUE, -1)
-        return not ((rows[:, F_COLUMNS] != 1) | (rows[:, F_EXT] != 0) | (rows[:, F_KIND] == batch)).any()
+        return not ((rows[:, F_COLUMNS] != 1) | (rows[:, F_EXT] != NO_HEADS) | (rows[:, F_KIND] == batch)).any()
 
     @property
     def packed_bytes(self) -> int:
@@ -124,11 +127,12 @@ class Stretches:
         numbers = iter(self._numbers)
         for kind_no, topic_no, queue_id, count, first, columns, ext in zip(*[numbers] * FIELDS, strict=True):
             kind = names[kind_no]
-            unit_stop, head_stop = unit_at + count * UNIT_BYTES[kind], head_at + ext * queueext.HEAD_BYTES
+            unit_stop = unit_at + count * UNIT_BYTES[kind]
+            head_stop = head_at + (count * queueext.HEAD_BYTES if ext != NO_HEADS else 0)
             run_stop = run_at + max(columns, 0) * RUN_ROWS
             table = runs[run_at:run_stop].reshape(RUN_ROWS, columns) if columns >= 0 else None
             key = kind, names[topic_no], queue_id
-            yield Stretch(key, count, first, units[unit_at:unit_stop], table, heads[head_at:head_stop])
+            yield Stretch(key, count, first, units[unit_at:unit_stop], table, heads[head_at:head_stop], ext)
             unit_at, run_at, head_at = unit_stop, run_stop, head_stop
 
 

@@ -221,10 +221,7 @@ def _properties_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 def _is_text(raw: bytes) -> bool:
     """Tell whether bytes are properties as clients write them."""
-    if is_bad_text(np.frombuffer(raw, np.uint8), 0, len(raw)):
-        return False
-    pieces = [piece for piece in raw.split(b"\x02") if piece]
-    return all(0 < piece.find(b"\x01") < len(piece) - 1 for piece in pieces)
+    return not is_bad_text(np.frombuffer(raw, np.uint8), 0, len(raw)) and p.odd_piece(raw) is None
 
 
 def _single_bytes(data: bytes, size: int, known: Known) -> Iterator[Try]:

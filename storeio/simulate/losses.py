@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.dispatch import Implied, all_units, grouped_units
+from storeio.dispatch import Implied, all_units, grouped_units, multi_dispatched
 from storeio.format import consumequeue as units_format
 from storeio.format.properties import java_decode
 from storeio.kernels import tables as w
@@ -117,11 +117,15 @@ class Finder:
         walked = walk_split(lambda a, b: self.read(split.path, a, b), split, state, delays_ms=delays, reuse=True)
         setup, grouped = self.broker.setup, grouped_units(walked)
         light = setup.multi_dispatch and setup.lmq and self.broker.rules.light_queues
-        for implied in all_units(grouped, grouped.present(), light=light):
+        listed = multi_dispatched(walked) if light else {}
+        apart = {key: listed.pop(key) for key, implied in [*listed.items()] if implied.placed}
+        for implied in all_units(grouped, grouped.present(), listed):
             if implied.placed:
                 self._queue(split, implied)
             elif light:
                 self._light(split, implied)
+        for implied in apart.values():
+            self._light(split, implied)
         return walked.end
 
     def _queue(self, split: Split, implied: Implied) -> None:

@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rebuilds import tree
+from rebuilds import QUEUES, log_with_lists, settings_of, tree
 from test_rebuild_rules import with_copied_lists
 
-from broker.brokers import run
+from broker.brokers import MORE_VERSIONS, VERSIONS, run
+from storeio import audit
 from storeio.rebuild.node import rebuild
 
 pytestmark = pytest.mark.broker
@@ -31,3 +32,25 @@ def test_lists_of_other_messages_lead_to_no_light_queue(version: str, copies: bo
     rebuild(root, tmp_path / "new", parts=("queues",))
     light = "consumequeue/%LMQ%a/0"
     assert tree(tmp_path / "new", light) == tree(built, light) != {}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("version", [*VERSIONS, *MORE_VERSIONS])
+def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_path: Path) -> None:
+    builder = log_with_lists(tmp_path / "store", seed, ordinary=version == "4.9.8", ext=True, ext_bytes=204)
+    settings, given = builder.settings, settings_of(builder.settings)
+    root = builder.close()
+    made = tmp_path / "broker"
+    shutil.copytree(root / "commitlog", made / "commitlog")
+    if version == "5.1.4":
+        (made / "abort").touch()
+    options = {
+        "clFile": settings.segment_bytes, "cqEntries": settings.units_per_file, "cqExt": "true",
+        "cqExtFile": settings.ext_bytes, "indexSlots": settings.index_slots, "indexNum": settings.index_units,
+        "set.enableMultiDispatch": "true", "set.enableLmq": "true",
+    }  # fmt: skip
+    started = run(version, made, options, consume=False, stop="halt")
+    assert started.outcome == "starts", started.reason
+    rebuild(root, tmp_path / "new", given=given, parts=("queues",))
+    assert tree(tmp_path / "new") == tree(made, *QUEUES)
+    assert [f.code for f in audit.check(made, given=given).findings if f.severity != "info"] == []

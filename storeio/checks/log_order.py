@@ -1,0 +1,96 @@
+"""A split's records against units that stand in the order of the log: those of batch queues and of light queues."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks import ext_units
+from storeio.checks.locate import numbers_behind, stretch
+from storeio.checks.queue_files import Queue, Read
+from storeio.checks.queue_units import Checked, record_side
+from storeio.dispatch import Implied
+from storeio.findings import Finding
+from storeio.kernels import tables as w
+from storeio.paths import BATCHQUEUE
+from storeio.walk import Walked
+
+Mask = npt.NDArray[np.bool_]
+
+
+def check_in_log_order(
+    queue: Queue, ext: Queue | None, implied: Implied, walked: Walked, read: Read, *, optional: bool
+) -> Checked:
+    """Return the comparison of units that stand in log order: batch queues and light queues.
+
+    ``optional`` units are only expected where the queue has files.
+    """
+    checked = Checked(compared=len(implied.record))
+    if optional and not queue.files:
+        checked.whole = True
+        return checked
+    prefix = "BCQ" if queue.kind == BATCHQUEUE else "CQ"
+    units = implied.batch_units() if queue.kind == BATCHQUEUE else implied.units()
+    physical = implied.physical()
+    low, high = int(physical[0]), int(physical[-1]) + 1
+    checked.stretches.append((low, high))
+    numbers, disk = stretch(queue, read, low, high)
+    offsets = disk["physical_offset"].astype(np.int64)
+    order = np.argsort(offsets, kind="stable")
+    place = np.searchsorted(offsets[order], physical)
+    hit = place < len(order)
+    hit[hit] = offsets[order][place[hit]] == physical[hit]
+    matched = order[place[hit]]
+    checked.covered += [(int(n), int(n) + 1) for n in numbers[matched].tolist()]
+    differs = disk[matched] != units[hit]
+    if ext is not None and differs.any():
+        differs &= ~_has_ext_unit(ext, read, disk[matched], implied, hit)
+        checked.whole = True  # what decides stands in the ext file
+    for i in np.flatnonzero(differs).tolist():
+        number = int(numbers[matched[i]])
+        row = int(np.flatnonzero(hit)[i])
+        path, position = queue.path_at(number * queue.unit_bytes)
+        detail = f"expected {units[row].tolist()}, found {disk[matched[i]].tolist()}"
+        checked.classed.append(("garbage", number, number + 1))
+        checked.findings.append(
+            Finding(
+                f"{prefix}_UNIT_WRONG", path, position, queue.unit_bytes, queue.topic, queue.queue_id,
+                int(implied.queue_offset[row]), int(physical[row]), 1, detail,
+            )
+        )  # fmt: skip
+        checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
+    checked.findings += _missing(queue, implied, ~hit, read, prefix)
+    checked.whole |= bool(checked.findings)
+    return checked
+
+
+def _has_ext_unit(ext: Queue, read: Read, disk: npt.NDArray[np.void], implied: Implied, which: Mask) -> Mask:
+    """Tell which units differ from what some records imply only in that their tags codes stand in the ext file.
+
+    Brokers put none there for a queue that a record lists.
+    """
+    own = np.ones(len(disk), np.bool_) if implied.own is None else implied.own[which]
+    same = disk["size"] == implied.column(w.R_SIZE)[which]
+    codes, times = implied.column(w.R_TAGS_CODE)[which], implied.column(w.R_STORE_MS)[which]
+    return own & same & ext_units.agrees(ext, read, disk, codes, times)
+
+
+def _missing(queue: Queue, implied: Implied, mask: Mask, read: Read, prefix: str) -> list[Finding]:
+    """Return findings for units that the queue lacks, each where it would stand: without bytes, between two others."""
+    findings: list[Finding] = []
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return findings
+    places = numbers_behind(queue, read, implied.physical()[rows])
+    cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(places) != 0)) + 1
+    for part in np.split(np.arange(len(rows)), cuts):
+        a, b, at = int(rows[part[0]]), int(rows[part[-1]]) + 1, queue.gap_before(int(places[part[0]]))
+        path, position = queue.path_at(at * queue.unit_bytes)
+        code = f"{prefix}_UNIT_MISSING" if queue.files else f"{prefix}_MISSING"
+        findings.append(
+            Finding(
+                code, path, position, 0, queue.topic, queue.queue_id, int(implied.queue_offset[a]),
+                implied.physical_at(a), b - a, "no unit points at the record",
+            )
+        )  # fmt: skip
+    return findings
