@@ -26,11 +26,13 @@ from storeio.commands.options import refuse_json_inside
 from storeio.commands.rebuild import names_of, parts_of, show
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
+from storeio.paths import COMMITLOG
 from storeio.publishing import begin, target_of
 from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
 from storeio.rebuilt import Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object
+from storeio.scan import require_listed
 from storeio.targets import is_inside
 from storeio.uris import below, is_remote, parsed, place_of, shown
 from udfs.checks import WorkersError
@@ -131,6 +133,7 @@ def begun(call: Call, store: str, target: Path | str, cleaning: contextlib.ExitS
     """Return a rebuild that can begin, None where the store cannot be listed."""
     try:
         plan = audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes)
+        require_listed(plan.listing, (COMMITLOG,))
         wanted = wanted_of(plan, call.names, call.parts, call.args.broker)
         staging = begin(target)
     except (StoreError, OSError) as error:

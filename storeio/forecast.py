@@ -13,8 +13,8 @@ from typing import Final
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
-from storeio.prediction import NEWEST, not_simulated, setup_of
-from storeio.scan import Bytes, Listing, kept_open, list_store, read_range
+from storeio.prediction import LOOKED_AT, NEWEST, not_simulated, setup_of
+from storeio.scan import Bytes, Listing, kept_open, list_store, read_range, require_listed
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker
 from storeio.simulate.clock import due_times, hour_of
 from storeio.simulate.disk import Disk
@@ -60,6 +60,7 @@ def forecast_retention(
     cleaning = cleaning_of(given or {})
     rules = rules_of(broker)
     listing = list_store(root)
+    require_listed(listing, LOOKED_AT)
     ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
     mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
     conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)

@@ -15,15 +15,27 @@ from storeio.config import StoreConfig, infer_config
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
-from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
+from storeio.paths import (
+    ABORT,
+    BATCHQUEUE,
+    CHECKPOINT,
+    COMMITLOG,
+    CONFIG,
+    CONSUMEQUEUE,
+    INDEX,
+    LOCK,
+    QUEUE_KINDS,
+)
 from storeio.results import Tell
-from storeio.scan import Bytes, Listing, changed_since, data_stretches, kept_open, list_store, read_range
+from storeio.scan import (
+    Bytes, Listing, changed_since, data_stretches, kept_open, list_store, read_range, require_listed,
+)  # fmt: skip
 from storeio.settings import default, log_elsewhere, not_followed
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
-from storeio.simulate.metadata import Switches
+from storeio.simulate.metadata import TIMER_WHEEL, Switches
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
@@ -36,6 +48,10 @@ ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEWEST: Final = "5.5.1"
+
+
+# Where a start looks: what of that cannot even be listed is not taken for missing.
+LOOKED_AT: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL))
 
 
 def next_starts(root: str | os.PathLike[str], given: Mapping[str, str]) -> dict[str, Prediction | StoreError]:
@@ -97,6 +113,7 @@ def simulate(
     started = time.monotonic()
     rules = rules_of(broker)
     listing = list_store(root)
+    require_listed(listing, LOOKED_AT)
     config = infer_config(listing, given or {})
     setup = setup_of(listing, config, heap_bytes)
     listing, read, running_end = _looked_at(listing, config)

@@ -7,8 +7,9 @@ Nothing here writes, creates or locks. Files of this machine are read by ``local
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -116,6 +117,21 @@ def _list_into(base: str, prefix: str, depth: int, files: list[StoreFile], unrea
                 files.append(describe(path, entry.stat().st_size))
         except OSError as error:
             unreadable.append((path, error.strerror or str(error)))
+
+
+def require_listed(listing: Listing, names: Collection[str]) -> None:
+    """Raise if a directory or file with one of these names at the top of a store, or below it, could not be looked at.
+
+    What is not there is none: links to nothing, files that a running broker took away. Nor are names of objects in a
+    bucket that no file can have.
+
+    Raises:
+        UnreadableError: It could not.
+    """
+    gone = os.strerror(errno.ENOENT)
+    for path, why in listing.unreadable if not is_remote(listing.root) else ():
+        if why != gone and (path == "." or path.split("/")[0] in names):
+            raise UnreadableError(f"{path}: {why}")
 
 
 def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:

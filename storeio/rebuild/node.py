@@ -16,7 +16,7 @@ from storeio.errors import UnreadableError
 from storeio.kernels.group import group_by_queue, runs_by_queue
 from storeio.kernels.place import pick_keys, put_keys
 from storeio.kernels.walk import walk
-from storeio.paths import CHECKPOINT
+from storeio.paths import CHECKPOINT, COMMITLOG
 from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
 from storeio.rebuild.index import IndexWriter
@@ -24,7 +24,7 @@ from storeio.rebuild.old import old_units
 from storeio.rebuild.queues import QueueWriter
 from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, shape_of, sizes_of, told_more, wanted_of
 from storeio.rebuilt import Rebuilt
-from storeio.scan import changed_since, kept_open
+from storeio.scan import changed_since, kept_open, require_listed
 from storeio.splits import Split, WalkState
 from storeio.staging import Staging
 from storeio.turns import turn
@@ -68,6 +68,7 @@ def rebuild(
     with loading(walk):
         place = target_of(into, root)
         plan = prepare(os.fspath(root), given=given, split_bytes=split_bytes)
+        require_listed(plan.listing, (COMMITLOG,))
         parts = tuple(parts)
         wanted = wanted_of(plan, queues, parts, broker)
     threads = jobs or os.cpu_count() or 1

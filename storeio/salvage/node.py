@@ -18,6 +18,7 @@ import numpy.typing as npt
 from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, Given
+from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore, copied
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
 from storeio.prediction import NEWEST, simulate
@@ -223,8 +224,14 @@ def linked(listing: Listing, scratch: Path) -> LinkedStore:
 
 
 def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:
-    """Return how many intact messages a broker's next start would have given up; all, if it refuses to start."""
-    start = simulate(root, broker=broker, given=settings, consumers=False, digests=False)
+    """Return how many intact messages a broker's next start would have given up; all, if it refuses to start.
+
+    None where that is not known, as of a store that cannot be read as a whole.
+    """
+    try:
+        start = simulate(root, broker=broker, given=settings, consumers=False, digests=False)
+    except UnreadableError:
+        return None
     if start.outcome.outcome != STARTS:
         return records
     return start.given_up.messages if start.given_up is not None else None
