@@ -7,9 +7,10 @@ from pathlib import Path
 
 import golden_data as golden
 import pytest
-from salvages import originals_of, records_of
+from salvages import Original, Originals, originals_of, records_of, seeds
 
 import storeio
+from storeio.format import commitlog as log
 
 
 @pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1", "base-long-5.5.1", "ext-4.9.8"])
@@ -31,3 +32,34 @@ def test_records_of_other_places_behind_the_end_are_no_messages(name: str, count
         at: record.raw for at, record in originals.items()
     }
     assert all(record.head.topic.startswith(b"storeio_") for at, record in saved.items() if at >= end)
+
+
+@pytest.mark.parametrize("seed", seeds(20, 60))
+def test_older_records_behind_newer_ones_get_nothing_of_lost_messages(seed: int, tmp_path: Path) -> None:
+    """Messages were written over the tail of an earlier life of the log, whose queues are still there."""
+    chance = random.Random(seed)
+    name = chance.choice(("base-4.9.8", "base-5.5.1"))
+    root, originals = golden.copy_of(name, tmp_path / "store"), originals_of(name)
+    size = int(golden.options(name)["clFile"])
+    last = max((root / "commitlog").iterdir())
+    place = at = chance.choice([at for at in sorted(originals) if at >= int(last.name)][5:40])
+    with last.open("r+b") as file:
+        file.seek(place - int(last.name))
+        written = [originals[chance.choice(sorted(originals))] for _ in range(chance.randrange(1, 5))]
+        for i, record in enumerate(written):
+            earlier = sum(other.name == record.name for other in written[:i])
+            file.write(_written_later(originals, record, place, at, earlier))
+            at = int(last.name) + file.tell()
+    result = storeio.salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
+    saved = records_of(tmp_path / "new", size)
+    behind = [r.physical_offset for r in result.restored if r.physical_offset >= at]
+    assert [place for place in behind if saved[place].raw != originals[place].raw] == []
+
+
+def _written_later(originals: Originals, record: Original, place: int, at: int, earlier: int) -> bytes:
+    """Return a message like another one as a broker writes it ``at`` a place, ``earlier`` ones behind the log's end."""
+    before = (r.numbers.stop for offset, r in originals.items() if offset < place and r.name == record.name)
+    raw, time_at = bytearray(record.raw), 68 if record.head.sys_flag & log.SYS_BORN_V6 else 56
+    raw[20:36] = (max(before, default=0) + earlier).to_bytes(8, "big") + at.to_bytes(8, "big")
+    raw[time_at : time_at + 8] = (originals[max(originals)].head.store_ms + 60_000).to_bytes(8, "big")
+    return bytes(raw)

@@ -209,6 +209,19 @@ def test_a_table_refuses_only_if_its_copy_cannot_be_read_either(tmp_path: Path) 
     assert started(root, "5.5.1", "base-5.5.1")[0].outcome == STARTS
 
 
+@pytest.mark.parametrize("table", [None, b""])
+def test_a_table_that_says_nothing_gives_way_to_its_copy(table: bytes | None, tmp_path: Path) -> None:
+    """Where there is none, or an empty one, ``ConfigManager.load`` of 4.9.8 and 5.5.1 loads the copy."""
+    there = {} if table is None else {CONSUMER_OFFSETS: table}
+    root = store_with(tmp_path / "bad", {**there, f"{CONSUMER_OFFSETS}.bak": b'{"offsetTable":{'})
+    for version in ("4.9.8", "5.5.1"):
+        found, _ = started(root, version, f"base-{version}")
+        assert (found.outcome, found.stage) == (REFUSES, CONFIG_STAGE)
+        assert found.reason.startswith(f"{CONSUMER_OFFSETS}.bak cannot be read: ")
+    root = store_with(tmp_path / "good", {**there, f"{CONSUMER_OFFSETS}.bak": b'{"offsetTable":{}}'})
+    assert started(root, "5.5.1", "base-5.5.1")[0].outcome == STARTS
+
+
 def test_delay_levels_refuse_after_recovery(tmp_path: Path) -> None:
     root = store_with(tmp_path, {DELAY_OFFSETS: b"[]", f"{DELAY_OFFSETS}.bak": b"{"})
     found, _ = started(root, "4.9.8", "base-5.5.1")

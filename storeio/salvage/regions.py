@@ -18,7 +18,15 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels import search
-from storeio.salvage.evidence import Known, Restored, Unit, enters_queue, property_crc_agrees
+from storeio.salvage.evidence import (
+    Known,
+    Restored,
+    Unit,
+    enters_queue,
+    is_likely,
+    property_crc_agrees,
+    whole_record,
+)
 from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.hypotheses import wrong_fields
 from storeio.salvage.numbers import numbers_of
@@ -141,7 +149,7 @@ class _Judge:
             ends = dict(self.ends(data, place, follower, unit))
             known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms)
             found = restored(data, known)
-            if found is not None and not (unit is None and self.repeats(found)):
+            if found is not None and (unit is not None or not (self.repeats(found) or self.is_whole(data, place))):
                 answers.add(Fixed(place, found))
         return answers.pop() if len(answers) == 1 else None
 
@@ -155,6 +163,15 @@ class _Judge:
             return False
         number, queue = numbers_of(record)[0], (p.java_decode(record.topic), record.queue_id)
         return not self.survey.lacks(Unit(*queue, number, record.physical_offset, record.size, 0))
+
+    def is_whole(self, data: bytes, place: int) -> bool:
+        """Tell whether nothing is wrong with the record that stands at a place, but that it is older than those around.
+
+        It is what an earlier life of the log left there. To give it the topic or the number of a lost message is to
+        make one up.
+        """
+        record = whole_record(data[: self.survey.size_at(place)])
+        return record is not None and record.physical_offset == place and is_likely(record, self.near_ms)
 
     def ends(self, data: bytes, place: int, follower: int, unit: Unit | None) -> Iterator[tuple[int, str]]:
         """Yield the sizes that a record at a place may have: those that lead to where another one may begin."""

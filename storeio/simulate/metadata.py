@@ -83,11 +83,13 @@ def refuse_for_delays(disk: Disk) -> None:
 
 
 def _load(disk: Disk, path: str, stage: str) -> None:
-    if not _fault(disk, path):
+    said = disk.is_file(path) and java_int_of(disk.size(path)) != 0
+    if said and not _fault(disk, path):
         return
-    fault = _fault(disk, backup(path))
+    fault = _fault(disk, backup(path))  # of a table that is empty or not there its earlier content is loaded, too
     if fault:
-        raise RefusesError(f"{backup(path)} and {path} cannot be read: {fault}", path=path, stage=stage)
+        others = f" and {path}" if said else ""
+        raise RefusesError(f"{backup(path)}{others} cannot be read: {fault}", path=path, stage=stage)
 
 
 def _fault(disk: Disk, path: str) -> str:
