@@ -48,7 +48,8 @@ def _fingerprint(root: str, path: str, size: int, now_ns: int) -> str:
         status = os.stat(os.path.join(root, path))
     except (OSError, ValueError):
         return UNKNOWN
-    if status.st_size != size or status.st_mtime_ns > now_ns - YOUNG_NS:
+    # The time of the last write may have been set back, as copying with times does: the other one tells of that.
+    if status.st_size != size or max(status.st_mtime_ns, status.st_ctime_ns) > now_ns - YOUNG_NS:
         return UNKNOWN
     return identity(status)
 

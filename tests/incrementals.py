@@ -11,7 +11,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from storeio import audit
+import pytest
+
+from storeio import audit, fingerprints
 from storeio.incremental.store_run import StoreRun, Work, in_steps, look_at_file, look_at_split
 from storeio.incremental.verdicts import PartKey, Verdict, latest
 from storeio.report import audit_object
@@ -19,6 +21,13 @@ from storeio.results import Audit, Unfinished
 
 SPLIT_BYTES = 8192
 TIMES = ("started_ms", "seconds", "reading")
+YOUNG_NS = 20_000_000
+
+
+@pytest.fixture(autouse=True)
+def short_youth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files be trusted sooner: when an inode was changed no program can set back, so ``age`` has to wait."""
+    monkeypatch.setattr(fingerprints, "YOUNG_NS", YOUNG_NS)
 
 
 class Kept:
@@ -77,10 +86,14 @@ def timeless(result: Audit | Unfinished) -> dict[str, Any]:
 
 
 def age(root: Path, seconds: int = 3600) -> None:
-    """Let all files of a store that were written a moment ago have been written long ago, each at its own time."""
+    """Let all files of a store that were written a moment ago have been written long ago, each at its own time.
+
+    Afterwards they are as old as it takes to be trusted, by the times of their inodes, too.
+    """
     now_ns = time.time_ns()
     for number, path in enumerate(sorted(p for p in root.rglob("*") if p.is_file())):
         status = path.stat()
         if status.st_mtime_ns > now_ns - 60 * 10**9:
             then = status.st_mtime_ns - seconds * 10**9 - number
             os.utime(path, ns=(then, then))
+    time.sleep(1.5 * fingerprints.YOUNG_NS / 10**9)

@@ -10,7 +10,7 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 from audits import unreadable
-from incrementals import Kept, age, full, timeless
+from incrementals import Kept, age, full, short_youth, timeless
 from rebuilds import QUEUES, no_waiting_for_disks, sizes_of, tree
 
 from storeio import audit
@@ -21,7 +21,7 @@ from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 
-__all__ = ["no_waiting_for_disks"]
+__all__ = ["no_waiting_for_disks", "short_youth"]
 RICH = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
 BATCHES = ("rich-5.3.3", "rich-5.5.1")
 TOPICS = ("bcq_a", "bcq_b")

@@ -9,7 +9,7 @@ from typing import Any
 import golden_data as golden
 import pytest
 from audits import unreadable
-from incrementals import SPLIT_BYTES, Kept, age, full, timeless
+from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
 from storebuilder import StoreBuilder, forged
 
 from storeio import audit
@@ -17,6 +17,7 @@ from storeio.audit import node
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit, AuditCancelled, Unfinished
 
+__all__ = ["short_youth"]
 NAME = "rich-5.3.3"
 GONE = (("batchconsumequeue",), ("batchconsumequeue", "consumequeue"))
 BODY_AT = 88  # in a record of one body

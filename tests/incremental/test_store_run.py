@@ -10,13 +10,14 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from incrementals import SPLIT_BYTES, Kept, age, full, timeless
+from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
 from storebuilder import Settings, StoreBuilder
 from test_audit_fuzz import mutate
 
 from storeio import audit, fingerprints
 from storeio.results import Audit, Unfinished
 
+__all__ = ["short_youth"]
 KINDS = ("plain", "ext", "batch", "light")
 
 
@@ -225,9 +226,15 @@ def test_every_byte_is_read_again_within_the_rotation(tmp_path: Path) -> None:
     assert set(looked.values()) <= {1, 2}  # none was left out, and none came thrice
 
 
-def test_a_file_written_a_moment_ago_is_not_trusted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_a_file_written_a_moment_ago_is_not_trusted(
+    is_set_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept, root = Kept(), grown(tmp_path / "store", 5, 30)
-    kept.audit(root)  # its files are a moment old
+    if is_set_back:
+        age(root)
+    monkeypatch.setattr(fingerprints, "YOUNG_NS", 10**12)  # its files are a moment old, whatever this test takes
+    kept.audit(root)
     reading = kept.audit(root).reading
     assert reading is not None and reading.parts_known == 0
 

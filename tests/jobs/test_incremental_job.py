@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
-from incrementals import age, full
+from incrementals import YOUNG_NS, age, full, short_youth
 
 from jobs import audit_store, history, maintain_tables, tables, verdicts
 from jobs.declared import AUDITED_PARTS, FINDING_HISTORY
@@ -27,6 +27,7 @@ from udfs import checks, incremental
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["short_youth"]
 TOP = Path(__file__).parent.parent.parent
 SPLIT_BYTES = 16384
 Row = dict[str, Any]
@@ -329,10 +330,12 @@ def test_runs_at_the_same_time(store: Path, tmp_path: Path, spark: SparkSession)
         assert {row["cleared_ms"] for row in mine} == {None}
 
 
-KILLED = """
+KILLED = f"""
 import os, signal, sys
 from udfs import incremental
 from jobs import audit_store, tables
+from storeio import fingerprints
+fingerprints.YOUNG_NS = {YOUNG_NS}
 incremental.LOCAL_BYTES = 0
 incremental.WAVE_BYTES = 1 << 16
 where, after = sys.argv[1], int(sys.argv[2])
