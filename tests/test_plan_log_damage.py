@@ -291,3 +291,30 @@ def test_a_message_stays_in_a_light_queue_that_its_damaged_list_does_not_name(tm
     assert any("%LMQ%a/0" in text and "do not list it" in text for text in found.plan.left)
     again = plan_store(root, tmp_path / "again.json", given=given)
     assert not again.plan.actions
+
+
+@pytest.mark.parametrize("keys", [None, "key"])
+def test_the_only_message_of_a_queue_stays_there_where_its_record_says_another(
+    keys: str | None, tmp_path: Path
+) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    for _ in range(6):
+        builder.message("topic_a", 0, b"body", keys="k")
+    place = builder.message("topic_a", 1, b"only", keys=keys).physical_offset
+    root, given = builder.close(), settings_of(builder.settings)
+    segment = root / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"topic_a", place) + 3] = ord("q")
+    segment.write_bytes(data)
+    kept = [root / "consumequeue" / "topic_a" / "1" / f"{0:020d}", *(root / "index").iterdir()]
+    before = [path.read_bytes() for path in kept]
+    damaged = root / "consumequeue" / "topic_a" / "0" / f"{0:020d}"
+    units = damaged.read_bytes()
+    damaged.write_bytes(bytes(len(units)))  # what has nothing to do with it is mended
+    found = plan_store(root, tmp_path / "plan.json", given=given)
+    apply_plan(tmp_path / "plan.json", root)
+    assert [path.read_bytes() for path in kept] == before
+    assert damaged.read_bytes() == units
+    assert not (root / "consumequeue" / "topqc_a").exists()
+    assert any("topic_a/1" in text and "name different queues" in text for text in found.plan.left)
+    assert not plan_store(root, tmp_path / "again.json", given=given).plan.actions

@@ -27,7 +27,17 @@ from storeio.planning.layout import OF_NAMES, is_of_log, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
-from storeio.planning.summary import asks_for_index, codes_of, disowned, into_damage, left_of, queues_of, summary_of
+from storeio.planning.summary import (
+    asks_for_index,
+    codes_of,
+    disowned,
+    into_damage,
+    last_pointers,
+    left_of,
+    of_queue,
+    queues_of,
+    summary_of,
+)
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
@@ -39,7 +49,20 @@ EVERYTHING: Final = "everything"
 Built = tuple[Path, Rebuilt]
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 DISOWNED: Final = "units of a light queue point at messages that do not list it, perhaps since these are damaged"
+UNDECIDED: Final = "a record and the only unit that points at it name different queues; which is right, nothing tells"
 CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
+
+
+def _require_clear(findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int]) -> None:
+    """Raise where a queue's units may know better than the records; ``last`` is as of ``last_pointers``.
+
+    Raises:
+        RefusedError: They may.
+    """
+    if disowned(findings, queue):
+        raise RefusedError(DISOWNED)
+    if of_queue(findings, queue, last):
+        raise RefusedError(UNDECIDED)
 
 
 class Planner:
@@ -144,18 +167,20 @@ class Planner:
             self.draft.left_out.add(str(error), "all that is derived from the log")
             return
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
+        last = last_pointers(found.findings, {key: queue.units for key, queue in by_queue.items()})
         for key, codes in sorted(queues.items()):
             name = f"queue {key[1]}/{key[2]}"
             with self._derived_part(name):
                 self._require_agreed(name)
-                if disowned(found.findings, key):
-                    raise RefusedError(DISOWNED)
+                _require_clear(found.findings, key, last)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)
         if index:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
+                if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in found.findings):
+                    raise RefusedError(UNDECIDED)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
         if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
             why = Why(model.METADATA, "what is true of the log and the index", point)

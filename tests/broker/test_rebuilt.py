@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rebuilds import QUEUES, log_with_lists, settings_of, tree
+from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, tree
+from storebuilder import StoreBuilder
 from test_rebuild_rules import with_copied_lists
 
 from broker.brokers import MORE_VERSIONS, VERSIONS, run
 from storeio import audit
+from storeio.format import consumequeue, index
 from storeio.rebuild.node import rebuild
 
 pytestmark = pytest.mark.broker
@@ -38,19 +40,63 @@ def test_lists_of_other_messages_lead_to_no_light_queue(version: str, copies: bo
 @pytest.mark.parametrize("version", [*VERSIONS, *MORE_VERSIONS])
 def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_path: Path) -> None:
     builder = log_with_lists(tmp_path / "store", seed, ordinary=version == "4.9.8", ext=True, ext_bytes=204)
-    settings, given = builder.settings, settings_of(builder.settings)
-    root = builder.close()
-    made = tmp_path / "broker"
-    shutil.copytree(root / "commitlog", made / "commitlog")
-    if version == "5.1.4":
-        (made / "abort").touch()
-    options = {
-        "clFile": settings.segment_bytes, "cqEntries": settings.units_per_file, "cqExt": "true",
-        "cqExtFile": settings.ext_bytes, "indexSlots": settings.index_slots, "indexNum": settings.index_units,
-        "set.enableMultiDispatch": "true", "set.enableLmq": "true",
-    }  # fmt: skip
-    started = run(version, made, options, consume=False, stop="halt")
-    assert started.outcome == "starts", started.reason
+    given, root = settings_of(builder.settings), builder.close()
+    made = built_by(version, builder, tmp_path / "broker")
     rebuild(root, tmp_path / "new", given=given, parts=("queues",))
     assert tree(tmp_path / "new") == tree(made, *QUEUES)
     assert [f.code for f in audit.check(made, given=given).findings if f.severity != "info"] == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("version", ["5.1.4", "5.3.3", "5.4.0", "5.5.1"])
+def test_a_random_log_is_built_as_the_broker_does(version: str, seed: int, tmp_path: Path) -> None:
+    """One with topics of 130 bytes, with which 4.9 ends the log."""
+    sizes = {"multi_dispatch": True, "ext": seed > 0, "tag_keys": version in ("5.4.0", "5.5.1"), "index_units": 31}
+    builder = random_log(tmp_path / "store", seed, batch_topics=frozenset({"bcq"}), **sizes)
+    root, made = builder.close(), built_by(version, builder, tmp_path / "broker")
+    given = settings_of(builder.settings)
+    rebuild(root, tmp_path / "new", given=given, broker=version)
+    assert tree(tmp_path / "new", *QUEUES) == tree(made, *QUEUES)
+    ours, theirs = (contents(tree(place, "index"), "index") for place in (tmp_path / "new", made))
+    assert ours == [counted(data) for data in theirs]
+    assert [f.code for f in audit.check(made, given=given).findings if f.severity != "info"] == []
+
+
+NUMBERS = [0, 1, 2, 5, 6, 3, 4, 0, 1, 9]
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, *MORE_VERSIONS])
+def test_where_numbers_go_back_or_jump_a_broker_passes_over_or_appends(version: str, tmp_path: Path) -> None:
+    """As docs/rebuild.md says where brokers build something else."""
+    builder = StoreBuilder(tmp_path / "store")
+    placed = [builder.message("t", 0, b"body", queue_offset=number).physical_offset for number in NUMBERS]
+    builder.close()
+    made = built_by(version, builder, tmp_path / "broker")
+    units = consumequeue.decode((made / f"consumequeue/t/0/{0:020d}").read_bytes())
+    offsets = units["physical_offset"][units["size"] > 0].tolist()
+    assert [NUMBERS[placed.index(offset)] for offset in offsets] == [0, 1, 2, 5, 6, 0, 9]
+
+
+def built_by(version: str, builder: StoreBuilder, into: Path) -> Path:
+    """Return what a broker makes of the log of a store that was written."""
+    assert builder.root is not None
+    shutil.copytree(builder.root / "commitlog", into / "commitlog")
+    if version == "5.1.4":
+        (into / "abort").touch()  # else 5.0.0 to 5.3.1 build nothing
+    settings = builder.settings
+    options = {
+        "clFile": settings.segment_bytes, "cqEntries": settings.units_per_file, "indexSlots": settings.index_slots,
+        "indexNum": settings.index_units, "set.enableMultiDispatch": str(settings.multi_dispatch).lower(),
+        "set.enableLmq": str(settings.multi_dispatch).lower(),
+        **({"cqExt": "true", "cqExtFile": settings.ext_bytes} if settings.ext else {}),
+        **({"bcqTopics": ",".join(settings.batch_topics)} if settings.batch_topics else {}),
+    }  # fmt: skip
+    started = run(version, into, options, consume=False, stop="halt")
+    assert started.outcome == "starts", started.reason
+    return into
+
+
+def counted(data: bytes) -> bytes:
+    """Return an index file with the count that its broker has in memory: 0 on the disk until the first flush."""
+    at = index.HEADER.fields["unit_count"][1]
+    return data[:at] + max(int.from_bytes(data[at : at + 4], "big"), 1).to_bytes(4, "big") + data[at + 4 :]
