@@ -79,6 +79,7 @@ def test_filler_at_the_end_keeps_new_messages_out(version: str, tmp_path: Path) 
             "until": ENDLESS,
             "every": version == "4.9.8",
             "keys_until": 0,
+            "hidden": [],
         }
         assert ("into any queue or the index" in render_simulation(found)) == (version == "4.9.8")
 
@@ -99,3 +100,31 @@ def test_an_index_that_seems_to_end_behind_the_log_takes_no_new_keys(tmp_path: P
     assert (found.stopped.queues, found.stopped.keys_until, found.harms) == ((), 1 << 32, True)
     assert "into the index before the log has grown to 4294967296" in " ".join(render_simulation(found).split())
     assert plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given(name), jobs=1).cures
+
+
+# A file that is made, and the one that takes what is new then.
+HIDING: Final[dict[str, tuple[str, str]]] = {
+    "a segment across the last one": (f"commitlog/{311296:020d}", f"commitlog/{311296:020d}"),
+    "a segment across the two last ones": (f"commitlog/{294911:020d}", f"commitlog/{294912:020d}"),
+    "a second one of its place": (f"commitlog/+{294912:019d}", f"commitlog/{294912:020d}"),
+    "a queue's file beside its place": (f"consumequeue/topic_0/0/{4001:020d}",) * 2,
+    "a second one of a full place": (f"consumequeue/topic_0/0/+{4000:019d}", f"consumequeue/topic_0/0/{4000:020d}"),
+}
+
+
+@pytest.mark.parametrize("what", HIDING)
+def test_new_messages_in_a_file_that_nobody_looks_into(what: str, tmp_path: Path) -> None:
+    """As brokers do: ``broker/test_simulated.py``."""
+    made, takes = HIDING[what]
+    is_log = made.startswith("commitlog")
+    root = golden.damaged("base-5.5.1", [["create", made, 32768 if is_log else 1000]], tmp_path / "store")
+    found = simulate(root, broker="5.5.1", given=given("base-5.5.1"))
+    assert found.stopped is not None
+    assert (found.stopped.hidden, found.harms) == ((takes,), True)
+    assert f"takes {takes} for the end of" in " ".join(render_simulation(found).split())
+    how: dict[str, Any] = {"broker": "5.5.1", "given": given("base-5.5.1"), "jobs": 1}
+    tame, risky = (plan_store(root, tmp_path / f"{risk}.json", allow_log=risk, **how) for risk in (False, True))
+    assert risky.cures
+    assert [(action.kind, action.path) for action in risky.plan.actions] == [("move", made)]
+    assert tame.cures != is_log
+    assert ("broker 5.5.1: its start still does harm" in tame.plan.left) == is_log

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from storeio import __version__
+from storeio.paths import COMMITLOG
 from storeio.report.next_step import PLAN, Step, next_lines, root_word
 from storeio.report.tables import bytes_text, counted, paragraph, table
 from storeio.safe import printable
@@ -52,7 +53,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
     }
     if found.stopped is not None:
         queues = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in found.stopped.queues]
-        result["stopped"] = {**asdict(found.stopped), "queues": queues}
+        result["stopped"] = {**asdict(found.stopped), "queues": queues, "hidden": list(found.stopped.hidden)}
     if found.consumers is not None:
         got = found.consumers
         stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
@@ -206,6 +207,13 @@ def _stopped(found: Stopped) -> Iterator[str]:
         yield f"puts no new message into {into} before the log has grown to {found.until}, where {seem} to end."
     if found.keys_until:
         yield f"puts no key of a new message into the index before the log has grown to {found.keys_until}, its end."
+    for path in found.hidden[:FEW]:
+        whole = path.startswith(f"{COMMITLOG}/")
+        end = "the log" if whole else "its queue"
+        lost = "consumers and queries do not get them" if whole else "consumers miss some, and get others late"
+        yield f"takes {printable(path)} for the end of {end}, and looks for new messages elsewhere: {lost}."
+    if len(found.hidden) > FEW:
+        yield f"does so with {counted(len(found.hidden) - FEW, 'more file')}."
 
 
 def _steps(found: Prediction) -> list[Step]:

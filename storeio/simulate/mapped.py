@@ -7,6 +7,7 @@ Source: ``MappedFileQueue``, ``MappedFile``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,14 +96,17 @@ class MappedQueue:
         Raises:
             QueuesStopError: No such file can be made; the broker tries thirty times, a second each.
         """
-        sign, digits = ("-", -base) if base < 0 else ("", base)
-        path = f"{self.directory}/{sign}{file_name(digits)}"
+        path = self._path(base)
         if not self._can_make(path):
             raise QueuesStopError(f"no file {path!r} can be made")
         self.disk.create(path, self.size)
         file = Mapped(path, base, self.size, 0, first=not self.files)
         self.files.append(file)
         return file
+
+    def _path(self, base: int) -> str:
+        """Return the path of the file that a broker makes at a position."""
+        return f"{self.directory}/{'-' if base < 0 else ''}{file_name(abs(base))}"
 
     def _can_make(self, path: str) -> bool:
         """Tell whether a file system takes the path: a topic out of damaged bytes may hold anything."""
@@ -124,17 +128,30 @@ class MappedQueue:
 
     def find(self, offset: int, *, or_first: bool = False) -> Mapped | None:
         """Return the file that holds an offset. Source: ``findMappedFileByOffset``."""
-        if not self.files:
+        return self._found_among(self.files, offset) or (self.files[0] if or_first and self.files else None)
+
+    def _found_among(self, files: Sequence[Mapped], offset: int) -> Mapped | None:
+        if not files or not files[0].base <= offset < files[-1].base + self.size:
             return None
-        first, last = self.files[0], self.files[-1]
-        if first.base <= offset < last.base + self.size:
-            i = quotient(offset, self.size) - quotient(first.base, self.size)
-            if 0 <= i < len(self.files) and self.files[i].base <= offset < self.files[i].stop:
-                return self.files[i]
-            for file in self.files:
-                if file.base <= offset < file.stop:
-                    return file
-        return first if or_first else None
+        i = quotient(offset, self.size) - quotient(files[0].base, self.size)
+        if 0 <= i < len(files) and files[i].base <= offset < files[i].stop:
+            return files[i]
+        return next((file for file in files if file.base <= offset < file.stop), None)
+
+    @property
+    def hides(self) -> str:
+        """The path of the file that takes what is new, where readers look for that elsewhere; else empty.
+
+        Files are written from where they are, and read at an offset's remainder by their length.
+        """
+        if not self.files:
+            return ""
+        *others, last = self.files
+        if last.wrote >= last.size:
+            others, last = self.files, Mapped(self._path(last.stop), last.stop, self.size, 0)
+        offset = last.base + last.wrote
+        is_found = self._found_among([*others, last], offset) is last
+        return "" if is_found and offset >= 0 and remainder(offset, self.size) == last.wrote else last.path
 
     def read(self, file: Mapped, start: int, stop: int) -> Bytes:
         """Return bytes of a file."""

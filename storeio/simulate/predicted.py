@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
+from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.broker import Broker
 from storeio.simulate.clock import Due
 from storeio.simulate.disk import Disk
@@ -20,27 +21,33 @@ class Stopped:
     """What gets nothing of new messages before the log has grown to where it seems to end.
 
     ``queues`` get no units before ``until``; nor do all others and the index where ``every`` is set. The index gets
-    no keys before ``keys_until``. Physical offsets are 0 where nothing is stopped.
+    no keys before ``keys_until``. Physical offsets are 0 where nothing is stopped. ``hidden`` are the files that
+    take what is new and in which nobody looks for it, as their names, or those of files beside them, are not their
+    places: a segment's messages reach neither consumers nor queries, of a queue's file consumers miss some.
     """
 
     queues: tuple[tuple[str, int], ...] = ()
     until: int = 0
     every: bool = False
     keys_until: int = 0
+    hidden: tuple[str, ...] = ()
 
 
 def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
     """Return what dispatch of new messages passes over after a start, None if nothing.
 
     Source: ``ConsumeQueue.putMessagePositionInfo``, ``IndexService.buildIndex``, and up to 4.9
-    ``DefaultMessageStore.start``, which begins at the queues' end.
+    ``DefaultMessageStore.start``, which begins at the queues' end; ``CommitLog.getData`` and
+    ``ConsumeQueue.getIndexBuffer`` look for what is new.
     """
     end = broker.log.max_offset
     ahead = {key: queue.max_physical for key, queue in broker.queues.items() if queue.max_physical > end}
+    # Batch queues look for a message by what their units say, not by where these lie.
+    ordinary = [queue.files for _, queue in sorted(broker.queues.items()) if not isinstance(queue, BatchQueue)]
     keys_until = broker.index.files[-1].end_offset if has_index and broker.index.files else 0
     found = Stopped(
         tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.rules.reput_from_queues,
-        keys_until if keys_until > end else 0,
+        keys_until if keys_until > end else 0, tuple(files.hides for files in (broker.log, *ordinary) if files.hides),
     )  # fmt: skip
     return found if found != Stopped() else None
 

@@ -16,7 +16,7 @@ from tests import golden_data
 pytestmark = pytest.mark.broker
 
 NEW: Final[list[Queue]] = [("topic_0", 0), ("topic_1", 1)]
-LAST_UNITS: Final = f"consumequeue/topic_0/0/{4000:020d}"
+ACROSS: Final = f"commitlog/{311296:020d}"  # of zeros, from the middle of the last segment on
 
 
 def started(
@@ -39,3 +39,24 @@ def test_consumers_stay_at_an_answer_that_a_unit_of_two_gigabytes_breaks(version
     (queue,) = {row[:2] for row in thrown}
     got = [d for d in broker.delivered if (d.topic, d.queue_id) != queue or d.unit_offset < thrown[0][2]]
     assert said.consumers.messages == len(got)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_queue_gets_what_is_put_into_a_segment_across_others(version: str, tmp_path: Path) -> None:
+    said, broker = started(version, [["create", ACROSS, 32768]], tmp_path, NEW)
+    assert said.outcome.outcome == broker.outcome
+    if broker.outcome == "starts":
+        assert said.stopped is not None
+        assert said.stopped.hidden == (ACROSS,)
+        assert [(new.status, new.delivered, new.found) for new in broker.new] == [("PUT_OK", False, False)] * len(NEW)
+
+
+@pytest.mark.parametrize("name", [f"{4001:020d}", f"+{4000:019d}"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
+    version: str, name: str, tmp_path: Path
+) -> None:
+    said, broker = started(version, [["create", f"consumequeue/topic_0/0/{name}", 1000]], tmp_path, NEW)
+    assert said.stopped is not None
+    assert [path.rpartition("/")[0] for path in said.stopped.hidden] == ["consumequeue/topic_0/0"]
+    assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
