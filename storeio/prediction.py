@@ -28,7 +28,14 @@ from storeio.paths import (
 )
 from storeio.results import Tell
 from storeio.scan import (
-    Bytes, Listing, changed_since, data_stretches, kept_open, list_store, read_range, require_listed,
+    Bytes,
+    Listing,
+    changed_since,
+    data_stretches,
+    kept_open,
+    list_store,
+    read_range,
+    require_listed,
 )  # fmt: skip
 from storeio.settings import default, log_elsewhere, not_followed
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
