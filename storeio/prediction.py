@@ -36,7 +36,7 @@ from storeio.scan import (
     list_store,
     read_range,
     require_listed,
-)  # fmt: skip
+)
 from storeio.settings import default, log_elsewhere, not_followed
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk, Read

@@ -12,8 +12,8 @@ import pytest
 from rebuilds import sizes_of
 
 import storeio
-from broker.brokers import MORE_VERSIONS, VERSIONS, Started, rebuild, run
-from broker.builds import required
+from broker.brokers import VERSIONS, Started, rebuild, run
+from broker.versions import EVERY_VERSION
 from broker.whole import (
     Keys,
     Message,
@@ -29,7 +29,6 @@ from broker.whole import (
 from storeio.prediction import simulate
 
 pytestmark = pytest.mark.broker
-more = pytest.mark.skipif(not required(), reason="only make broker-test starts this version")
 
 NEW = [("topic_0", 0), ("topic_0", 1), ("topic_0", 0), ("topic_1", 0), ("topic_1", 1), ("topic_new", 3)]
 FILLER = "00000000000000007fffffff0000000000000000"
@@ -53,7 +52,7 @@ def start_case(name: str, case_id: str, target: Path, **options: Any) -> tuple[g
     return case, run(case["broker"], root, golden_data.options(base), stop="halt", **options)
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, *(pytest.param(version, marks=more) for version in MORE_VERSIONS)])
+@pytest.mark.parametrize("version", EVERY_VERSION)
 def test_sound_store_is_whole_and_goes_on(version: str) -> None:
     name = f"base-{version}"
     records, messages, keys = expected(name)

@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import salvages
 from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, tree
 from storebuilder import StoreBuilder
 from test_rebuild_rules import with_copied_lists
 
-from broker.brokers import MORE_VERSIONS, VERSIONS, run
+from broker.brokers import run
+from broker.versions import EVERY_VERSION
 from storeio import audit
 from storeio.format import consumequeue, index
 from storeio.rebuild.node import rebuild
@@ -36,8 +38,8 @@ def test_lists_of_other_messages_lead_to_no_light_queue(version: str, copies: bo
     assert tree(tmp_path / "new", light) == tree(built, light) != {}
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("version", [*VERSIONS, *MORE_VERSIONS])
+@pytest.mark.parametrize("seed", salvages.seeds(1, 2))
+@pytest.mark.parametrize("version", EVERY_VERSION)
 def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_path: Path) -> None:
     builder = log_with_lists(tmp_path / "store", seed, ordinary=version == "4.9.8", ext=True, ext_bytes=204)
     given, root = settings_of(builder.settings), builder.close()
@@ -47,11 +49,11 @@ def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_
     assert [f.code for f in audit.check(made, given=given).findings if f.severity != "info"] == []
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("version", ["5.1.4", "5.3.3", "5.4.0", "5.5.1"])
+@pytest.mark.parametrize("seed", salvages.seeds(1, 2))
+@pytest.mark.parametrize("version", EVERY_VERSION[1:])
 def test_a_random_log_is_built_as_the_broker_does(version: str, seed: int, tmp_path: Path) -> None:
     """One with topics of 130 bytes, with which 4.9 ends the log."""
-    sizes = {"multi_dispatch": True, "ext": seed > 0, "tag_keys": version in ("5.4.0", "5.5.1"), "index_units": 31}
+    sizes = {"multi_dispatch": True, "ext": seed == 0, "tag_keys": version in ("5.4.0", "5.5.1"), "index_units": 31}
     builder = random_log(tmp_path / "store", seed, batch_topics=frozenset({"bcq"}), **sizes)
     root, made = builder.close(), built_by(version, builder, tmp_path / "broker")
     given = settings_of(builder.settings)
@@ -65,7 +67,7 @@ def test_a_random_log_is_built_as_the_broker_does(version: str, seed: int, tmp_p
 NUMBERS = [0, 1, 2, 5, 6, 3, 4, 0, 1, 9]
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, *MORE_VERSIONS])
+@pytest.mark.parametrize("version", EVERY_VERSION)
 def test_where_numbers_go_back_or_jump_a_broker_passes_over_or_appends(version: str, tmp_path: Path) -> None:
     """As docs/rebuild.md says where brokers build something else."""
     builder = StoreBuilder(tmp_path / "store")
