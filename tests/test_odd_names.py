@@ -322,3 +322,20 @@ def test_a_file_and_a_directory_in_each_other_s_place(tmp_path: Path, name: str,
     assert cli.run(["undo", str(root)]) == 1
     after = sorted((p.relative_to(root), p.is_file() and p.read_bytes()) for p in root.rglob("*"))
     assert [entry for entry in after if entry[0] != Path("lock")] == [e for e in before if e[0] != Path("lock")]
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63 - 20])
+def test_a_light_queue_s_file_where_positions_end(number: int, tmp_path: Path) -> None:
+    """For brokers it ends before it begins: ``broker/test_simulated.py``."""
+    root = copy(tmp_path, "rich-5.3.3")
+    options = golden.options("rich-5.3.3")
+    path = root / "consumequeue" / "%LMQ%a0" / "0" / f"{0:020d}"
+    path.rename(path.with_name(f"{number:020d}"))
+    found = prediction.simulate(root, broker="5.3.3", given=sizes_of(options))
+    assert found.harms
+    assert found.given_up is not None
+    assert {loss.topic for loss in found.given_up.losses} <= {"%LMQ%a0"}
+    plan = plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=sizes_of(options), jobs=1)
+    assert plan.cures
+    assert salvage(root, tmp_path / "saved", given=sizes_of(options), jobs=1).exit_code == 0
+    assert cli.run(["check", str(root), "--html", str(tmp_path / "page.html"), "--quiet"]) == 4

@@ -16,6 +16,7 @@ from storeio.paths import BATCHQUEUE
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import JavaError, QueuesStopError
+from storeio.simulate.java import as_long
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Request
 from storeio.simulate.rules import Rules
@@ -71,7 +72,7 @@ class BatchQueue(ConsumeQueue):
             count = int(bad[0]) if len(bad) else len(units)
             if count:
                 self.max_physical = int(units["physical_offset"][count - 1])
-            point = file.base + count * UNIT
+            point = as_long(file.base + count * UNIT)
             if count * UNIT != file.size:
                 if not len(bad):
                     raise JavaError("a batch queue's file does not consist of whole units")
@@ -157,7 +158,7 @@ class BatchQueue(ConsumeQueue):
             return False
         files = self.files.files
         if not files or files[-1].wrote >= files[-1].size:
-            self.files.append_file(files[-1].base + files[-1].size if files else 0)
+            self.files.append_file(files[-1].stop if files else 0)
         file = files[-1]
         fresh = file.wrote < UNIT
         unit = PACKED.pack(

@@ -103,7 +103,7 @@ class ConsumeQueue:
                 self._take_end(units[count - 1])
                 self._recovered = files[i], count, highest, self.max_physical
                 address = _last_address(units[:count], address) if self.ext is not None else address
-            point = files[i].base + count * UNIT
+            point = as_long(files[i].base + count * UNIT)
             if count * UNIT < files[i].size:
                 break
         self.files.truncate(point)
@@ -167,7 +167,7 @@ class ConsumeQueue:
             found = np.flatnonzero(offsets >= physical_min)
             if len(found):
                 at = start + int(found[0]) * UNIT
-                self.min_position = first.base + at
+                self.min_position = as_long(first.base + at)
                 self._cut_ext(first, at)
                 return
 
@@ -202,7 +202,7 @@ class ConsumeQueue:
             return  # as in most stores; the rest of the file need not be read
         at = _bisected(self.files.read(first, start, first.wrote).data, physical_min, intact=intact)
         if at is not None:
-            self.min_position = first.base + start + at
+            self.min_position = as_long(first.base + start + at)
             self._cut_ext(first, start + at)
 
     # ---- Dispatch
@@ -229,7 +229,7 @@ class ConsumeQueue:
         if file.first and queue_offset != 0 and file.wrote == 0:
             self.min_position = expected
             self._pre_blank(file, remainder(expected, file.size))
-        current = file.base + file.wrote
+        current = file.end
         if queue_offset != 0 and expected != current:
             if expected < current:
                 return False
@@ -241,7 +241,7 @@ class ConsumeQueue:
         if not self.files.files:
             return self.files.append_file(expected - remainder(expected, self.files.size))
         last = self.files.files[-1]
-        return last if last.wrote < last.size else self.files.append_file(last.base + last.size)
+        return last if last.wrote < last.size else self.files.append_file(last.stop)
 
     def _pre_blank(self, file: Mapped, stop: int) -> None:
         self._append(file, PRE_BLANK * -(-stop // UNIT))

@@ -18,7 +18,7 @@ from storeio.format.properties import java_long
 from storeio.paths import file_name
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import QueuesStopError, RefusesError
-from storeio.simulate.java import quotient, remainder
+from storeio.simulate.java import as_long, quotient, remainder
 from storeio.simulate.rules import Rules
 
 Bytes = npt.NDArray[np.uint8]
@@ -39,8 +39,13 @@ class Mapped:
 
     @property
     def stop(self) -> int:
-        """Position behind the file's last byte."""
-        return self.base + self.size
+        """Position behind the file's last byte; negative, as for a broker, where a name near 2^63 leads beyond that."""
+        return as_long(self.base + self.size)
+
+    @property
+    def end(self) -> int:
+        """Position behind what is written of it, likewise."""
+        return as_long(self.base + self.wrote)
 
 
 class MappedQueue:
@@ -124,14 +129,14 @@ class MappedQueue:
     @property
     def max_offset(self) -> int:
         """Where the last file is written to, 0 without files."""
-        return self.files[-1].base + self.files[-1].wrote if self.files else 0
+        return self.files[-1].end if self.files else 0
 
     def find(self, offset: int, *, or_first: bool = False) -> Mapped | None:
         """Return the file that holds an offset. Source: ``findMappedFileByOffset``."""
         return self._found_among(self.files, offset) or (self.files[0] if or_first and self.files else None)
 
     def _found_among(self, files: Sequence[Mapped], offset: int) -> Mapped | None:
-        if not files or not files[0].base <= offset < files[-1].base + self.size:
+        if not files or not files[0].base <= offset < files[-1].stop:
             return None
         i = quotient(offset, self.size) - quotient(files[0].base, self.size)
         if 0 <= i < len(files) and files[i].base <= offset < files[i].stop:
@@ -149,9 +154,8 @@ class MappedQueue:
         *others, last = self.files
         if last.wrote >= last.size:
             others, last = self.files, Mapped(self._path(last.stop), last.stop, self.size, 0)
-        offset = last.base + last.wrote
-        is_found = self._found_among([*others, last], offset) is last
-        return "" if is_found and offset >= 0 and remainder(offset, self.size) == last.wrote else last.path
+        is_found = self._found_among([*others, last], last.end) is last
+        return "" if is_found and last.end >= 0 and remainder(last.end, self.size) == last.wrote else last.path
 
     def read(self, file: Mapped, start: int, stop: int) -> Bytes:
         """Return bytes of a file."""

@@ -14,7 +14,7 @@ from storeio.format import queueext as format_
 from storeio.paths import QUEUE_EXT
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import JavaError, QueuesStopError
-from storeio.simulate.java import remainder
+from storeio.simulate.java import as_long, remainder
 from storeio.simulate.mapped import MappedQueue
 from storeio.simulate.rules import Rules
 
@@ -56,7 +56,7 @@ class QueueExt:
         end = 0
         for file in files:
             end = _hop(self.files.read(file, 0, file.size).data)
-        self.files.truncate(files[-1].base + end)
+        self.files.truncate(as_long(files[-1].base + end))
 
     def put(self, tags_code: int, store_ms: int) -> int:
         """Append a unit; return its address, or ``NO_ADDRESS`` if there is no room or no file for it."""
@@ -67,7 +67,7 @@ class QueueExt:
             file = self.files.files[-1] if self.files.files else None
             if file is None or file.wrote == file.size:
                 try:
-                    file = self.files.append_file(0 if file is None else file.base + file.size)
+                    file = self.files.append_file(0 if file is None else file.stop)
                 except QueuesStopError:
                     return NO_ADDRESS  # the queue's own unit goes without
             at = file.wrote

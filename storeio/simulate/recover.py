@@ -9,6 +9,7 @@ from storeio.format import commitlog as log
 from storeio.simulate import rules as r
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import JavaError, RefusesError
+from storeio.simulate.java import as_long
 from storeio.simulate.logscan import EVERY, LogScan
 from storeio.simulate.mapped import Mapped
 from storeio.simulate.message import Checker
@@ -65,11 +66,11 @@ def _scan(broker: Broker, checker: Checker, first: int, queues_end: int) -> int:
             if checked.good and checked.size == 0:
                 break
             if not checked.good or checked.request is None:
-                return file.base + at
+                return as_long(file.base + at)
             if not broker.clean or (broker.rules.dispatches_when_clean and checked.request.offset > queues_end):
                 broker.dispatch(checked.request)
             at += checked.size
-        end = file.base + at
+        end = as_long(file.base + at)
     return end
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from storeio.paths import ABORT
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import CrashesError, HangsError, JavaError
+from storeio.simulate.java import as_long
 from storeio.simulate.logscan import EVERY, LogScan
 from storeio.simulate.mapped import Mapped
 
@@ -48,12 +49,14 @@ def _reput(broker: Broker, offset: int) -> None:
         if file is None or at >= file.wrote:
             raise HangsError(f"no file holds the log's offset {offset}: start waits for ever", WAITS)
         offset = _reput_chunk(broker, scan, file, at)
+    if as_long(log.max_offset - offset) > 0:
+        raise HangsError("the log's end is so far below 0 that it seems to lie ahead: start waits for ever", WAITS)
 
 
 def _reput_chunk(broker: Broker, scan: LogScan, file: Mapped, at: int) -> int:
     """Dispatch a file's records from a position on; return the offset to go on from."""
     size, data = broker.log.size, broker.source(file, file.wrote)
-    start, offset = at, file.base + at
+    start, offset = at, as_long(file.base + at)
     read = 0  # bytes that count as read: not those of a record of the wrong size
     while read < len(data) - start:
         passed = scan.passed(file, len(data), at) - at

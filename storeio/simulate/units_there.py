@@ -64,7 +64,7 @@ class QueueUnits:
         self.queue = queue
         self.files = queue.files.files
         self.starts = np.array([max(file.base, queue.min_position) for file in self.files], np.int64)
-        self.stops = np.array([file.base + min(file.wrote, queue.files.size) for file in self.files], np.int64)
+        self.stops = np.array([file.end for file in self.files], np.int64)
         self.is_plain = type(queue) is ConsumeQueue and queue.ext is None and in_place(queue.files)
         self._starts: list[int] = self.starts.tolist()
         self.good: dict[int, Bytes] = {}  # a bit a unit, by file
@@ -147,10 +147,13 @@ class QueueUnits:
 
 
 def in_place(files: MappedQueue) -> bool:
-    """Tell whether each position lies in one file only, and where a broker looks for it."""
+    """Tell whether each position lies in one file only, and where a broker looks for it.
+
+    It looks for none where the last file ends beyond the largest number.
+    """
     bases = [file.base for file in files.files]
     rising = all(one < other for one, other in pairwise(bases))
-    return rising and all(base >= 0 and base % files.size == 0 for base in bases)
+    return rising and all(file.stop >= 0 <= file.base and file.base % files.size == 0 for file in files.files)
 
 
 class UnitsThere:
@@ -180,7 +183,7 @@ class UnitsThere:
     def _stop(self, messages: Messages) -> int:
         """Return where the messages' segment can be read up to, -1 for one that the start has changed."""
         segment = self._segments.get(messages.path)
-        return -1 if segment is None else segment.base + segment.wrote
+        return -1 if segment is None else segment.end
 
     def pulled(self, key: QueueKey, offset: int) -> int:
         """Return how many messages a consumer's next pulls get that find nothing odd, 0 if the next one may."""

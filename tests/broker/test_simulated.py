@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from rebuilds import sizes_of
 
-from broker.brokers import VERSIONS, Queue, Started, run
+from broker.brokers import MORE_VERSIONS, VERSIONS, Queue, Started, run
 from storeio.prediction import Prediction, simulate
 from tests import golden_data
 
@@ -60,3 +60,39 @@ def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
     assert said.stopped is not None
     assert [path.rpartition("/")[0] for path in said.stopped.hidden] == ["consumequeue/topic_0/0"]
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
+
+
+LARGEST: Final = 2**63 - 1
+# Which file gets a name near that, behind which a broker's positions become negative, and which.
+BEYOND: Final[dict[str, tuple[str, str, int]]] = {
+    "ordinary": (f"consumequeue/topic_0/0/{4000:020d}", "consumequeue/topic_0/0", LARGEST),
+    "ordinary, in its place": (
+        f"consumequeue/topic_0/0/{4000:020d}",
+        "consumequeue/topic_0/0",
+        LARGEST - LARGEST % 1000,
+    ),
+    "light": (f"consumequeue/topic_0/0/{0:020d}", "consumequeue/%LMQ%a/0", LARGEST),
+    "segment": (f"commitlog/{294912:020d}", "commitlog", LARGEST),
+    "segment, in its place": (f"commitlog/{294912:020d}", "commitlog", LARGEST - 32767),
+}
+
+
+@pytest.mark.parametrize("what", BEYOND)
+@pytest.mark.parametrize("version", (*VERSIONS, *MORE_VERSIONS))
+def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) -> None:
+    path, folder, number = BEYOND[what]
+    edits: golden_data.Edit = [["mkdir", folder], ["rename", path, f"{folder}/{number:020d}"]]
+    said, broker = started(version, edits, tmp_path, [*NEW, ("%LMQ%a", 0)] if what == "light" else NEW)
+    assert said.outcome.outcome == broker.outcome
+    if broker.outcome == "starts":
+        after = said.outcome.after_start
+        assert after is not None
+        assert said.consumers is not None
+        assert broker.log_range == (after.min_physical_offset, after.max_physical_offset)
+        queues = {name: (low, high) for name, (low, high, _) in after.queues.items()}
+        assert {name: ends for name, ends in queues.items() if ends != (0, 0)} == {
+            f"{topic}/{number}": ends for (topic, number), ends in broker.queues.items() if ends != (0, 0)
+        }
+        assert said.consumers.messages == len(broker.delivered)
+        reached = all(new.delivered and new.found for new in broker.new)
+        assert reached == (said.stopped is None)
