@@ -174,7 +174,7 @@ def odd_units(rng: random.Random, data: bytes) -> bytes:
     return b"".join(units)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(LINES.values())))
 def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
     rng = random.Random(seed)

@@ -153,6 +153,7 @@ def test_a_run_that_took_long_is_among_the_last() -> None:
     assert history.last_runs(runs, 2, "3") == runs[2:]
 
 
+@pytest.mark.long
 def test_a_deleted_history_is_made_again_from_all_runs(
     store: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
