@@ -146,8 +146,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
                 frames[tables.RECORDS] = record_frame(spark, call, run_id)
             tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
             kept.result()
-        if history.is_needed(spark, args.tables, [f for one in call.audits for f in one.findings]):
-            history.update(spark, args.tables, [one.store for one in call.audits], run_id)
+        history.after_run(spark, args.tables, call.audits, run_id)
         if call.page is not None:
             write_page(spark, args.tables, call.page, [*call.audits, *call.failures], call.given)
     except StoreError as error:

@@ -47,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = build_session("storeio collect", master=args.master)
         tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
-        if history.is_needed(spark, args.tables, [f for one in audits for f in one.findings]):
-            history.update(spark, args.tables, [one.store for one in audits], run_id)
+        history.after_run(spark, args.tables, audits, run_id)
     except UsageError:
         raise
     except StoreError as error:

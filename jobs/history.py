@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
-from storeio.findings import INFO, Finding
+from storeio.findings import INFO
 from storeio.incremental.history import LENGTH, PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
+from storeio.results import Audit, Unfinished
 from udfs.checks import reason
 
 FINDINGS: Final = "findings"
@@ -26,9 +27,15 @@ FIRST: Final = "least(struct(t.first_seen_ms, t.first_run_id), struct(s.first_se
 NEWER: Final = "struct(s.last_seen_ms, s.last_run_id) >= struct(t.last_seen_ms, t.last_run_id)"
 
 
-def is_needed(spark: SparkSession, where: str, findings: Iterable[Finding]) -> bool:
-    """Tell whether there is a history to bring up to date, or to begin, after a run with these findings."""
-    return any(f.severity != INFO for f in findings) or tables.exists(spark, where, FINDING_HISTORY)
+def after_run(spark: SparkSession, where: str, audits: Sequence[Audit | Unfinished], run_id: str) -> None:
+    """Bring the history up to date after a run, or begin it with the first run that found something.
+
+    Raises:
+        TablesError: It could not be; the next run does it.
+    """
+    found = any(f.severity != INFO for audit in audits for f in audit.findings)
+    if found or tables.exists(spark, where, FINDING_HISTORY):
+        update(spark, where, [audit.store for audit in audits], run_id)
 
 
 def update(spark: SparkSession, where: str, stores: Sequence[str], run_id: str | None = None) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storeio.scan import Listing
 
 SET: Final = "--set"
-MOST_SHOWN: Final = 100  # characters of such a name, or of a value that no broker reads
+MOST_SHOWN: Final = 100  # characters of a name that no broker has, or of a value that none can read
 MOST_UNKNOWN: Final = 20  # names that are told; a file with more is no broker.conf
 UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LOG_SIZE: Final = "mappedFileSizeCommitLog"

@@ -37,7 +37,7 @@ from storeio.scan import (
     read_range,
     require_listed,
 )
-from storeio.settings import default, log_elsewhere, not_followed
+from storeio.settings import default, log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
@@ -55,8 +55,6 @@ ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEWEST: Final = "5.5.1"
-
-
 # Where a start looks: what of that cannot even be listed is not taken for missing.
 LOOKED_AT: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL))
 
@@ -168,7 +166,7 @@ def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     """Return what of the store's layout and settings a simulated start does not follow, in words."""
     found = [f"{entry.path}: {foreign}" for entry in listing.files if (foreign := foreign_layout(entry))]
     if place := log_elsewhere(listing.root, config.settings):
-        found.append(f"storePathCommitLog={place}: only {COMMITLOG}/ below the root was read")
+        found.append(not_read(place))
     return (*found, *not_followed(config.settings))
 
 
@@ -203,6 +201,7 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
     slots, units = index_shape_of(listing, config) or usual
     light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
     values = {s.name: s.value for s in config.settings}
+    ext = values.get("enableConsumeQueueExt")
     return Setup(
         commitlog_file_bytes=config.commitlog_file_bytes,
         queue_file_bytes=config.queue_file_bytes,
@@ -215,7 +214,7 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
         index_enabled=config.index_enabled,
         multi_dispatch=light if config.multi_dispatch is None else config.multi_dispatch,
         lmq=light if config.lmq is None else config.lmq,
-        ext_enabled=values.get("enableConsumeQueueExt", "") == "true" if "enableConsumeQueueExt" in values else None,
+        ext_enabled=None if ext is None else ext == "true",
         most_recovered=int(values.get("commitLogRecoverMaxNum", "0")),
     )
 

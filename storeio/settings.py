@@ -64,6 +64,11 @@ def log_elsewhere(root: str, settings: Iterable[Setting]) -> str:
     return "" if not place or place in usual or os.path.realpath(place) in usual else place
 
 
+def not_read(place: str) -> str:
+    """Return what is said of a commitlog that is set to lie elsewhere."""
+    return f"storePathCommitLog={place}: only {COMMITLOG}/ below the root was read"
+
+
 def not_followed(settings: Iterable[Setting]) -> list[str]:
     """Return the settings with which a start does something else than what is simulated, each with what it changes."""
     found = []

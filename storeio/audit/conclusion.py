@@ -40,6 +40,7 @@ from storeio.paths import (
 )
 from storeio.results import Audit, IndexResult, LogResult, Setting
 from storeio.scan import changed_since
+from storeio.settings import not_read
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before, merge_spans
 from storeio.uris import shown
 
@@ -178,7 +179,7 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
     parted = [text.partition(": ") for text in gathered.failed]
     gathered.findings += [Finding("UNREADABLE", path, detail=why) for path, _, why in parted]
     if plan.log_directories:
-        detail = f"storePathCommitLog={plan.log_directories}: only {COMMITLOG}/ below the root was read"
+        detail = not_read(plan.log_directories)
         gathered.findings.append(Finding("UNSUPPORTED_LAYOUT", COMMITLOG, detail=detail))
     for report in plan.file_reports:
         gathered.findings += report.findings
