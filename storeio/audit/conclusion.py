@@ -16,6 +16,7 @@ from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader, why_unread
 from storeio.audit.unread import add_unread, unread_splits
 from storeio.checks.bands import bands_of
+from storeio.checks.begun_again import without_replaced
 from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.columns import Columns
 from storeio.checks.index_finish import finish_content
@@ -130,7 +131,6 @@ def concluded(
     view = _view(plan, stitched)
     add_unread(view, unread)
     for report in stitched:
-        gathered.findings += report.findings
         for name, count in report.counts.items():
             gathered.count(name, count)
     gathered.findings += view.findings
@@ -140,6 +140,7 @@ def concluded(
     rare = [report.rare for report in stitched if report.rare is not None]
     gathered.findings += rare_findings(rare, sum(report.records for report in stitched))
     verdicts = judge_queues(plan, stitched, view)
+    gathered.findings += without_replaced((f for r in stitched for f in r.findings), verdicts.begun_again)
     gathered.findings += verdicts.findings
     gathered.failed += verdicts.failed.values()
     gathered.checks.update(verdicts.checks)

@@ -10,9 +10,11 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.shifts import SHIFTED, as_recorded
 from storeio.audit.split import SplitReport
+from storeio.checks.begun_again import ABOUT_UNITS, BegunAgain, believed, own_stop
 from storeio.checks.columns import joined
 from storeio.checks.numbering import Numbering, Numbers, between_units, number_queue
 from storeio.checks.queue_files import Queue, Read, unwritten_files
+from storeio.checks.queue_units import Classed
 from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
 from storeio.checks.uncovered import Leftover, Names, judge_uncovered
@@ -21,7 +23,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import properties
 from storeio.kernels.group import RUN_ROWS
-from storeio.paths import BATCHQUEUE, QUEUE_EXT
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.results import LostRange, QueueResult
 
 _SHORT: Final = {BATCHQUEUE: "bcq"}
@@ -38,6 +40,7 @@ class QueueVerdicts:
     lost: list[LostRange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
+    begun_again: dict[tuple[str | None, int | None], list[BegunAgain]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # files that could not be read, with the reason
     beyond: list[tuple[int, int]] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=lambda: {"queue_units_on_disk": 0, "queue_numbers": 0})
@@ -49,9 +52,25 @@ class _Said:
 
     runs: Numbers | None
     covered: list[tuple[int, int]]
-    classed: list[tuple[str, int, int]]
+    classed: list[Classed]
     unplaced: int
-    is_shifted: bool  # some units stand at other numbers than their records say
+    findings: list[Finding]  # about its units
+
+    @property
+    def is_shifted(self) -> bool:
+        """Some units stand at other numbers than their records say."""
+        return any(finding.code == SHIFTED for finding in self.findings)
+
+    def begin_again(self, numbering: Numbering) -> list[BegunAgain]:
+        """Leave to later records the units whose number they have; return where the numbers begin again."""
+        begun = believed(numbering.begun_again, self.findings)
+        own = [(name, a, own_stop(begun, a, b, at), b, at) for name, a, b, at in self.classed]
+        self.classed = [(name, a, stop, at) for name, a, stop, _, at in own if a < stop]
+        end = numbering.runs[-1][1]
+        behind = merged([(max(stop, end), b) for _, _, stop, b, _ in own if max(stop, end) < b])
+        for part in behind if begun else ():  # no record stands there any more
+            self.covered = [rest for covered in self.covered for rest in subtract(covered, [part])]
+        return begun
 
 
 def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView) -> QueueVerdicts:
@@ -67,19 +86,22 @@ def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[Que
     """Yield what all splits said of each queue, sorted."""
     runs = dict(joined([report.runs for report in reports], RUN_ROWS).tables())
     covered = dict(joined([report.covered for report in reports], 2).ranges())
-    classed: dict[QueueKey, list[tuple[str, int, int]]] = {}
+    classed: dict[QueueKey, list[Classed]] = {}
     unplaced: dict[QueueKey, int] = {}
-    shifted = {(f.topic, f.queue_id) for report in reports for f in report.findings if f.code == SHIFTED}
+    about: dict[tuple[str | None, int | None], list[Finding]] = {}
     for report in reports:
+        for finding in report.findings:
+            if finding.code in ABOUT_UNITS:
+                about.setdefault((finding.topic, finding.queue_id), []).append(finding)
         for key, rows in report.classed.items():
             classed.setdefault(key, []).extend(rows)
         for key, count in report.unplaced.items():
             unplaced[key] = unplaced.get(key, 0) + count
     on_disk = (key for key in plan.queues if key[0] != QUEUE_EXT)
     for key in sorted({*on_disk, *runs, *covered, *classed, *unplaced}):
-        is_shifted = (key[1], key[2]) in shifted
         ranges = merged(covered.get(key, []))  # a unit may be found by records of two splits
-        yield key, _Said(runs.get(key), ranges, classed.get(key, []), unplaced.get(key, 0), is_shifted)
+        found = about.get(key[1:], [])
+        yield key, _Said(runs.get(key), ranges, classed.get(key, []), unplaced.get(key, 0), found)
 
 
 def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
@@ -87,6 +109,8 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
     numbering = Numbering()
     if said.runs is not None:
         numbering = number_queue(queue.topic, queue.queue_id, [said.runs], view)
+        if numbering.begun_again and queue.kind == CONSUMEQUEUE:
+            verdicts.begun_again[key[1:]] = said.begin_again(numbering)
     numbering.records += said.unplaced
     leftover = Leftover()
     if queue.files:
@@ -175,7 +199,7 @@ def _classes(queue: Queue, said: _Said, leftover: Leftover, verdicts: QueueVerdi
     for low, high in said.covered:
         add("record", low, high)
     claimed = 0  # up to here
-    for name, low, high in sorted(said.classed, key=lambda row: row[1:]):
+    for name, low, high, _ in sorted(said.classed, key=lambda row: row[1:3]):
         if (start := max(low, claimed)) < high:
             add("record", start, high, -1)
             add(name, start, high)

@@ -15,7 +15,7 @@ from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.log_order import check_in_log_order
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
-from storeio.checks.queue_units import Checked, check_placed
+from storeio.checks.queue_units import Checked, Classed, check_placed
 from storeio.checks.ranges import merged
 from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import Grouped, all_units, grouped_units, multi_dispatched
@@ -51,7 +51,7 @@ class SplitReport:
     findings: list[Finding] = field(default_factory=list)
     runs: Columns = field(default_factory=lambda: no_columns(RUN_ROWS))
     covered: Columns = field(default_factory=lambda: no_columns(2))
-    classed: dict[QueueKey, list[tuple[str, int, int]]] = field(default_factory=dict)
+    classed: dict[QueueKey, list[Classed]] = field(default_factory=dict)
     unplaced: dict[QueueKey, int] = field(default_factory=dict)
     index: IndexContent | None = None
     edges: list[TimedRecord] = field(default_factory=list)
@@ -86,12 +86,13 @@ def audit_split(
     report = SplitReport(
         split, walked.begin, walked.end, walked.asked, walked.skipped_until(), walked.spans, walked.count
     )
+    apart: list[Finding] = []
     if walked.count:
         _look_at_records(walked, report)
-        _compare_queues(plan, walked, report)
+        apart = _compare_queues(plan, walked, report)
     if plan.index:
         report.index = check_content(plan.index, index_reader(plan), walked)
-    report.findings = condense(report.findings)
+    report.findings = condense(report.findings) + apart
     return report
 
 
@@ -109,7 +110,9 @@ def _look_at_records(walked: Walked, report: SplitReport) -> None:
     }
 
 
-def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> None:
+def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> list[Finding]:
+    """Add what the queues say; return the findings that are not to be joined with others."""
+    apart: list[Finding] = []
     runs, covered = ColumnsBuilder(RUN_ROWS), ColumnsBuilder(2)
     whole: dict[QueueKey, None] = {}  # a set that keeps its order
     grouped = grouped_units(walked)
@@ -138,8 +141,9 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> Non
             covered.add_ranges(key, merged(checked.covered))
             if checked.whole:
                 whole[key] = None
-            _add(report, key, checked)
+            _add(report, key, checked, apart)
     report.runs, report.covered, report.whole = runs.columns(), covered.columns(), list(whole)
+    return apart
 
 
 def _take_usual(
@@ -160,8 +164,9 @@ def _queued(report: SplitReport, physical: int, store_ms: int) -> None:
     report.last_queued = max((physical, store_ms), report.last_queued or (physical, store_ms))
 
 
-def _add(report: SplitReport, key: QueueKey, checked: Checked) -> None:
+def _add(report: SplitReport, key: QueueKey, checked: Checked, apart: list[Finding]) -> None:
     report.findings += checked.findings
+    apart += checked.apart
     if checked.classed:
         report.classed.setdefault(key, []).extend(checked.classed)
     if checked.stretches:

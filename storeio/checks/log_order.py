@@ -51,7 +51,7 @@ def check_in_log_order(
         row = int(np.flatnonzero(hit)[i])
         path, position = queue.path_at(number * queue.unit_bytes)
         detail = f"expected {units[row].tolist()}, found {disk[matched[i]].tolist()}"
-        checked.classed.append(("garbage", number, number + 1))
+        checked.classed.append(("garbage", number, number + 1, int(physical[row])))
         checked.findings.append(
             Finding(
                 f"{prefix}_UNIT_WRONG", path, position, queue.unit_bytes, queue.topic, queue.queue_id,

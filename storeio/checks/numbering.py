@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.begun_again import BegunAgain, begun_again
 from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -32,13 +33,15 @@ LONG_JUMP: Final = 2**40  # no queue loses so many messages; such a number is da
 class Numbering:
     """What the runs of one queue say. Ranges are half-open queue offsets.
 
-    ``end`` is the record of the highest number, told as a unit of no bytes at its end; None without records.
+    ``begun_again`` tells where numbers go back. ``end`` is the record of the highest number, told as a unit of no bytes
+    at its end; None without records.
     """
 
     runs: list[tuple[int, int]] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     records: int = 0
+    begun_again: list[BegunAgain] = field(default_factory=list)
     end: UnitRow | None = None
 
 
@@ -62,6 +65,7 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
         if result.end is None or stop > result.end[0]:
             result.end = stop - 1, stop_at, 0
         expected, before_at = stop, stop_at
+    result.begun_again = begun_again(runs)
     return result
 
 

@@ -15,7 +15,7 @@ from storeio.checks.locate import decode, numbers_of
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
-from storeio.findings import Finding
+from storeio.findings import Finding, condense
 from storeio.format import consumequeue
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_RECORDS
@@ -24,6 +24,10 @@ from storeio.walk import Walked
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+Classed = tuple[str, int, int, int]
+"""A class of bytes, the half-open range of unit numbers, and where the record of the first one lies."""
+
+MOST_APART: Final = 16  # runs of a queue in one split whose findings are kept apart
 MAX_QUEUE_OFFSET: Final = 2**55  # more units than any disk holds; such a field is damaged
 
 
@@ -31,14 +35,16 @@ MAX_QUEUE_OFFSET: Final = 2**55  # more units than any disk holds; such a field 
 class Checked:
     """What a split says of one queue: findings, the units that it looked at, and which are no good ones.
 
-    ``covered`` are half-open ranges of unit numbers; ``classed`` those of them whose bytes are of
-    another class than ``record``. ``stretches`` are physical ranges whose units were looked for; ``whole``
-    tells that more mattered than these and the bytes at the covered numbers: the queue's order, its end, its files.
+    ``apart`` are findings of runs that have the same numbers, not to be joined with those of others. ``covered`` are
+    half-open ranges of unit numbers; ``classed`` those of them whose bytes are of another class than ``record``.
+    ``stretches`` are physical ranges whose units were looked for; ``whole`` tells that more mattered than these and the
+    bytes at the covered numbers: the queue's order, its end, its files.
     """
 
     findings: list[Finding] = field(default_factory=list)
+    apart: list[Finding] = field(default_factory=list)
     covered: Ranges = field(default_factory=list)
-    classed: list[tuple[str, int, int]] = field(default_factory=list)
+    classed: list[Classed] = field(default_factory=list)
     compared: int = 0
     stretches: Ranges = field(default_factory=list)
     whole: bool = False
@@ -60,6 +66,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
     else:
         bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
     units_of = by_number(queue, read, numbers, runs=len(bounds) - 1)
+    goes_back = 2 < len(bounds) <= MOST_APART + 1 and bool((np.diff(numbers) < 1).any())
     for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
         if first < 0 or first > MAX_QUEUE_OFFSET:
@@ -70,6 +77,9 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
             continue
         run = _Run(queue, ext, implied, walked, read, slice(a, b), first, decode(queue, data), units[a:b])
         run.compare(absent, checked)
+        if goes_back:
+            checked.apart += condense(checked.findings)
+            checked.findings = []
     return checked
 
 
@@ -122,7 +132,7 @@ class _Run:
 
     def classed(self, checked: Checked, name: str, mask: Mask) -> None:
         """Remember the class of bytes that are no good units."""
-        checked.classed += [(name, self.first + a, self.first + b) for a, b in ranges_of(mask)]
+        checked.classed += [(name, self.first + a, self.first + b, self.physical_at(a)) for a, b in ranges_of(mask)]
 
     def report(self, checked: Checked, code: str, mask: Mask, detail: str) -> None:
         """Add one finding for each range of the mask, at the units' place in the queue."""
@@ -198,7 +208,7 @@ class _Run:
         self.at_units(checked, "CQ_UNIT_WRONG", i, i + 1, detail)
         if int(unit["physical_offset"]) == int(self.units["physical_offset"][i]):
             self.record_disagrees(checked, i, detail)
-        checked.classed.append(("garbage", self.first + i, self.first + i + 1))
+        checked.classed.append(("garbage", self.first + i, self.first + i + 1, self.physical_at(i)))
 
     def record_disagrees(self, checked: Checked, i: int, detail: str) -> None:
         """Report the record's side of a disagreement, unless its property CRC vouches for it."""
