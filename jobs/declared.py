@@ -210,7 +210,7 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("missing", LONG, "queue offsets in them"),
         ("kept", LONG, "units in gaps that are the store's own"),
         ("filled", LONG, "units in gaps that repeat the one before"),
-        ("replaced", LONG, "units whose number a later record has"),
+        ("replaced", LONG, "units whose number another record has"),
         ("moved", LONG, "units of records whose number contradicts its neighbours"),
     ),
     SALVAGES: _columns(

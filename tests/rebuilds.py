@@ -167,8 +167,9 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
 
     A record that says the number behind that of the one before stands behind it. Else: one that stands alone
     between two that follow on from each other, or whose number is far off (of the first two the greater one) or
-    negative, stands where they leave room; one that jumps too far follows on; any other has its number, which later
-    ones then take from earlier ones.
+    negative, stands where they leave room, nowhere if there is none; so does the last of all if it stands alone and
+    its number was given out; one that jumps too far follows on; any other has its number, which later ones then take
+    from earlier ones.
     """
     queue = Obvious()
     numbers = [record.queue_offset for record in records]
@@ -181,6 +182,9 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
             queue.moved += astray
         else:
             alone = i + 1 == len(records) or numbers[i + 1] != numbers[i] + 1
+            if alone and numbers[i + 1 : i + 2] == [stop] and stop != numbers[i]:
+                queue.replaced += 1
+                continue
             number, astray = _first_of_run(queue, records, i, alone, stop)
         for taken in [n for n in queue.at if n >= number]:
             del queue.at[taken]
@@ -197,7 +201,8 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
     if alone and not only:
         between = stop is not None and after == stop + 1
         wild = number - (after or 0) > 2**40 if stop is None else abs(number - stop) > 2**40
-        if between or wild or number < 0:
+        back = i + 1 == len(records) and stop is not None and number < stop
+        if between or wild or back or number < 0:
             queue.moved += 1
             return (stop if stop is not None else max((after or 1) - 1, 0)), False
     if not 0 <= number <= 2**55:

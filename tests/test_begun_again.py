@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rebuilds import Obvious, obvious_files, obviously_placed, settings_of
+from rebuilds import Obvious, no_waiting_for_disks, obvious_files, settings_of, tree
 from storebuilder import StoreBuilder
 
 from storeio import audit
+from storeio.apply import apply_plan
 from storeio.findings import Finding
+from storeio.planning.node import plan_store
+from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 
+__all__ = ["no_waiting_for_disks"]
 Number = int
 SPLITS = (None, 4096, 700)
 PER_FILE = 8
@@ -28,12 +34,24 @@ def restarted(root: Path, numbers: list[Number]) -> tuple[StoreBuilder, Obvious]
         if i % 3 == 0:
             builder.message("other", 1, b"between")
     builder.close()
-    queue = obviously_placed([head for head in builder.records() if head.topic == b"t"])
+    queue = Obvious()
+    for head in builder.records():
+        if head.topic == b"t":
+            for taken in [number for number in queue.at if number >= head.queue_offset]:
+                del queue.at[taken]
+            queue.at[head.queue_offset] = head
     for old in (root / "consumequeue" / "t" / "0").iterdir():
         old.unlink()
     for path, data in obvious_files("t", 0, queue, PER_FILE).items():
         (root / path).write_bytes(data)
     return builder, queue
+
+
+def pointed_at(root: Path) -> set[int]:
+    """Return where the units of the queue point."""
+    files = tree(root, "consumequeue/t").values()
+    units = [unit for data in files for unit in struct.iter_unpack(">qiq", data)]
+    return {physical for physical, size, _ in units if size > 0}
 
 
 def looked_at(builder: StoreBuilder, root: Path, split_bytes: int | None) -> Audit:
@@ -71,6 +89,14 @@ def test_only_the_numbers_are_told_of_a_queue_as_brokers_leave_it(
     classes = {file.path: file.classes for file in audited.files if "/t/" in file.path}
     assert sum(each.get("record", 0) for each in classes.values()) == 20 * len(queue.at)
     assert sum(sum(each.values()) for each in classes.values()) == sum(f.size for f in audited.files if "/t/" in f.path)
+
+
+@pytest.mark.parametrize("numbers", LIVES, ids=range(len(LIVES)))
+def test_a_plan_leaves_a_queue_as_brokers_left_it(numbers: list[Number], tmp_path: Path) -> None:
+    """Also one whose last record alone says so: without its unit, as below, its number would be taken for damaged."""
+    builder, _ = restarted(tmp_path / "store", numbers)
+    made = plan_store(tmp_path / "store", tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)
+    assert not made.plan.actions
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -129,3 +155,39 @@ def test_a_queue_that_was_lost_after_it_began_again_lacks_what_the_later_records
         found = looked_at(builder, tmp_path / "store", split_bytes).findings
         missing = [f for f in found if f.code == "CQ_MISSING"]
         assert sum(f.count for f in missing) == len(queue.at)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kept"),
+    [
+        ([*range(30), 3], 31),  # the last record alone says so
+        ([*range(30), 0], 31),
+        ([*range(20), 3, *range(20, 30)], 30),  # of another queue, perhaps
+        ([*range(20), 0, *range(20, 30)], 30),
+        ([*range(20), 3, *range(21, 30)], 30),
+    ],
+)
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_one_record_alone_takes_no_number_from_others(
+    numbers: list[Number], kept: int, is_gone: bool, tmp_path: Path
+) -> None:
+    """A broker that builds such a queue passes over the record, or appends its unit: it keeps all others."""
+    root = tmp_path / "store"
+    builder, _ = restarted(root, numbers)
+    directory = root / "consumequeue" / "t"
+    shutil.rmtree(directory)
+    if not is_gone:
+        heads = [head for head in builder.records() if head.topic == b"t"]
+        if kept == len(heads) - 1:
+            del heads[20]
+        (directory / "0").mkdir(parents=True)
+        for path, data in obvious_files("t", 0, Obvious(dict(enumerate(heads))), PER_FILE).items():
+            (root / path).write_bytes(data)
+    before = tree(root, "consumequeue/t")
+    plan_store(root, tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)
+    apply_plan(tmp_path / "plan.json", root)
+    after = pointed_at(root)
+    assert len(after) == kept
+    assert is_gone or tree(root, "consumequeue/t") == before
+    rebuild(root, tmp_path / "new", given=settings_of(builder.settings))
+    assert pointed_at(tmp_path / "new") == after

@@ -105,6 +105,11 @@ def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> b
     return between or wild or run[RUN_FIRST] < 0
 
 
+def is_stranger(run: Sequence[int], before: int | None, after: int | None) -> bool:
+    """Tell whether a run is one record behind which the numbers go on as if it was not there; as ``fits_nowhere``."""
+    return run[RUN_RECORDS] == 1 and before is not None and after == before != run[RUN_FIRST]
+
+
 def _without_outliers(
     topic: str, queue_id: int, runs: list[list[int]], view: LogView, result: Numbering
 ) -> list[list[int]]:
@@ -118,7 +123,7 @@ def _without_outliers(
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
         width = run[RUN_STOP] - run[RUN_FIRST]
-        if run[RUN_RECORDS] == 1 and before is not None and after == before != run[RUN_FIRST]:
+        if is_stranger(run, before, after):
             detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
             at = run[RUN_START_AT] + log.QUEUE_ID_AT
             found = replace(_at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail), queue_offset=None)

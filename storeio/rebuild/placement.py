@@ -3,7 +3,9 @@
 Units come in log order, in runs of consecutive queue offsets.
 
 1. A run that begins where the one before it ends follows on.
-2. A single record whose number its neighbours contradict stands where they leave room for it.
+2. A single record whose number its neighbours contradict stands where they leave room for it: nowhere if they
+   leave none. One that goes back as the last of the queue follows on: nothing else says that the queue began
+   again, and so no message loses its unit to a damaged number.
 3. Where numbers go back, as after a queue was lost or a tail was given out again, the queue is cut back to
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
    rise with queue offsets, which brokers' searches rely on.
@@ -18,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from storeio.checks.numbering import fits_nowhere
+from storeio.checks.numbering import fits_nowhere, is_stranger
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
@@ -55,7 +57,10 @@ class Gap:
 
 @dataclass(slots=True)
 class Placed:
-    """Where a queue's units stand. ``parts`` rise in number and leave only the gaps free."""
+    """Where a queue's units stand. ``parts`` rise in number and leave only the gaps free.
+
+    ``replaced`` are units whose number others have, ``moved`` such as stand at another number than their record's.
+    """
 
     parts: list[Part] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -93,7 +98,12 @@ def place(runs: list[Run]) -> Placed:
         before = placed.stop if placed.parts else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
         after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
-        if len(runs) > 1 and fits_nowhere(run, before, after):
+        is_last = i + 1 == len(runs)
+        if is_stranger(run, before, after):
+            placed.replaced += 1
+            at += 1
+            continue
+        if len(runs) > 1 and (fits_nowhere(run, before, after) or (is_last and _goes_back(run, before))):
             number = before if before is not None else max((after or 1) - 1, 0)
             placed.moved += 1
         elif not 0 <= number <= MOST_NUMBER:
@@ -108,6 +118,11 @@ def place(runs: list[Run]) -> Placed:
         _append(placed, Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT]))
         at += run[RUN_RECORDS]
     return placed
+
+
+def _goes_back(run: Run, before: int | None) -> bool:
+    """Tell whether a run is one record, with a number that was given out before."""
+    return run[RUN_RECORDS] == 1 and before is not None and run[RUN_FIRST] < before
 
 
 def _is_too_far(placed: Placed, number: int, start_at: int) -> bool:
