@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import golden_data as golden
 import pytest
 from rebuilds import tree
 from remote.objects import DOWN, RESET, SECRET, Fault, Objects, Proxy, Request, no_fault
 
+from storeio.audit import prepare
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
 from storeio.publishing import begin
+from storeio.rebuild import node
 from storeio.rebuild.node import rebuild
+from storeio.remote import writing
 from storeio.remote.reading import COMPLETE, WRITING
 from storeio.salvage.node import salvage
 from storeio.scan import list_store
@@ -116,6 +120,60 @@ def test_two_writers_of_one_place_do_not_both_succeed(objects: Objects) -> None:
     first.abandon()
     second.finish(1)
     assert without_mark(objects.tree("both")) == {"a": b"two"}
+
+
+def test_who_begins_at_the_last_moment_is_not_overruled(objects: Objects, proxied: Start) -> None:
+    def fault(request: Request) -> None:
+        if request.method == "PUT" and request.path == f"last/{COMPLETE}":
+            objects.put(f"last/{WRITING}", b"theirs")
+
+    first = begin(objects.uri("last", proxied(fault).endpoint))
+    first.write("a", 0, b"one", size=3)
+    with pytest.raises(WriteError, match="something else writes there"):
+        first.finish(1)
+    first.abandon()
+    assert objects.tree("last")[WRITING] == b"theirs"
+
+
+def test_what_has_come_there_meanwhile_is_not_removed(
+    local: dict[str, bytes], objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del local
+
+    def prepared(*words: Any, **rest: Any) -> Any:
+        objects.put("meanwhile/theirs", b"theirs")  # as another rebuild that ended while this one looked at its store
+        return prepare(*words, **rest)
+
+    monkeypatch.setattr(node, "prepare", prepared)
+    with pytest.raises(WriteError, match="is not empty any more"):
+        rebuild(objects.uri("store"), objects.uri("meanwhile"))
+    assert objects.tree("meanwhile") == {"theirs": b"theirs"}
+
+
+@pytest.mark.parametrize("trouble", [503, 403, DOWN])
+def test_an_upload_that_fails_in_the_middle_leaves_what_was_there(
+    trouble: int | str, objects: Objects, proxied: Start, tmp_path: Path
+) -> None:
+    place = f"parts-{trouble}"
+    source = tmp_path / "large"
+    source.write_bytes(bytes(21 << 20))  # two parts and a rest
+    parts: list[Request] = []
+
+    def fault(request: Request) -> int | str | None:
+        parts.extend([request] if request.method == "PUT" else [])
+        return trouble if len(parts) > 1 and request.method == "PUT" else None
+
+    uri = objects.uri(place, proxied(fault).endpoint, retries="1")
+    for before in ({}, {"f": b"before"}):
+        for path, data in before.items():
+            objects.put(f"{place}/{path}", data)
+        parts.clear()
+        with pytest.raises(WriteError, match=r"^f: .*part"):
+            writing.upload(uri, "f", source)
+        assert len(parts) > 1
+        assert objects.tree(place) == before
+    writing.upload(objects.uri(place), "f", source)
+    assert objects.get(f"{place}/f") == source.read_bytes()
 
 
 @pytest.mark.parametrize(
