@@ -25,6 +25,7 @@ from storeio.uris import scrubbed, shown
 
 T = TypeVar("T")
 
+REMOVALS: Final = 4  # looks at what is left of an output that is given up
 UPLOADS: Final = 3  # of one file; the client tries each request of it again, too
 
 
@@ -109,15 +110,29 @@ def abandon(into: str, token: str, *, marked: bool) -> None:
     """
     try:
         place = opened(into)
-        found = listed(place) or {}
-        if marked and get(into, WRITING) == token.encode("ascii"):
-            paths = sorted((path for path, info in found.items() if info.is_file), key=lambda path: path == WRITING)
-            for path in paths:
-                remove(into, path)
-        elif found and not marked:
+        if marked:
+            _abandon_marked(into, token)
+        elif listed(place):
             _written(place, shown(into), lambda: place.fs.delete_dir(place.base))
     except StoreError:
         return  # what is left says itself that it is not complete
+
+
+def _abandon_marked(into: str, token: str) -> None:
+    """Remove everything and then the mark, unless something is still there: an upload may end late, an answer be wrong.
+
+    Raises:
+        WriteError: It could not be removed.
+    """
+    for _ in range(REMOVALS):
+        left = [path for path in sizes_below(into) if path != WRITING]
+        if get(into, WRITING) != token.encode("ascii"):
+            return
+        if not left:
+            remove(into, WRITING)
+            return
+        for path in left:
+            remove(into, path)
 
 
 def upload(into: str, path: str, source: Path) -> None:

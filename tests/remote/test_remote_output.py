@@ -100,6 +100,28 @@ def test_what_fails_while_the_server_lives_is_removed(
     assert objects.tree("failing") == {}
 
 
+def test_what_was_not_there_when_it_was_to_be_removed_is_looked_for_again(
+    local: dict[str, bytes], objects: Objects, proxied: Start
+) -> None:
+    """An upload may end after all, or a server may say of a file that it is not there and have it."""
+    del local
+    denied: set[str] = set()
+
+    def fault(request: Request) -> int | None:
+        if request.path == "late/checkpoint" and request.method in ("PUT", "POST"):
+            return 500
+        is_first = request.path not in denied
+        if request.method == "HEAD" and request.path.startswith("late/consumequeue/") and is_first:
+            denied.add(request.path)
+            return 404
+        return None
+
+    with pytest.raises(WriteError, match="checkpoint"):
+        rebuild(objects.uri("store"), objects.uri("late", proxied(fault).endpoint, retries="1"))
+    assert denied
+    assert objects.tree("late") == {}
+
+
 def test_a_source_that_cannot_be_read_leaves_no_output(
     local: dict[str, bytes], objects: Objects, proxied: Start
 ) -> None:
