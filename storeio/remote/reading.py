@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from storeio.errors import NotAStoreError, UnreadableError
 from storeio.paths import StoreFile, describe
+from storeio.remote.failures import failures
 from storeio.remote.filesystem import Place, opened
 from storeio.remote.trouble import ShortError, one_line, tried
 from storeio.uris import scrubbed, shown
@@ -160,12 +161,19 @@ def listed(place: Place) -> dict[str, Any] | None:
 
 
 def read_range(root: str, path: str, start: int, stop: int) -> Bytes:
-    """Return bytes ``[start, stop)`` of a file as a read-only array; ``start < stop``.
+    """Return bytes ``[start, stop)`` of a file as a read-only array; ``start < stop``. A failure is noted.
 
     Raises:
         UnreadableError: The file cannot be read, or is shorter than ``stop``.
     """
-    place = opened(root)
+    try:
+        return _range(opened(root), path, start, stop)
+    except UnreadableError as error:
+        failures.note(root, str(error))
+        raise
+
+
+def _range(place: Place, path: str, start: int, stop: int) -> Bytes:
     if stop - start <= SMALL_BYTES:
         return _from_blocks(place, path, start, stop)
     _length(place, path, stop)  # before memory is taken by it

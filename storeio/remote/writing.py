@@ -25,7 +25,7 @@ from storeio.uris import scrubbed, shown
 
 T = TypeVar("T")
 
-REMOVALS: Final = 4  # looks at what is left of an output that is given up
+REMOVALS: Final = 4  # tries, of what a server said was not there, and is
 UPLOADS: Final = 3  # of one file; the client tries each request of it again, too
 
 
@@ -73,7 +73,11 @@ def complete(into: str, token: str, sizes: dict[str, int]) -> None:
     put(into, COMPLETE, json.dumps(told, indent=1).encode("ascii"))
     if get(into, WRITING) != token.encode("ascii"):  # who begins from now on finds a complete output
         raise WriteError(f"{shown(into)}: something else writes there")
-    remove(into, WRITING)
+    for _ in range(REMOVALS):
+        remove(into, WRITING)
+        if not get(into, WRITING):
+            return
+    raise WriteError(f"{shown(into)}: {WRITING}: could not be removed")
 
 
 def sizes_below(into: str) -> dict[str, int]:

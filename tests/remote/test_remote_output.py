@@ -122,6 +122,23 @@ def test_what_was_not_there_when_it_was_to_be_removed_is_looked_for_again(
     assert objects.tree("late") == {}
 
 
+def test_a_mark_that_was_not_there_when_it_was_to_be_removed_is_removed(objects: Objects, proxied: Start) -> None:
+    heads: list[Request] = []
+
+    def fault(request: Request) -> int | None:
+        is_complete = f"mark/{COMPLETE}" in {f"mark/{path}" for path in objects.tree("mark")}
+        if not (is_complete and request.method == "HEAD" and request.path == f"mark/{WRITING}"):
+            return None
+        heads.append(request)
+        return 404 if len(heads) == 2 else None  # the first looks at the token
+
+    staging = begin(objects.uri("mark", proxied(fault).endpoint))
+    staging.write("a", 0, b"one", size=3)
+    staging.finish(1)
+    assert len(heads) > 2
+    assert without_mark(objects.tree("mark")) == {"a": b"one"}
+
+
 def test_a_source_that_cannot_be_read_leaves_no_output(
     local: dict[str, bytes], objects: Objects, proxied: Start
 ) -> None:
