@@ -12,7 +12,7 @@ from typing import Final
 from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, infer_config
-from storeio.errors import StoreError, UnreadableError
+from storeio.errors import StoreError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
@@ -30,12 +30,12 @@ from storeio.results import Tell
 from storeio.scan import (
     Bytes,
     Listing,
-    changed_since,
     data_stretches,
     kept_open,
     list_store,
     read_range,
     require_listed,
+    require_same,
 )
 from storeio.settings import default, log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
@@ -134,8 +134,7 @@ def simulate(
         found = consume(started_broker, finder.there) if consumers else None
     emptied = [path for path in disk.deleted if held_something(listing, read, path)]
     seconds = time.monotonic() - started
-    if changed := changed_since(listing):
-        raise UnreadableError(changed[0])
+    require_same(listing)
     store = shown(place_of(os.fspath(root)))
     return Prediction(
         store, rules.name, outcome, given_up, found, disk, config.settings, emptied,

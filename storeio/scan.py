@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from storeio import local_files
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
 from storeio.remote import reading as remote
+from storeio.remote.failures import failures
 from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
@@ -32,13 +34,15 @@ MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of lin
 class Listing:
     """Everything below a store root, sorted by path; directories only where no files are below.
 
-    ``versions`` tell of each remote file whether it is still the same; of local ones nothing is kept.
+    ``versions`` tell of each remote file whether it is still the same; of local ones nothing is kept. ``taken_ns`` is
+    when it was made, by this process's monotonic clock.
     """
 
     root: str
     files: tuple[StoreFile, ...]
     unreadable: tuple[tuple[str, str], ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    taken_ns: int = field(default=0, compare=False)
 
     def of_kind(self, kind: str) -> list[StoreFile]:
         """Return the plain files of one kind whose name is a number, by base offset and usual names first."""
@@ -67,6 +71,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     if not place:
         raise UsageError("an empty name is no store; is a variable not set?")
     versions: Mapping[str, str] = {}
+    taken_ns = time.monotonic_ns()
     if is_remote(place):
         files, unreadable, versions = remote.list_files(place)
     else:
@@ -75,7 +80,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
         text = "holds no commitlog, queues, index, checkpoint or abort file; not a store"
         raise NotAStoreError(f"{shown(place)}: {text}")
-    return Listing(place, tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable), versions)
+    return Listing(place, tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable), versions, taken_ns)
 
 
 def changed_since(listing: Listing) -> list[str]:
@@ -88,6 +93,24 @@ def changed_since(listing: Listing) -> list[str]:
         return [f".: could not be listed again: {error}"]
     changed = sorted(path for path, version in listing.versions.items() if versions.get(path) != version)
     return [f"{path}: {'changed' if path in versions else 'went'} while it was read" for path in changed]
+
+
+def failed_since(listing: Listing) -> list[str]:
+    """Return what of a remote store could not be read since it was listed, as path and reason.
+
+    Not all who read tell of it, see ``remote.failures``.
+    """
+    return failures.since(listing.root, listing.taken_ns) if listing.taken_ns else []
+
+
+def require_same(listing: Listing) -> None:
+    """Raise if a remote store is not what it was when it was listed, or part of it could not be read since.
+
+    Raises:
+        UnreadableError: That is so.
+    """
+    for text in (*failed_since(listing), *changed_since(listing)):
+        raise UnreadableError(text)
 
 
 def _list_directory(base: str) -> tuple[list[StoreFile], list[tuple[str, str]]]:

@@ -10,6 +10,7 @@ import contextlib
 import pickle
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from storeio import audit
 from storeio.audit import AuditPlan, Concluded, FileReport, FileTask, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import QUEUE_KINDS
+from storeio.remote.failures import failures
 from storeio.results import Audit
 from storeio.scan import kept_open
 from storeio.splits import Split
@@ -149,18 +151,22 @@ def on_workers(
     given = sent(context, [plan.for_workers() for plan in plans])
     done = context.accumulator(0) if tell is not None else None
 
-    def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R]]:
+    def run(group: list[tuple[int, T]]) -> Iterator[tuple[int, R, list[str]]]:
         plans = given.value
         with kept_open():
             for number, item in group:
-                yield number, work(plans[number], item)
+                began_ns = time.monotonic_ns()
+                result = work(plans[number], item)
+                yield number, result, failures.since(plans[number].root, began_ns)
                 if done is not None:
                     done.add(size(item))
 
     try:
         with workers_named(phase.name), told(tell, lambda: Progress(done.value if done else 0, total, phase.name)):
-            for number, result in context.parallelize(groups, len(groups)).flatMap(run).collect():
+            for number, result, failed in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
+                for text in failed:
+                    failures.note(plans[number].root, text)  # as if this process had read
     finally:
         dropped(given)
     return found

@@ -36,9 +36,9 @@ from pyspark.sql.types import StructType
 
 from storeio import audit
 from storeio.config import given_settings
-from storeio.errors import LayoutError, UsageError
+from storeio.errors import LayoutError, UnreadableError, UsageError
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
-from storeio.scan import data_stop
+from storeio.scan import data_stop, failed_since
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from storeio.uris import place_of, shown
 from udfs import begins as states
@@ -115,7 +115,10 @@ class Options:
     def plan(self) -> audit.AuditPlan:
         """Return listing, settings and splits of the store."""
         given = given_settings(sets=self.settings.splitlines())
-        return audit.prepare(self.path, given=given, split_bytes=self.split_bytes)
+        plan = audit.prepare(self.path, given=given, split_bytes=self.split_bytes)
+        for text in failed_since(plan.listing):
+            raise UnreadableError(text)
+        return plan
 
 
 def _flag(name: str, value: str) -> bool:

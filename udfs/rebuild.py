@@ -33,7 +33,7 @@ from storeio.rebuild.shares import (
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import Tally, told_more
 from storeio.rebuilt import Rebuilt
-from storeio.scan import changed_since, kept_open
+from storeio.scan import kept_open, require_same
 from storeio.splits import Split
 from storeio.staging import Staging
 from udfs.checks import Carried, Tell, dropped, grouped, sent, slice_bytes, told, workers_named
@@ -204,8 +204,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     assert orders is not None  # it has not failed
     for path in staging.missing({file.path: file.size for file in orders.files}):
         raise WriteError(f"{path}: workers do not write where this process reads; --into must be shared")
-    if changed := changed_since(build.plan.listing):
-        raise UnreadableError(changed[0])
+    require_same(build.plan.listing)
     data = build.tally.checkpoint(orders.cuts.rolled_ms)
     if data is not None:
         staging.write(CHECKPOINT, 0, data, size=len(data))

@@ -14,7 +14,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, empty_report, index_reader, why_unread
-from storeio.audit.unread import add_unread, unread_splits
+from storeio.audit.unread import add_unread, unread_splits, unreadable, untold
 from storeio.checks.bands import bands_of
 from storeio.checks.begun_again import without_replaced
 from storeio.checks.checkpoint import Facts, check_checkpoint
@@ -148,6 +148,8 @@ def concluded(
     gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.config.commitlog_file_bytes)
     gathered.findings += maybe_missing(plan.queues.values(), view, verdicts.beyond)
     _checkpoint(plan, stitched, view, gathered)
+    gathered.failed += (more := untold(plan, gathered.findings))
+    gathered.findings += unreadable(more)
     unknown = {*verdicts.failed, *(split.path for split in unread)}
     audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
     return Concluded(plan, view, audit, [report.runs for report in stitched])
@@ -177,8 +179,7 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
     gathered.count("layout_entries", len(plan.listing.files))
     gathered.findings += layout_findings(plan)
     gathered.failed += [f"{path}: {why}" for path, why in plan.listing.unreadable]
-    parted = [text.partition(": ") for text in gathered.failed]
-    gathered.findings += [Finding("UNREADABLE", path, detail=why) for path, _, why in parted]
+    gathered.findings += unreadable(gathered.failed)
     if plan.log_directories:
         detail = not_read(plan.log_directories)
         gathered.findings.append(Finding("UNSUPPORTED_LAYOUT", COMMITLOG, detail=detail))

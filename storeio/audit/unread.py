@@ -1,12 +1,14 @@
-"""Parts of the log that could not be read: neither records nor damage are known of them."""
+"""What could not be read: of such parts of the log neither records nor damage are known."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from storeio.audit.plan import AuditPlan
 from storeio.audit.split import SplitReport
 from storeio.checks.segments import LogView
+from storeio.findings import Finding
+from storeio.scan import failed_since
 from storeio.splits import Split
 
 
@@ -22,3 +24,15 @@ def add_unread(view: LogView, unread: Sequence[Split]) -> None:
     view.holes = sorted([*view.holes, *holes])
     paths = {split.path for split in unread}
     view.findings = [f for f in view.findings if f.code != "LOG_BLANK_MISSING" or f.path not in paths]
+
+
+def unreadable(failed: Iterable[str]) -> list[Finding]:
+    """Return findings of what could not be read, told as ``PATH: why``."""
+    parted = [text.partition(": ") for text in failed]
+    return [Finding("UNREADABLE", path, detail=why) for path, _, why in parted]
+
+
+def untold(plan: AuditPlan, findings: Iterable[Finding]) -> list[str]:
+    """Return what could not be read of files of which no finding tells that: something was judged without it."""
+    told = {finding.path for finding in findings if finding.code == "UNREADABLE"}
+    return [text for text in failed_since(plan.listing) if text.partition(": ")[0] not in told]

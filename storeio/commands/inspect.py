@@ -49,9 +49,11 @@ class Output:
             complain(sentence)
 
     def failed(self, error: UnreadableError) -> None:
-        """Report what could not be read, and remember for the exit code."""
+        """Report what could not be read, once, and remember for the exit code."""
         self.failures += 1
-        complain(str(error))
+        if str(error) not in self.said:
+            self.said.add(str(error))
+            complain(str(error))
 
 
 @click.command(name="inspect", cls=InspectCommand)
@@ -80,6 +82,7 @@ def run(asked: Asked) -> int:
         output.text_file = sys.stdout if asked.json != "-" else None
         reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
         _SHOW[asked.mode](reader, asked, output)
+        reader.finish()
     return EXIT_FAILED if output.failures else EXIT_SOUND
 
 

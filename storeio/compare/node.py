@@ -11,7 +11,7 @@ from storeio.audit import Concluded, Progress, look_at_store
 from storeio.compare.logs import Log, alone, differing, judged, queue_differences
 from storeio.compare.model import A_ALONE, B_ALONE, DIVERGED, Difference, LogRange, Side
 from storeio.errors import UsageError
-from storeio.scan import kept_open
+from storeio.scan import kept_open, require_same
 
 
 @kept_open()
@@ -53,6 +53,8 @@ def diff(
         aligned, sorted([*ranges, *alone(first, second)], key=lambda part: part.start),
         queue_differences(first, second),
     )  # fmt: skip
+    for audited in found:
+        require_same(audited.plan.listing)
     result.seconds = time.monotonic() - started
     return result
 

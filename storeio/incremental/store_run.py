@@ -37,6 +37,7 @@ from storeio.incremental.verdicts import (
 from storeio.incremental.watched import watched
 from storeio.report.rows import valid_text
 from storeio.results import Audit, Reading, Unfinished
+from storeio.scan import failed_since
 from storeio.splits import Split
 
 T = TypeVar("T")
@@ -222,7 +223,7 @@ class StoreRun:
 
     def _verdict(self, key: PartKey, path: str, read_bytes: int, content: str) -> Verdict | None:
         fingerprint = self._fingerprint(path)
-        if fingerprint == UNKNOWN:
+        if fingerprint == UNKNOWN or failed_since(self.plan.listing):  # it may have been judged without those bytes
             return None
         verdict = Verdict(
             self.run_id, valid_text(self.plan.root), *key, looked_ms=time.time_ns() // 1_000_000, read_bytes=read_bytes,

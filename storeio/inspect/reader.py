@@ -11,7 +11,7 @@ import numpy.typing as npt
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG, StoreFile
-from storeio.scan import Bytes, data_stretches, list_store, read_range
+from storeio.scan import Bytes, changed_since, data_stretches, failed_since, list_store, read_range
 from storeio.window import Read
 
 Note = Callable[[str], None]
@@ -44,8 +44,19 @@ class Reader:
         self.delays_ms: npt.NDArray[np.int64] = np.array(config.delays_ms, np.int64)
         self.slots = config.index_slots
         self._kept: tuple[str, int, Bytes] = ("", 0, np.empty(0, np.uint8))
+        self._read: set[str] = set()  # paths
         for path, reason in self.listing.unreadable:
             self.failed(UnreadableError(f"{path}: {reason}"))
+
+    def finish(self) -> None:
+        """Tell what of a remote store could not be read, though something was shown without it, or is not what it was.
+
+        To be called when all is shown. A file of which nothing was read may have changed.
+        """
+        changed = changed_since(self.listing) if self._read else []
+        told = [text for text in changed if text.partition(": ")[0] in (*self._read, ".")]
+        for text in (*failed_since(self.listing), *told):
+            self.failed(UnreadableError(text))
 
     def segments(self) -> list[StoreFile]:
         """Return the commitlog's files by base offset."""
@@ -57,6 +68,7 @@ class Reader:
 
     def read(self, path: str, start: int, stop: int) -> Bytes:
         """Return bytes ``[start, stop)`` of a file."""
+        self._read.add(path)
         return read_range(self.root, path, start, stop)
 
     def data_stretches(self, file: StoreFile, start: int = 0) -> Iterator[tuple[int, int]]:

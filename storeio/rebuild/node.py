@@ -12,7 +12,6 @@ from typing import Final
 
 from storeio.audit import AuditPlan, Progress, Told, all_told, prepare
 from storeio.compiled import load_ahead, loading
-from storeio.errors import UnreadableError
 from storeio.kernels.group import group_by_queue, runs_by_queue
 from storeio.kernels.place import pick_keys, put_keys
 from storeio.kernels.walk import walk
@@ -24,7 +23,7 @@ from storeio.rebuild.old import old_units
 from storeio.rebuild.queues import QueueWriter
 from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, shape_of, sizes_of, told_more, wanted_of
 from storeio.rebuilt import Rebuilt
-from storeio.scan import changed_since, kept_open, require_listed
+from storeio.scan import kept_open, require_listed, require_same
 from storeio.splits import Split, WalkState
 from storeio.staging import Staging
 from storeio.turns import turn
@@ -156,8 +155,7 @@ class Build:
         data = self.tally.checkpoint(index.rolled_ms)
         if data is not None:
             staging.write(CHECKPOINT, 0, data, size=len(data))
-        if changed := changed_since(self.tally.plan.listing):
-            raise UnreadableError(changed[0])
+        require_same(self.tally.plan.listing)
         if look is not None:
             look()
         files = staging.finish(jobs)

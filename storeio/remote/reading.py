@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from storeio.errors import NotAStoreError, UnreadableError
 from storeio.paths import StoreFile, describe
+from storeio.remote.failures import failures
 from storeio.remote.filesystem import Place, opened
 from storeio.remote.trouble import ShortError, one_line, tried
 from storeio.uris import scrubbed, shown
@@ -30,6 +31,7 @@ MOST_BLOCKS: Final = 64  # kept a process
 SMALL_BYTES: Final = BLOCK_BYTES // 4
 SPOOLED_BYTES: Final = 96 << 20  # more than this goes through the disk; a split and what it reads ahead is less
 MOST_OPEN: Final = 1024  # files known to be there, with their sizes
+UNLIKELY: Final = (0xA7, 0x5C)  # two that differ; files seldom end a window with either
 
 WRITING: Final = "_storeio_writing"  # there while an output on an object store is not complete
 COMPLETE: Final = "_storeio_complete"  # there when it is; both are no part of a store
@@ -41,7 +43,7 @@ class _Kept:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._askers = 0
-        self._files: dict[tuple[str, str], Any] = {}
+        self._files: dict[tuple[str, str], list[Any]] = {}
         self._blocks: dict[tuple[str, str, int], Bytes] = {}
 
     def ask(self, more: int) -> None:
@@ -52,28 +54,26 @@ class _Kept:
                 self._files.clear()
                 self._blocks.clear()
 
-    def file(self, place: Place, path: str, least: int) -> Any:
-        """Return the opened file, which has at least so many bytes as far as one can tell now.
+    def take(self, place: Place, path: str, least: int) -> Any:
+        """Return the opened file, for one reader alone, which has at least so many bytes as far as one can tell now.
 
         Raises:
             OSError: It cannot be opened.
         """
         with self._lock:
-            known = self._files.get((place.root, path))
+            idle = self._files.get((place.root, path))
+            known = idle.pop() if idle else None
         if known is not None and known.size() >= least:
             return known
-        made = place.fs.open_input_file(place.path(path))
+        return place.fs.open_input_file(place.path(path))
+
+    def give(self, place: Place, path: str, file: Any) -> None:
+        """Keep a file that was taken for the next reader; one that met trouble may not be what it was, and is not."""
         with self._lock:
             if self._askers:
-                self._files[place.root, path] = made
+                self._files.setdefault((place.root, path), []).append(file)
                 if len(self._files) > MOST_OPEN:
                     del self._files[next(iter(self._files))]
-        return made
-
-    def forget(self, place: Place, path: str) -> None:
-        """Let go of a file that is not what it was."""
-        with self._lock:
-            self._files.pop((place.root, path), None)
 
     def block(self, root: str, path: str, number: int) -> Bytes | None:
         """Return a block that is kept; it was used last then."""
@@ -161,12 +161,19 @@ def listed(place: Place) -> dict[str, Any] | None:
 
 
 def read_range(root: str, path: str, start: int, stop: int) -> Bytes:
-    """Return bytes ``[start, stop)`` of a file as a read-only array; ``start < stop``.
+    """Return bytes ``[start, stop)`` of a file as a read-only array; ``start < stop``. A failure is noted.
 
     Raises:
         UnreadableError: The file cannot be read, or is shorter than ``stop``.
     """
-    place = opened(root)
+    try:
+        return _range(opened(root), path, start, stop)
+    except UnreadableError as error:
+        failures.note(root, str(error))
+        raise
+
+
+def _range(place: Place, path: str, start: int, stop: int) -> Bytes:
     if stop - start <= SMALL_BYTES:
         return _from_blocks(place, path, start, stop)
     _length(place, path, stop)  # before memory is taken by it
@@ -231,7 +238,14 @@ def _block(place: Place, path: str, number: int, stop: int) -> Bytes:
 
 def _length(place: Place, path: str, least: int) -> int:
     """Return a file's size, which is at least ``least``."""
-    size: int = tried(lambda: _kept.file(place, path, least).size(), path, "", place.limits, place.health)
+
+    def work() -> int:
+        file = _kept.take(place, path, least)
+        found: int = file.size()
+        _kept.give(place, path, file)
+        return found
+
+    size = tried(work, path, "", place.limits, place.health)
     if size < least:
         raise UnreadableError(f"{path}: became shorter than {least} bytes while it was read")
     return size
@@ -240,14 +254,34 @@ def _length(place: Place, path: str, least: int) -> int:
 def _fetch(place: Place, path: str, start: int, stop: int) -> Bytes:
     """Return what one request brings, asked for again where it brings too little."""
 
-    def work() -> bytes:
-        file = _kept.file(place, path, stop)
+    def work() -> Bytes:
+        file = _kept.take(place, path, stop)
         if file.size() < stop:
             raise UnreadableError(f"{path}: became shorter than {stop} bytes while it was read")
-        data: bytes = file.read_at(stop - start, start)
-        if len(data) != stop - start:
-            _kept.forget(place, path)
-            raise ShortError(f"only {len(data)} bytes came")
+        data = np.empty(stop - start, np.uint8)
+        fill(file, start, data)
+        _kept.give(place, path, file)
+        data.flags.writeable = False
         return data
 
-    return np.frombuffer(tried(work, path, f"bytes {start} to {stop}", place.limits, place.health), np.uint8)
+    return tried(work, path, f"bytes {start} to {stop}", place.limits, place.health)
+
+
+def fill(file: Any, start: int, data: Bytes) -> None:
+    """Fill ``data`` with bytes of an opened file, which nobody else reads meanwhile.
+
+    The S3 client of Arrow says that all bytes came where a server sent fewer, and leaves what was in memory in place of
+    the rest. So the last byte is given a value before that cannot be left if they came; twice, since it may be that.
+
+    Raises:
+        ShortError: Fewer bytes came.
+    """
+    for unlikely in UNLIKELY:
+        data[-1] = unlikely
+        file.seek(start)
+        count = file.readinto(data)
+        if count != len(data):
+            raise ShortError(f"only {count} bytes came")
+        if data[-1] != unlikely:
+            return
+    raise ShortError(f"fewer than {len(data)} bytes came")

@@ -145,6 +145,8 @@ def pause_seconds(number: int) -> float:
 def within(seconds: float, work: Callable[[], T]) -> T:
     """Return what the work returns if it ends in time; a thread that hangs in a library cannot be ended, only left.
 
+    The work may ask whether it was left with ``is_given_up``.
+
     Raises:
         TimeoutError: It did not end.
     """
@@ -160,9 +162,23 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         finally:
             ended.set()
 
-    threading.Thread(target=run, daemon=True, name="storeio-remote").start()
+    thread = _Try(target=run, daemon=True, name="storeio-remote")
+    thread.start()
     if not ended.wait(seconds):
+        thread.is_given_up = True
         raise TimeoutError(f"no answer within {seconds:g} s")
     if errors:
         raise errors[0]
     return found[0]
+
+
+class _Try(threading.Thread):
+    """Does one piece of work, for which somebody waits until it is given up."""
+
+    is_given_up = False
+
+
+def is_given_up() -> bool:
+    """Tell whether this thread does work for which nobody waits any more."""
+    thread = threading.current_thread()
+    return isinstance(thread, _Try) and thread.is_given_up

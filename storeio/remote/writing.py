@@ -8,19 +8,24 @@ the end.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from storeio.errors import StoreError, UsageError, WriteError
 from storeio.remote.filesystem import Place, opened
-from storeio.remote.reading import COMPLETE, WINDOW_BYTES, WRITING, listed
-from storeio.remote.trouble import Limits, tried
+from storeio.remote.reading import COMPLETE, WINDOW_BYTES, WRITING, fill, listed
+from storeio.remote.trouble import Limits, is_given_up, tried
 from storeio.uris import scrubbed, shown
 
 T = TypeVar("T")
 
+REMOVALS: Final = 4  # tries, of what a server said was not there, and is
 UPLOADS: Final = 3  # of one file; the client tries each request of it again, too
 
 
@@ -40,9 +45,12 @@ def begin(into: str, token: str) -> None:
     """Put down the mark of an output in the making, and remove what is left of one that was not completed.
 
     Raises:
-        WriteError: It cannot be written.
+        WriteError: It cannot be written, or there is something by now that is no such rest.
     """
-    left = [path for path in sizes_below(into) if path != WRITING]
+    found = sizes_below(into)
+    if found and WRITING not in found:  # of another run, perhaps, that ended since ``free_place``
+        raise WriteError(f"{shown(into)}: is not empty any more")
+    left = [path for path in found if path != WRITING]
     put(into, WRITING, token.encode("ascii"))
     for path in left:
         remove(into, path)
@@ -63,7 +71,13 @@ def complete(into: str, token: str, sizes: dict[str, int]) -> None:
         raise WriteError(f"{shown(into)}: something else writes there")
     told = {"tool": "storeio", "files": [{"path": path, "size": size} for path, size in sorted(sizes.items())]}
     put(into, COMPLETE, json.dumps(told, indent=1).encode("ascii"))
-    remove(into, WRITING)
+    if get(into, WRITING) != token.encode("ascii"):  # who begins from now on finds a complete output
+        raise WriteError(f"{shown(into)}: something else writes there")
+    for _ in range(REMOVALS):
+        remove(into, WRITING)
+        if not get(into, WRITING):
+            return
+    raise WriteError(f"{shown(into)}: {WRITING}: could not be removed")
 
 
 def sizes_below(into: str) -> dict[str, int]:
@@ -100,15 +114,29 @@ def abandon(into: str, token: str, *, marked: bool) -> None:
     """
     try:
         place = opened(into)
-        found = listed(place) or {}
-        if marked and get(into, WRITING) == token.encode("ascii"):
-            paths = sorted((path for path, info in found.items() if info.is_file), key=lambda path: path == WRITING)
-            for path in paths:
-                remove(into, path)
-        elif found and not marked:
+        if marked:
+            _abandon_marked(into, token)
+        elif listed(place):
             _written(place, shown(into), lambda: place.fs.delete_dir(place.base))
     except StoreError:
         return  # what is left says itself that it is not complete
+
+
+def _abandon_marked(into: str, token: str) -> None:
+    """Remove everything and then the mark, unless something is still there: an upload may end late, an answer be wrong.
+
+    Raises:
+        WriteError: It could not be removed.
+    """
+    for _ in range(REMOVALS):
+        left = [path for path in sizes_below(into) if path != WRITING]
+        if get(into, WRITING) != token.encode("ascii"):
+            return
+        if not left:
+            remove(into, WRITING)
+            return
+        for path in left:
+            remove(into, path)
 
 
 def upload(into: str, path: str, source: Path) -> None:
@@ -120,11 +148,10 @@ def upload(into: str, path: str, source: Path) -> None:
     place = opened(into)
 
     def work() -> None:
-        name = place.path(path)
         if place.has_rename:
-            place.fs.create_dir(name.rpartition("/")[0], recursive=True)
-        with source.open("rb") as file, place.patient.open_output_stream(name) as stream:
-            while data := file.read(WINDOW_BYTES):
+            place.fs.create_dir(place.path(path).rpartition("/")[0], recursive=True)
+        with source.open("rb") as file, _whole(place, path) as stream:
+            while not is_given_up() and (data := file.read(WINDOW_BYTES)):
                 stream.write(data)
 
     _written(place, path, work, windows=1 + source.stat().st_size // WINDOW_BYTES)
@@ -139,10 +166,34 @@ def put(into: str, path: str, data: bytes) -> None:
     place = opened(into)
 
     def work() -> None:
-        with place.patient.open_output_stream(place.path(path)) as stream:
+        with _whole(place, path) as stream:
             stream.write(data)
 
     _written(place, path, work)
+
+
+@contextlib.contextmanager
+def _whole(place: Place, path: str) -> Iterator[Any]:
+    """Give the stream of a file that gets its name if all goes well, and else never does.
+
+    Raises:
+        TimeoutError: Nobody waits for it any more: another try may have been made, or all been taken away.
+    """
+    stream = place.patient.open_output_stream(place.path(path))
+    try:
+        yield stream
+        if is_given_up():
+            raise TimeoutError("took too long")
+        stream.close()
+    except BaseException:
+        if place.has_rename:
+            with contextlib.suppress(OSError, ValueError):
+                stream.close()
+        elif not stream.closed:
+            # An object store would make an object of what came so far if it was closed, which happens when it is freed
+            # at the latest; pyarrow has no other end for it. So it is never freed, not even when the process ends.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+        raise
 
 
 def get(into: str, path: str) -> bytes:
@@ -156,8 +207,10 @@ def get(into: str, path: str) -> bytes:
     def work() -> bytes:
         try:
             with place.patient.open_input_file(place.path(path)) as file:
-                data: bytes = file.read(WINDOW_BYTES)
-                return data
+                data = np.empty(min(file.size(), WINDOW_BYTES), np.uint8)
+                if len(data):
+                    fill(file, 0, data)
+                return data.tobytes()
         except FileNotFoundError:
             return b""
 

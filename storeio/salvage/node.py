@@ -35,6 +35,7 @@ from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
 from storeio.salvage.survey import LEAP, Survey, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
+from storeio.salvage.unread import unread, unread_since
 from storeio.salvaged import LostMessages, Salvaged
 from storeio.scan import Listing, data_stretches, kept_open
 from storeio.simulate.ends import STARTS
@@ -129,7 +130,7 @@ def saved(
         copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
-        result.problems.extend([*_unread(first, others, looked), *_barren(first.audit, known.audit, result)])
+        result.problems.extend([*unread(first, others, looked), *_barren(first.audit, known.audit, result)])
         result.topics = topics_of(first.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
         if choice != ALL:
@@ -147,6 +148,7 @@ def saved(
 
         def looked_at() -> None:
             result.problems.extend(_unsound(look(staging.partial, settings), losses, untold))
+            result.problems.extend(text for text in unread_since(first, others) if text not in result.problems)
             mark = to_json(mark_of(result)).encode() + b"\n"
             staging.write(MARK, 0, mark, size=len(mark))
 
@@ -183,16 +185,6 @@ def _places(decision: Decision, kind: str) -> npt.NDArray[np.int64]:
 def _is_kept(part: LostMessages, kept: Kept) -> bool:
     low, high = kept.get((part.topic, part.queue_id), (0, 0))
     return part.first_queue_offset < high and part.stop_queue_offset > low
-
-
-def _unread(first: Concluded, others: Sequence[Concluded], looked: Concluded) -> list[str]:
-    """Return sentences on what could not be read: of the store, its donors, and the store with all in its place.
-
-    Links to the store lack what its listing could not tell, so the store's own audit counts.
-    """
-    found = [f"could not be read: {text}" for text in (*first.audit.failed, *looked.audit.failed)]
-    found += [f"could not be read: {one.audit.store}: {text}" for one in others for text in one.audit.failed]
-    return list(dict.fromkeys(found))
 
 
 def _barren(first: Audit, placed: Audit, result: Salvaged) -> list[str]:

@@ -1,7 +1,8 @@
 """A real object server on loopback, and a proxy in front of it that injects what networks do.
 
 The server is moto's; it keeps objects in the memory of this process. The proxy passes whole requests on, and then
-answers as a fault says: an error status, half a body and a reset, half a body and an end, a slow body, or nothing.
+answers as a fault says: an error status, half a body and a reset, half a body and an end, a slow body, or nothing. Or
+it answers a request for a range as servers do that know little of ranges: fewer bytes, more, none, or the whole object.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ KEY: Final = "test-access-key"
 SECRET: Final = "s3cr3t/+of-the-tests"
 QUOTED_SECRET: Final = "s3cr3t%2F%2Bof-the-tests"
 RESET, CUT, SLOW, STALL, DOWN = "reset", "cut", "slow", "stall", "down"
+SHORT, LONG, EMPTY, WHOLE = "short", "long", "empty", "whole"  # answers to requests for ranges, well-formed
 SLOW_PIECES: Final = 8
 NOT_PASSED_ON: Final = ("connection", "transfer-encoding", "content-length", "date", "server")
 
@@ -131,11 +133,29 @@ class _Handler(BaseHTTPRequestHandler):
         server.request(self.command, self.path, body, headers)
         answer = server.getresponse()
         data = answer.read()
+        status = answer.status
+        if fault in (SHORT, LONG, EMPTY, WHOLE) and status == http.client.PARTIAL_CONTENT:
+            status, data = self._other_range(str(fault), data)
         kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in NOT_PASSED_ON]
         if self.command == "HEAD":
             kept.append(("Content-Length", answer.getheader("Content-Length", "0")))
-        self._answer(answer.status, kept, data, fault)
+        self._answer(status, kept, data, fault)
         server.close()
+
+    def _other_range(self, fault: str, data: bytes) -> tuple[int, bytes]:
+        """Return status and body of an answer that is not what was asked for."""
+        if fault == SHORT:
+            return http.client.PARTIAL_CONTENT, data[: -1 - len(data) // 3]
+        if fault == LONG:
+            return http.client.PARTIAL_CONTENT, data + data[:1000]
+        if fault == EMPTY:
+            return http.client.OK, b""
+        server = http.client.HTTPConnection(*self.owner.target)
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "range"}
+        server.request("GET", self.path, None, headers)
+        data = server.getresponse().read()
+        server.close()
+        return http.client.OK, data
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import golden_data as golden
 import pytest
 from rebuilds import tree
 from remote.objects import DOWN, RESET, SECRET, Fault, Objects, Proxy, Request, no_fault
 
+from storeio.audit import prepare
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
 from storeio.publishing import begin
+from storeio.rebuild import node
 from storeio.rebuild.node import rebuild
+from storeio.remote import writing
 from storeio.remote.reading import COMPLETE, WRITING
 from storeio.salvage.node import salvage
 from storeio.scan import list_store
@@ -96,6 +100,45 @@ def test_what_fails_while_the_server_lives_is_removed(
     assert objects.tree("failing") == {}
 
 
+def test_what_was_not_there_when_it_was_to_be_removed_is_looked_for_again(
+    local: dict[str, bytes], objects: Objects, proxied: Start
+) -> None:
+    """An upload may end after all, or a server may say of a file that it is not there and have it."""
+    del local
+    denied: set[str] = set()
+
+    def fault(request: Request) -> int | None:
+        if request.path == "late/checkpoint" and request.method in ("PUT", "POST"):
+            return 500
+        is_first = request.path not in denied
+        if request.method == "HEAD" and request.path.startswith("late/consumequeue/") and is_first:
+            denied.add(request.path)
+            return 404
+        return None
+
+    with pytest.raises(WriteError, match="checkpoint"):
+        rebuild(objects.uri("store"), objects.uri("late", proxied(fault).endpoint, retries="1"))
+    assert denied
+    assert objects.tree("late") == {}
+
+
+def test_a_mark_that_was_not_there_when_it_was_to_be_removed_is_removed(objects: Objects, proxied: Start) -> None:
+    heads: list[Request] = []
+
+    def fault(request: Request) -> int | None:
+        is_complete = f"mark/{COMPLETE}" in {f"mark/{path}" for path in objects.tree("mark")}
+        if not (is_complete and request.method == "HEAD" and request.path == f"mark/{WRITING}"):
+            return None
+        heads.append(request)
+        return 404 if len(heads) == 2 else None  # the first looks at the token
+
+    staging = begin(objects.uri("mark", proxied(fault).endpoint))
+    staging.write("a", 0, b"one", size=3)
+    staging.finish(1)
+    assert len(heads) > 2
+    assert without_mark(objects.tree("mark")) == {"a": b"one"}
+
+
 def test_a_source_that_cannot_be_read_leaves_no_output(
     local: dict[str, bytes], objects: Objects, proxied: Start
 ) -> None:
@@ -116,6 +159,60 @@ def test_two_writers_of_one_place_do_not_both_succeed(objects: Objects) -> None:
     first.abandon()
     second.finish(1)
     assert without_mark(objects.tree("both")) == {"a": b"two"}
+
+
+def test_who_begins_at_the_last_moment_is_not_overruled(objects: Objects, proxied: Start) -> None:
+    def fault(request: Request) -> None:
+        if request.method == "PUT" and request.path == f"last/{COMPLETE}":
+            objects.put(f"last/{WRITING}", b"theirs")
+
+    first = begin(objects.uri("last", proxied(fault).endpoint))
+    first.write("a", 0, b"one", size=3)
+    with pytest.raises(WriteError, match="something else writes there"):
+        first.finish(1)
+    first.abandon()
+    assert objects.tree("last")[WRITING] == b"theirs"
+
+
+def test_what_has_come_there_meanwhile_is_not_removed(
+    local: dict[str, bytes], objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del local
+
+    def prepared(*words: Any, **rest: Any) -> Any:
+        objects.put("meanwhile/theirs", b"theirs")  # as another rebuild that ended while this one looked at its store
+        return prepare(*words, **rest)
+
+    monkeypatch.setattr(node, "prepare", prepared)
+    with pytest.raises(WriteError, match="is not empty any more"):
+        rebuild(objects.uri("store"), objects.uri("meanwhile"))
+    assert objects.tree("meanwhile") == {"theirs": b"theirs"}
+
+
+@pytest.mark.parametrize("trouble", [503, 403, DOWN])
+def test_an_upload_that_fails_in_the_middle_leaves_what_was_there(
+    trouble: int | str, objects: Objects, proxied: Start, tmp_path: Path
+) -> None:
+    place = f"parts-{trouble}"
+    source = tmp_path / "large"
+    source.write_bytes(bytes(21 << 20))  # two parts and a rest
+    parts: list[Request] = []
+
+    def fault(request: Request) -> int | str | None:
+        parts.extend([request] if request.method == "PUT" else [])
+        return trouble if len(parts) > 1 and request.method == "PUT" else None
+
+    uri = objects.uri(place, proxied(fault).endpoint, retries="1")
+    for before in ({}, {"f": b"before"}):
+        for path, data in before.items():
+            objects.put(f"{place}/{path}", data)
+        parts.clear()
+        with pytest.raises(WriteError, match=r"^f: .*part"):
+            writing.upload(uri, "f", source)
+        assert len(parts) > 1
+        assert objects.tree(place) == before
+    writing.upload(objects.uri(place), "f", source)
+    assert objects.get(f"{place}/f") == source.read_bytes()
 
 
 @pytest.mark.parametrize(
