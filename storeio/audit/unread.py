@@ -1,13 +1,24 @@
-"""Parts of the log that could not be read: neither records nor damage are known of them."""
+"""What of a store could not be read: of that neither records nor damage are known, and what rests on it is not said."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from storeio.audit.plan import AuditPlan
 from storeio.audit.split import SplitReport
-from storeio.checks.segments import LogView
+from storeio.checks.layout import is_offset
+from storeio.checks.ranges import Ranges, merged
+from storeio.findings import Finding
+from storeio.paths import BATCHQUEUE, COMMITLOG, INDEX, QUEUE_EXT, describe, queue_directory
+from storeio.scan import not_listed
 from storeio.splits import Split
+
+ANY_OFFSET: Final = (0, 2**62)  # of a log whose directory does not tell which segments it has
+# What is said where nothing is found: it may stand in a file that could not be read.
+OF_ABSENCE: Final = frozenset(("CQ_MISSING", "CQ_GAP", "BCQ_MISSING"))
+OF_UNORDERED: Final = frozenset(("BCQ_UNIT_MISSING",))  # in any of the queue's files
+OF_ADDRESSES: Final = frozenset(("CQ_TAGS_CODE", "LOG_UNIT_DISAGREES"))  # which lead into queue ext files
 
 
 def unread_splits(plan: AuditPlan, reports: Sequence[SplitReport]) -> list[Split]:
@@ -16,9 +27,43 @@ def unread_splits(plan: AuditPlan, reports: Sequence[SplitReport]) -> list[Split
     return [split for split in plan.splits if (split.path, split.start) not in known]
 
 
-def add_unread(view: LogView, unread: Sequence[Split]) -> None:
-    """Have a view know of what was not read: nothing intact is known there, and no end of a segment is missed."""
-    holes = [(split.base_offset + split.start, split.base_offset + split.stop) for split in unread]
-    view.holes = sorted([*view.holes, *holes])
-    paths = {split.path for split in unread}
-    view.findings = [f for f in view.findings if f.code != "LOG_BLANK_MISSING" or f.path not in paths]
+def unread_log(plan: AuditPlan, unread: Iterable[Split]) -> Ranges:
+    """Return the physical ranges that could not be read, merged: splits, and segments that could not be looked at."""
+    ranges = [(split.base_offset + split.start, split.base_offset + split.stop) for split in unread]
+    size = plan.config.commitlog_file_bytes
+    for path in not_listed(plan.listing, (COMMITLOG,)):
+        file = describe(path, size)
+        if path in (".", COMMITLOG):
+            return [ANY_OFFSET]
+        if is_offset(file, size):
+            ranges.append((file.base_offset or 0, (file.base_offset or 0) + size))
+    return merged(ranges)
+
+
+def unread_files(plan: AuditPlan) -> frozenset[str]:
+    """Return the files that were to be looked at whole and could not be, and directories that could not be listed."""
+    failed = (report.file.path for report in plan.file_reports if report.failed)
+    return frozenset((*failed, *not_listed(plan.listing)))
+
+
+def is_index_unread(unread: Iterable[str]) -> bool:
+    """Tell whether something of the index could not be read."""
+    return any(path == "." or path.split("/")[0] == INDEX for path in unread)
+
+
+def rests_on(finding: Finding, unread: frozenset[str]) -> bool:
+    """Tell whether a finding says that something is missing that may be in what could not be read."""
+    if finding.code in ("INDEX_MISSING", "INDEX_UNIT_MISSING"):
+        return is_index_unread(unread)
+    if finding.topic is None or finding.queue_id is None:
+        return False
+    if finding.code in OF_ADDRESSES:
+        return _touches(queue_directory(QUEUE_EXT, finding.topic, finding.queue_id), unread)
+    if finding.code in OF_UNORDERED:
+        return _touches(queue_directory(BATCHQUEUE, finding.topic, finding.queue_id), unread)
+    return finding.code in OF_ABSENCE and _touches(finding.path, unread)
+
+
+def _touches(path: str, unread: Iterable[str]) -> bool:
+    """Tell whether a file or directory, one that it lies in, or something in it, could not be read."""
+    return any(one == "." or f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/") for one in unread)
