@@ -11,12 +11,13 @@ import golden_data as golden
 import pytest
 from faults import Faults
 
-from storeio import audit
+from storeio import around, audit
 from storeio.codes import INFO
 from storeio.results import Audit, messages_in
 
 STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768
+BLOCK: Final = 4096
 EACH: Final = 3  # files of a kind that one after the other cannot be read
 EVERY_KIND: Final = ("rich-4.9.8", "rich-5.3.3", "ext-5.5.1", "base-5.5.1")
 
@@ -110,3 +111,53 @@ def test_what_is_lost_beside_it_is_told(store: Path, faults: Faults) -> None:
     assert found.lost == lost.lost
     assert messages_in(found.unread) > 0
     assert {code for code, _ in wrong(found)} == {code for code, _ in wrong(lost)} | {"UNREADABLE"}
+
+
+@pytest.mark.parametrize("split_bytes", [4096, None])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.3.3"])
+def test_around_bad_blocks_the_rest_is_read(
+    name: str, seed: int, split_bytes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, chance = golden.copy_of(name, tmp_path / "store"), random.Random(seed)
+    whole = audit.check(root)
+    usual = wrong(whole)
+    faults, bad = Faults(root, monkeypatch), []
+    for _ in range(chance.choice([1, 1, 3])):
+        path = f"commitlog/{chance.choice(sorted(p.name for p in (root / 'commitlog').iterdir()))}"
+        block = chance.randrange((root / path).stat().st_size // BLOCK) * BLOCK
+        faults.fail(path, block + chance.randrange(BLOCK), block + BLOCK)
+        bad.append((path, block))
+    found = audit.check(root, split_bytes=split_bytes)
+    told = [f for f in found.findings if f.severity != INFO and (f.code, f.path) not in usual]
+    assert {f.code for f in told} == {"UNREADABLE"}
+    assert {(f.path, at) for f in told for at in range(f.position, f.position + f.length, BLOCK)} == set(bad)
+    assert [f"{f.path}: bytes {f.position} to {f.position + f.length}: Input/output error" for f in told] == sorted(
+        found.failed
+    )
+    assert found.lost == []
+    assert whole.log.records - found.log.records <= len(bad) * 60
+    if name == STORE:  # in which each message is in one queue
+        assert messages_in(found.unread) == whole.log.records - found.log.records
+
+
+@pytest.mark.parametrize("shift", [0, 1, 90, 4095])
+def test_a_record_that_is_read_in_part_is_not_taken_for_intact(shift: int, store: Path, faults: Faults) -> None:
+    """Its head and body may be there, and what its properties were is not."""
+    rows = [row for row in golden.dump(STORE) if SEGMENT < int(row["phy_offset"]) < 2 * SEGMENT - 5000]
+    row = rows[0]
+    end = int(row["phy_offset"]) + int(row["size"]) - SEGMENT
+    path = store / segment(1)
+    data = path.read_bytes()
+    faults.fail(segment(1), end - 8, end + shift)
+    found = audit.check(store, split_bytes=SEGMENT)
+    assert path.read_bytes() == data
+    unread = [range(p.first_queue_offset, p.stop_queue_offset) for p in found.unread if p.topic == row["topic"]]
+    assert any(int(row["queue_offset"]) in numbers for numbers in unread)
+    assert found.lost == []
+
+
+def test_too_many_bad_blocks_are_given_up(store: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(around, "MOST_BLOCKS", 2)
+    faults.fail(segment(3), 0, 3 * BLOCK)
+    require_only_unread(audit.check(store, split_bytes=SEGMENT), [segment(3)])

@@ -15,7 +15,7 @@ from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
 from storeio.audit.split import SplitReport, index_reader
 from storeio.audit.stitching import Again, stitch
-from storeio.audit.unread import is_index_unread, rests_on, unread_files, unread_log, unread_splits
+from storeio.audit.unread import bad_blocks, is_index_unread, rests_on, unread_files, unread_log, unread_splits
 from storeio.checks.bands import bands_of
 from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.columns import Columns
@@ -99,13 +99,16 @@ def concluded(
     gathered = _Gathered(failed=[*failed, *changed_since(plan.listing)])
     stitched = stitch(reports, again, gathered.failed)
     unread = unread_splits(plan, stitched)
-    view = _view(plan, stitched, unread_log(plan, unread))
+    view = _view(plan, stitched, unread_log(plan, unread, stitched))
     for report in stitched:
         gathered.findings += report.findings
         for name, count in report.counts.items():
             gathered.count(name, count)
     gathered.findings += view.findings
     _layout(plan, view, gathered)
+    blocks = bad_blocks(stitched)
+    gathered.findings += blocks
+    gathered.failed += [f"{f.path}: bytes {f.position} to {f.position + f.length}: {f.detail}" for f in blocks]
     edges = [edge for report in stitched for edge in report.edges]
     gathered.findings += edge_findings(edges, plan.started_ms)
     rare = [report.rare for report in stitched if report.rare is not None]
@@ -120,7 +123,7 @@ def concluded(
     _checkpoint(plan, stitched, view, gathered)
     if files_unread := unread_files(plan):
         gathered.findings = [found for found in gathered.findings if not rests_on(found, files_unread)]
-    unknown = {*verdicts.failed, *(split.path for split in unread)}
+    unknown = {*verdicts.failed, *(split.path for split in unread), *(found.path for found in blocks)}
     audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
     return Concluded(plan, view, audit, [report.runs for report in stitched])
 

@@ -27,9 +27,15 @@ def unread_splits(plan: AuditPlan, reports: Sequence[SplitReport]) -> list[Split
     return [split for split in plan.splits if (split.path, split.start) not in known]
 
 
-def unread_log(plan: AuditPlan, unread: Iterable[Split]) -> Ranges:
-    """Return the physical ranges that could not be read, merged: splits, and segments that could not be looked at."""
+def unread_log(plan: AuditPlan, unread: Iterable[Split], reports: Iterable[SplitReport]) -> Ranges:
+    """Return the physical ranges that could not be read, merged.
+
+    Those are splits, parts of the splits that reports are of, and segments that could not be looked at.
+    """
     ranges = [(split.base_offset + split.start, split.base_offset + split.stop) for split in unread]
+    for report in reports:
+        base = report.split.base_offset
+        ranges += [(base + low, base + high) for low, high in report.unread]
     size = plan.config.commitlog_file_bytes
     for path in not_listed(plan.listing, (COMMITLOG,)):
         file = describe(path, size)
@@ -38,6 +44,20 @@ def unread_log(plan: AuditPlan, unread: Iterable[Split]) -> Ranges:
         if is_offset(file, size):
             ranges.append((file.base_offset or 0, (file.base_offset or 0) + size))
     return merged(ranges)
+
+
+def bad_blocks(reports: Iterable[SplitReport]) -> list[Finding]:
+    """Return what could not be read of segments of which the rest could."""
+    found: dict[tuple[str, int], tuple[Ranges, str]] = {}
+    for report in reports:
+        if report.bad:
+            ranges, _ = found.setdefault((report.split.path, report.split.base_offset), ([], report.why))
+            ranges += report.bad  # a record of one split may end in the next one
+    return [
+        Finding("UNREADABLE", path, low, high - low, physical_offset=base + low, detail=why)
+        for (path, base), (ranges, why) in found.items()
+        for low, high in merged(ranges)
+    ]
 
 
 def unread_files(plan: AuditPlan) -> frozenset[str]:

@@ -133,12 +133,18 @@ def _cut_short(segments: list[Segment], unread: Ranges) -> Iterator[tuple[int, i
 
 
 def _classify(segment: Segment, view: LogView, segment_bytes: int) -> None:
-    sizes = segment.spans[w.SPAN_STOP] - segment.spans[w.SPAN_START]
-    if view.is_unread(segment.base, segment.base + segment.file.size):
-        sizes = sizes * np.array([not _is_unread(segment, view, *row) for row in segment.spans.T.tolist()], np.int64)
-    classes = {name: int(sizes[segment.spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()}
+    spans = known_spans(segment, view)
+    sizes = spans[w.SPAN_STOP] - spans[w.SPAN_START]
+    classes = {name: int(sizes[spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()}
     classes["missing"] = max(segment_bytes - segment.file.size, 0)
     view.classes[segment.file.path] = classes
+
+
+def known_spans(segment: Segment, view: LogView) -> Numbers:
+    """Return the spans of a segment without those that say nothing, since they could not be read."""
+    if not view.is_unread(segment.base, segment.base + segment.file.size):
+        return segment.spans
+    return segment.spans[:, [not _is_unread(segment, view, *row) for row in segment.spans.T.tolist()]]
 
 
 def _is_unread(segment: Segment, view: LogView, start: int, stop: int, kind: int, why: int) -> bool:
