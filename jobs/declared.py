@@ -195,7 +195,11 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("index_entries", LONG, "their units"),
         ("files", LONG, "files that were written"),
         ("written_bytes", LONG, "bytes that were written; files are longer where they are not full"),
-        ("exit_code", INT, "0 rebuilt, 4 the log is damaged or numbers are odd, 8 could not, 16 not a store"),
+        (
+            "exit_code",
+            INT,
+            "0 rebuilt, 4 the log is damaged or numbers are odd, +8 not all could be read, 16 not a store",
+        ),
         ("error", STRING, "why nothing was built"),
         ("json", STRING, "the whole result"),
     ),

@@ -20,7 +20,20 @@ def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | N
     def reader(path: str) -> Read:
         return lambda start, stop: read_range(listing.root, path, start, stop)
 
+    files = [(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)]
     try:
-        return infer_shape([(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)])
+        return infer_shape(files)
+    except UnreadableError:
+        pass  # the others may tell
+    try:
+        return infer_shape([(path, size, read) for path, size, read in files if _can_be_read(read, size)])
     except UnreadableError:
         return None
+
+
+def _can_be_read(read: Read, size: int) -> bool:
+    try:
+        read(0, size)
+    except UnreadableError:
+        return False
+    return True

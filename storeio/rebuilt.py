@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storeio.findings import Finding
-from storeio.results import EXIT_DAMAGED, EXIT_SOUND, Setting
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class QueueBuilt:
 class Rebuilt:
     """One rebuild. ``log`` are errors and warnings of the commitlog itself, ``left_out`` units by queue
     whose name may not become a path; ``notes`` are sentences on what was decided, ``partly`` what was asked
-    for, empty for everything."""
+    for, empty for everything; ``failed`` what of the store's own files could not be read."""
 
     store: str
     version: str
@@ -60,9 +60,11 @@ class Rebuilt:
     left_out: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     partly: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """4 where the log is damaged, or a queue's numbers are not those that its records say."""
+        """4 where the log is damaged, or a queue's numbers are not those that its records say; 8 is added where not all
+        of what was decided by the store's own files could be."""
         odd = self.log or self.left_out or not all(queue.usual for queue in self.queues)
-        return EXIT_DAMAGED if odd else EXIT_SOUND
+        return (EXIT_DAMAGED if odd else EXIT_SOUND) | (EXIT_FAILED if self.failed else 0)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from storeio.rebuilt import QueueBuilt
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
 
+UNREAD = "could not be read: "
+"""What a problem begins with that names bytes which may be there all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class LostMessages:

@@ -151,10 +151,18 @@ def require_listed(listing: Listing, names: Collection[str]) -> None:
     Raises:
         UnreadableError: It could not.
     """
+    for path in not_listed(listing, names):
+        raise UnreadableError(f"{path}: {dict(listing.unreadable)[path]}")
+
+
+def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:
+    """Return the directories and files that could not be looked at: those for which ``require_listed`` raises.
+
+    Without names, of the whole store.
+    """
     gone = os.strerror(errno.ENOENT)
-    for path, why in listing.unreadable if not is_remote(listing.root) else ():
-        if why != gone and (path == "." or path.split("/")[0] in names):
-            raise UnreadableError(f"{path}: {why}")
+    found = listing.unreadable if not is_remote(listing.root) else ()
+    return [path for path, why in found if why != gone and (not names or path == "." or path.split("/")[0] in names)]
 
 
 def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:

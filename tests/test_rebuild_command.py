@@ -24,7 +24,7 @@ NAME = "rich-5.5.1"
 SETS = [word for key, value in sizes_of(golden.options(NAME)).items() for word in ("--set", f"{key}={value}")]
 KEYS = {
     "tool", "version", "store", "into", "started_ms", "seconds", "crc_engine", "settings", "verdict", "exit_code",
-    "partly", "log", "queues", "index", "left_out", "findings", "notes", "files", "written_bytes",
+    "partly", "log", "queues", "index", "left_out", "findings", "notes", "failed", "files", "written_bytes",
 }  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from test_walk import QUIET, Reader, Row, row_of, rows_of
 
 import storeio.window
 from storeio import splits
-from storeio.audit.conclusion import stitch
 from storeio.audit.split import SplitReport
+from storeio.audit.stitching import stitch
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked, walk_split

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from storeio import __version__, crc
@@ -13,8 +13,18 @@ from storeio.audit.facts import type_findings
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
-from storeio.audit.split import SplitReport, empty_report, index_reader, why_unread
-from storeio.audit.unread import add_unread, unread_splits, unreadable, untold
+from storeio.audit.split import SplitReport, index_reader
+from storeio.audit.stitching import Again, stitch
+from storeio.audit.unread import (
+    bad_blocks,
+    is_index_unread,
+    rests_on,
+    unread_files,
+    unread_log,
+    unread_splits,
+    unreadable,
+    untold,
+)
 from storeio.checks.bands import bands_of
 from storeio.checks.begun_again import without_replaced
 from storeio.checks.checkpoint import Facts, check_checkpoint
@@ -24,6 +34,7 @@ from storeio.checks.index_outside import IndexOutside, units_outside, unjudged
 from storeio.checks.layout import check_layout
 from storeio.checks.marks import edge_findings
 from storeio.checks.numbering import Numbers
+from storeio.checks.ranges import Ranges
 from storeio.checks.rare import rare_findings
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
@@ -42,10 +53,8 @@ from storeio.paths import (
 from storeio.results import Audit, IndexResult, LogResult, Setting
 from storeio.scan import changed_since
 from storeio.settings import not_read
-from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before, merge_spans
+from storeio.splits import merge_spans
 from storeio.uris import shown
-
-Again = Callable[[Split, WalkState], SplitReport]
 
 
 @dataclass(slots=True)
@@ -59,34 +68,6 @@ class _Gathered:
     def count(self, name: str, number: int) -> None:
         """Add to a check's count."""
         self.checks[name] = self.checks.get(name, 0) + number
-
-
-def stitch(reports: Sequence[SplitReport], again: Again, failed: list[str] | None = None) -> list[SplitReport]:
-    """Return the reports as a sequential walk would have made them.
-
-    A split whose guess was wrong is walked again from where the one before it truly ended. Behind one that could not
-    be read the guess stands; what cannot be read again is left out, and told in ``failed``.
-    """
-    stitched: list[SplitReport] = []
-    for report in reports:
-        before = stitched[-1] if stitched and stitched[-1].split.path == report.split.path else None
-        if before is None or before.split.stop != report.split.start:
-            stitched.append(report)
-            continue
-        fate = continues(report.split, before.end, skipped_until=report.skipped_until, asked=report.asked)
-        if fate == AGAIN:
-            try:
-                stitched.append(again(report.split, before.end))
-            except UnreadableError as error:
-                if failed is None:
-                    raise
-                failed.append(why_unread(report.split, error))
-        elif fate == NOTHING:
-            stitched.append(empty_report(report.split, before.end))
-        else:
-            spans = drop_before(report.spans, before.end.position)
-            stitched.append(replace(report, end=carry_times(report.end, before.end), spans=spans))
-    return stitched
 
 
 @dataclass
@@ -128,13 +109,15 @@ def concluded(
     gathered = _Gathered(failed=[*failed, *changed_since(plan.listing)])
     stitched = stitch(reports, again, gathered.failed)
     unread = unread_splits(plan, stitched)
-    view = _view(plan, stitched)
-    add_unread(view, unread)
+    view = _view(plan, stitched, unread_log(plan, unread, stitched))
     for report in stitched:
         for name, count in report.counts.items():
             gathered.count(name, count)
     gathered.findings += view.findings
     _layout(plan, view, gathered)
+    blocks = bad_blocks(stitched)
+    gathered.findings += blocks
+    gathered.failed += [f"{f.path}: bytes {f.position} to {f.position + f.length}: {f.detail}" for f in blocks]
     edges = [edge for report in stitched for edge in report.edges]
     gathered.findings += edge_findings(edges, plan.started_ms)
     rare = [report.rare for report in stitched if report.rare is not None]
@@ -150,17 +133,19 @@ def concluded(
     _checkpoint(plan, stitched, view, gathered)
     gathered.failed += (more := untold(plan, gathered.findings))
     gathered.findings += unreadable(more)
-    unknown = {*verdicts.failed, *(split.path for split in unread)}
+    if files_unread := unread_files(plan):
+        gathered.findings = [found for found in gathered.findings if not rests_on(found, files_unread)]
+    unknown = {*verdicts.failed, *(split.path for split in unread), *(found.path for found in blocks)}
     audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
     return Concluded(plan, view, audit, [report.runs for report in stitched])
 
 
-def _view(plan: AuditPlan, stitched: Sequence[SplitReport]) -> LogView:
+def _view(plan: AuditPlan, stitched: Sequence[SplitReport], unread: Ranges) -> LogView:
     parts: dict[str, list[SplitReport]] = {}
     for report in stitched:
         parts.setdefault(report.split.path, []).append(report)
     segments = [Segment(file, merge_spans([r.spans for r in parts.get(file.path, [])])) for file in plan.segments]
-    return view_log(segments, plan.config.commitlog_file_bytes)
+    return view_log(segments, plan.config.commitlog_file_bytes, unread)
 
 
 def layout_findings(plan: AuditPlan) -> list[Finding]:
@@ -189,7 +174,7 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
             gathered.failed.append(report.failed)
             gathered.findings.append(Finding("UNREADABLE", report.file.path, 0, report.file.size, detail=report.failed))
     derived = any(f.kind in (*QUEUE_KINDS, INDEX) and not f.is_dir for f in plan.listing.files)
-    if not plan.segments and derived:
+    if not plan.segments and derived and not view.unread:
         gathered.findings.append(Finding("LOG_MISSING", COMMITLOG, detail="queues or indexes without a log"))
     if view.min_physical_offset > 0:
         first = (view.min_physical_offset - 1) // plan.config.commitlog_file_bytes * plan.config.commitlog_file_bytes
@@ -211,7 +196,7 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
         return []
     gathered.findings += finish_content(plan.index, index_reader(plan), contents)
     covered = [content.covered for content in contents]
-    gaps = unjudged(covered, view.min_physical_offset, view.max_physical_offset)
+    gaps = unjudged(covered, view.min_physical_offset, view.end)
     beyond: list[int] = []
     for number in range(len(plan.index)):
         outside = _outside(plan, number, gaps, view, gathered)
@@ -228,7 +213,7 @@ def _outside(
     try:
         return units_outside(
             plan.index, number, index_reader(plan), gaps,
-            min_physical_offset=view.min_physical_offset, max_physical_offset=view.max_physical_offset,
+            min_physical_offset=view.min_physical_offset, max_physical_offset=view.end, unread=view.unread,
         )  # fmt: skip
     except UnreadableError as error:
         gathered.failed.append(str(error))
@@ -239,15 +224,17 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     entry = plan.listing.get(CHECKPOINT)
     edges = [edge for report in stitched for edge in report.edges]
     queued = [r.last_queued for r in stitched if r.last_queued is not None]
+    if view.ends_unread:
+        edges, queued = [], []  # what the log ends with is not known
     facts = Facts(
         edges[-1].store_ms if edges else None,
         queued[-1][1] if queued else None,
-        plan.rolled_index_ms,
-        view.max_physical_offset,
+        None if is_index_unread(unread_files(plan)) else plan.rolled_index_ms,
+        view.end,
         view.min_physical_offset,
         queued[-1][0] if queued else None,
         any(f.path == "rocksdbstore" for f in plan.listing.files),
-        lambda offset: record_at(plan, offset) is not None,
+        lambda offset: view.is_unread(offset, offset + 1) or record_at(plan, offset) is not None,
     )
     data = None
     if entry is not None and not entry.is_dir:
@@ -296,6 +283,7 @@ def _audit(
         checks=dict(sorted(gathered.checks.items())),
         findings=condense(gathered.findings),
         lost=verdicts.lost,
+        unread=verdicts.unread,
         failed=gathered.failed,
         bands=bands_of(view, plan.config.commitlog_file_bytes),
     )  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storeio.audit.conclusion import stitch
 from storeio.audit.facts import all_told, with_told
 from storeio.audit.plan import AuditPlan
 from storeio.audit.split import SplitReport, audit_split
+from storeio.audit.stitching import stitch
 
 
 def learned(plan: AuditPlan, reports: Sequence[SplitReport]) -> AuditPlan:

@@ -108,8 +108,8 @@ def _looked_at(plan: AuditPlan, jobs: int | None, progress: Callable[[Progress],
                 _finish(run.hand_out_splits(pool))
     except KeyboardInterrupt:
         raise AuditCancelled(run.known()) from None
-    plan = run.plan
-    return concluded(plan, run.reports(), lambda split, begin: audit_split(plan, split, begin), failed=run.failed)
+    plan, failed = run.plan, sorted(run.failed)  # whichever thread was first
+    return concluded(plan, run.reports(), lambda split, begin: audit_split(plan, split, begin), failed=failed)
 
 
 @contextlib.contextmanager
@@ -204,4 +204,4 @@ class _Run:
         read = self.plan.total_bytes - sum(stop - start for _, start, stop in left)
         reading = Reading(read, count, 0, 0, left=tuple(left))
         splits = without_untold(self.plan, told)
-        return unfinished(self.plan, self.files, splits, reading, self.failed, cancelled=True)
+        return unfinished(self.plan, self.files, splits, reading, sorted(self.failed), cancelled=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from storeio.audit.peek import record_at
@@ -12,7 +12,7 @@ from storeio.audit.shifts import SHIFTED, as_recorded
 from storeio.audit.split import SplitReport
 from storeio.checks.begun_again import ABOUT_UNITS, BegunAgain, believed, own_stop
 from storeio.checks.columns import joined
-from storeio.checks.numbering import Numbering, Numbers, between_units, number_queue
+from storeio.checks.numbering import UNREAD, Numbering, Numbers, between_units, number_queue
 from storeio.checks.queue_files import Queue, Read, unwritten_files
 from storeio.checks.queue_units import Classed
 from storeio.checks.ranges import merged, subtract
@@ -38,6 +38,7 @@ class QueueVerdicts:
 
     queues: list[QueueResult] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
+    unread: list[LostRange] = field(default_factory=list)  # of which nobody knows, as some could not be read
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
     begun_again: dict[tuple[str | None, int | None], list[BegunAgain]] = field(default_factory=dict)
@@ -126,9 +127,12 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
     if not numbering.records and not said.covered:
         if not queue.files:
             return
-        verdicts.findings += unwritten_files(queue)
-    lost = _lost(queue, numbering, leftover)
+        if not view.unread:  # which may hold its records
+            verdicts.findings += unwritten_files(queue)
+    missing = _missing(queue, numbering, leftover, view)
+    lost = [part for part in missing if part.evidence != UNREAD]
     verdicts.lost += lost
+    verdicts.unread += [part for part in missing if part.evidence == UNREAD]
     verdicts.findings += numbering.findings + leftover.findings
     verdicts.beyond += [(physical, size) for _, physical, size in leftover.beyond]
     verdicts.checks["queue_units_on_disk"] += sum(b - a for a, b in said.covered) + leftover.units
@@ -154,18 +158,25 @@ def _result(
     )  # fmt: skip
 
 
-def _lost(queue: Queue, numbering: Numbering, leftover: Leftover) -> list[LostRange]:
-    """Return the lost ranges: gaps in the log's numbers, and units whose records are gone, outside of those."""
+def _missing(queue: Queue, numbering: Numbering, leftover: Leftover, view: LogView) -> list[LostRange]:
+    """Return the ranges without records: gaps in the log's numbers, and units whose records are gone, outside of those.
+
+    They are lost, but for those that only could not be read.
+    """
     lost = list(numbering.lost)
     if queue.kind == BATCHQUEUE:
         return lost
     known = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
     last = max((stop for _, stop in numbering.runs), default=0)
     beyond = [row for row in leftover.beyond if row[0] >= last and row[1] < MOST_LOG_BYTES and row[2] < MOST_UNIT_BYTES]
-    lost += between_units(queue.topic, queue.queue_id, numbering.end, sorted(beyond + leftover.damaged))
+    gone = sorted(beyond + leftover.damaged + leftover.unread)
+    for part in between_units(queue.topic, queue.queue_id, numbering.end, gone):
+        is_unread = view.is_unread(part.physical_start, part.physical_stop)
+        lost.append(replace(part, evidence=UNREAD) if is_unread else part)
     for rows, evidence in (
         (leftover.damaged, "its unit points into damage"),
         (beyond, "its unit points behind the log"),
+        (leftover.unread, UNREAD),
     ):
         at = {number: (physical, size) for number, physical, size in rows}
         for number in sorted(at):

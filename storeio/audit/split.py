@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from storeio.around import Around
 from storeio.audit.facts import Told, told_by
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.usual import usual_queues
@@ -16,7 +17,7 @@ from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.log_order import check_in_log_order
 from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
 from storeio.checks.queue_units import Checked, Classed, check_placed
-from storeio.checks.ranges import merged
+from storeio.checks.ranges import Ranges, merged, subtract
 from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import Grouped, all_units, grouped_units, multi_dispatched
 from storeio.errors import UnreadableError
@@ -27,8 +28,9 @@ from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.splits import Split, WalkState
 from storeio.turns import turn
+from storeio.uris import is_remote
 from storeio.walk import Walked, walk_split
-from storeio.window import PIECE_BYTES
+from storeio.window import PIECE_BYTES, Read
 
 Numbers = npt.NDArray[np.int64]
 
@@ -39,6 +41,7 @@ class SplitReport:
 
     ``runs`` are tables of ``kernels.group``; ``covered``, ``classed``, ``stretches`` and ``whole`` as in
     ``queue_units.Checked``. The first two are columns: every split may name a hundred thousand queues.
+    ``unread``, ``bad`` and ``why`` are those of ``around.Around``.
     """
 
     split: Split
@@ -62,6 +65,9 @@ class SplitReport:
     stretches: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
     whole: list[QueueKey] = field(default_factory=list)
     told: Told = field(default_factory=Told)
+    unread: list[tuple[int, int]] = field(default_factory=list)
+    bad: list[tuple[int, int]] = field(default_factory=list)
+    why: str = ""
 
 
 def empty_report(split: Split, end: WalkState) -> SplitReport:
@@ -74,6 +80,8 @@ def audit_split(
 ) -> SplitReport:
     """Return the audit of what starts in a split, from ``begin`` or from a guess, looked at in pieces.
 
+    Where a disk does not give some blocks of the segment, the rest is looked at all the same.
+
     Raises:
         UnreadableError: The segment, or a file that its records imply, could not be read.
     """
@@ -81,6 +89,29 @@ def audit_split(
     def read(start: int, stop: int) -> npt.NDArray[np.uint8]:
         return plan.read(split.path, start, stop)
 
+    try:
+        return _audited(plan, split, begin, read, piece_bytes)
+    except UnreadableError as error:
+        if not _is_of_disk(plan, split, error):
+            raise
+    around = Around(read, split.file_size)
+    around.leave_out_cut_records(split, begin)
+    if not subtract((split.start, split.stop), around.bad):
+        read(split.start, split.stop)  # nothing at all can be read, which is told as it was
+    report = _audited(plan, split, begin, around, piece_bytes, around.unread)
+    report.unread, report.bad, report.why = around.unread, around.bad, around.why
+    return report
+
+
+def _is_of_disk(plan: AuditPlan, split: Split, error: UnreadableError) -> bool:
+    """Tell whether a system could not give bytes of a split's segment; a file that became shorter has none to give."""
+    of_segment = str(error).startswith(f"{split.path}: ") and isinstance(error.__cause__, OSError)
+    return of_segment and not is_remote(plan.root)
+
+
+def _audited(
+    plan: AuditPlan, split: Split, begin: WalkState | None, read: Read, piece_bytes: int, unread: Ranges | None = None
+) -> SplitReport:
     delays = np.array(plan.config.delays_ms, np.int64)
     walked = walk_split(read, split, begin, delays_ms=delays, reuse=True, piece_bytes=piece_bytes)
     report = SplitReport(
@@ -91,7 +122,7 @@ def audit_split(
         _look_at_records(walked, report)
         apart = _compare_queues(plan, walked, report)
     if plan.index:
-        report.index = check_content(plan.index, index_reader(plan), walked)
+        report.index = check_content(plan.index, index_reader(plan), walked, unread or ())
     report.findings = condense(report.findings) + apart
     return report
 

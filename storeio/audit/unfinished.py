@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from storeio import __version__, crc
-from storeio.audit.conclusion import layout_findings, stitch
+from storeio.audit.conclusion import layout_findings
 from storeio.audit.facts import all_told, with_told
 from storeio.audit.plan import AuditPlan, FileReport
 from storeio.audit.split import SplitReport
+from storeio.audit.stitching import stitch
 from storeio.checks.segments import Segment, findings_so_far
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense

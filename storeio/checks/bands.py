@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.segments import CLASS_NAMES, LogView, Segment
+from storeio.checks.segments import CLASS_NAMES, LogView, Segment, known_spans
 from storeio.kernels import tables as w
 from storeio.results import Band
 
@@ -29,7 +29,7 @@ def bands_of(view: LogView, segment_bytes: int) -> list[Band]:
     bands: list[Band] = []
     for segment in view.segments:
         path, end = segment.file.path, 0
-        for start, stop, kind in _stretches(segment).T.tolist():
+        for start, stop, kind in _stretches(segment, known_spans(segment, view)).T.tolist():
             bands += [Band(path, end, start, MISSING)] if start > end else []
             bands.append(Band(path, start, stop, CLASS_NAMES[kind]))
             end = stop
@@ -41,9 +41,8 @@ def bands_of(view: LogView, segment_bytes: int) -> list[Band]:
     return sorted(bands, key=lambda band: (band.path, band.start))
 
 
-def _stretches(segment: Segment) -> Numbers:
+def _stretches(segment: Segment, spans: Numbers) -> Numbers:
     """Return starts, stops and classes, neighbours of one class joined."""
-    spans = segment.spans
     if not spans.shape[1]:
         return np.empty((3, 0), np.int64)
     kinds, starts, stops = spans[w.SPAN_CLASS], spans[w.SPAN_START], spans[w.SPAN_STOP]

@@ -26,7 +26,7 @@ class Facts:
 
     last_store_ms: int | None
     last_queued_ms: int | None
-    rolled_index_ms: int
+    rolled_index_ms: int | None
     max_physical_offset: int
     min_physical_offset: int = 0
     last_queued_at: int | None = None

@@ -27,6 +27,7 @@ from storeio.checks.index_stretch import (
     runs_of,
     without_holes,
 )
+from storeio.checks.ranges import meeting, merged
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
 from storeio.kernels import tables as w
@@ -79,15 +80,25 @@ class IndexContent:
         return bool(self.findings or ends.findings or ends.head or ends.tail)
 
 
-def check_content(files: IndexFiles, read_units: ReadUnits, walked: Walked) -> IndexContent:
+def check_content(
+    files: IndexFiles, read_units: ReadUnits, walked: Walked, unread: Sequence[tuple[int, int]] = ()
+) -> IndexContent:
     """Return the comparison of one split with the index files, which are in name order.
 
     Args:
         read_units: Asked for units that exist only.
         walked: The split after stitching, so that no other split has the same records.
+        unread: Merged positions of the segment that could not be read, and were walked as zeros: nothing is said of
+            units that point there.
     """
     start, stop = covered(walked)
-    pieces, lost = without_holes(files, pieces_of(files, read_units, start, stop), _holes(walked))
+    pieces, holes = pieces_of(files, read_units, start, stop), _holes(walked)
+    if unread:
+        base = walked.split.base_offset
+        silent = [row for row in merged(holes) if meeting(unread, row[0] - base, row[1] - base)]
+        pieces, _ = without_holes(files, pieces, silent)
+        holes = [row for row in holes if not meeting(silent, *row)]
+    pieces, lost = without_holes(files, pieces, holes)
     segment, base = walked.split.path, walked.split.base_offset
     stretch = Stretch(files, read_units, pieces, walked.keys, walked.records, base, (Part(0, segment, base),))
     late = stretch.match()

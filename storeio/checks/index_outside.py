@@ -59,19 +59,21 @@ def units_outside(
     *,
     min_physical_offset: int,
     max_physical_offset: int,
+    unread: Ranges = (),
 ) -> IndexOutside:
     """Return what is wrong with the units of one file that point where no split judged.
 
     Args:
         gaps: As ``unjudged`` of all splits.
         min_physical_offset: Start of the log; what points below has expired.
-        max_physical_offset: End of the log.
+        max_physical_offset: End of the log, or of what of it could not be read.
+        unread: Merged ranges that could not be read: nothing is said of units that point there.
     """
     file = files[file_no]
     parts = (_parts_of_ordered if file.ordered else _parts_of_any)(file, file_no, read_units, gaps)
     findings: list[Finding] = []
     beyond, first, count, units = np.empty(0, np.int64), 0, 0, 0
-    for numbers, offsets, odd, stands in parts:
+    for numbers, offsets, odd, stands in (_without(part, unread) for part in parts):
         units += int(((stands >= min_physical_offset) & (stands < max_physical_offset)).sum())
         findings += _places("INDEX_UNIT_WRONG", file, numbers[odd], None, "the physical offset is out of order")
         behind = ~odd & (offsets >= max_physical_offset)
@@ -98,6 +100,17 @@ def units_outside(
 
 # Unit numbers, their offsets, whether those are out of order, and offsets of about where they stand.
 Part = tuple[Numbers, Numbers, npt.NDArray[np.bool_], Numbers]
+
+
+def _without(part: Part, unread: Ranges) -> Part:
+    """Return a part without the units that point at what could not be read."""
+    if not unread:
+        return part
+    starts, stops = np.array(unread, np.int64).T
+    numbers, offsets, odd, stands = part
+    row = np.minimum(np.searchsorted(stops, offsets, side="right"), len(stops) - 1)
+    kept = odd | (offsets < starts[row]) | (offsets >= stops[row])
+    return numbers[kept], offsets[kept], odd[kept], stands[kept]
 
 
 def _parts_of_ordered(file: IndexStructure, file_no: int, read_units: ReadUnits, gaps: Ranges) -> Iterator[Part]:

@@ -83,6 +83,8 @@ def joined_runs(runs: list[list[int]]) -> list[list[int]]:
 
 
 STRANGER: Final = "no record of this queue"
+UNREAD: Final = "what could not be read may hold it"
+"""Evidence of messages of which nobody knows whether they are lost."""
 IN_A_HOLE: Final = "a hole in the log lies between its neighbours"
 JUMP: Final = "the numbers jump in an intact log"
 BETWEEN_UNITS: Final = "its unit is damaged, those before and behind it point behind the log or into damage"
@@ -148,7 +150,7 @@ def _gap(
 ) -> None:
     """Record lost numbers; a finding only where no hole in the log explains them."""
     explained = view.is_damaged(start_at, stop_at)
-    evidence = IN_A_HOLE if explained else JUMP
+    evidence = UNREAD if view.is_unread(start_at, stop_at) else IN_A_HOLE if explained else JUMP
     result.lost.append(LostRange(topic, queue_id, first, stop, start_at, stop_at, evidence))
     if not explained:
         finding = _at(view, "LOG_QUEUE_OFFSET_GAP", stop_at, 0, topic, queue_id, first, f"next is {stop}")

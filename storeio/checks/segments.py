@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.ranges import Ranges, meeting, merged, subtract
 from storeio.findings import Finding
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
@@ -67,14 +69,32 @@ class Segment:
 
 @dataclass(slots=True)
 class LogView:
-    """The commitlog as the spans tell it. ``holes`` are physical ranges without intact records."""
+    """The commitlog as the spans tell it. ``holes`` are physical ranges without intact records.
+
+    Of ``unread`` ones, which are among the holes, nothing is known: what they hold is neither there nor lost.
+    """
 
     segments: list[Segment]
     min_physical_offset: int
     max_physical_offset: int
-    holes: list[tuple[int, int]] = field(default_factory=list)
+    holes: Ranges = field(default_factory=list)
+    unread: Ranges = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind which there is surely nothing: the end of the log, or of what could not be read."""
+        return max(self.max_physical_offset, self.unread[-1][1] if self.unread else 0)
+
+    @property
+    def ends_unread(self) -> bool:
+        """Whether something behind the last record could not be read, so that nobody knows where the log ends."""
+        return self.end > self.max_physical_offset
+
+    def is_unread(self, start: int, stop: int) -> bool:
+        """Tell whether something of a physical range could not be read."""
+        return bool(meeting(self.unread, start, stop))
 
     def is_damaged(self, start: int, stop: int) -> bool:
         """Tell whether a hole touches a physical range; holes are sorted and do not overlap."""
@@ -82,24 +102,54 @@ class LogView:
         return i < len(self.holes) and self.holes[i][0] < stop
 
 
-def view_log(segments: list[Segment], segment_bytes: int) -> LogView:
-    """Return classes, holes and findings of the commitlog from its segments in order."""
+def view_log(segments: list[Segment], segment_bytes: int, unread: Ranges | None = None) -> LogView:
+    """Return classes, holes and findings of the commitlog from its segments in order.
+
+    ``unread`` are merged physical ranges that could not be read; no span is known of them, or they were read as zeros.
+    """
     last = max((i for i, s in enumerate(segments) if s.last_record_stop()), default=-1)
     first = segments[0].base if segments else 0
     end = segments[last].base + segments[last].last_record_stop() if last >= 0 else first
-    view = LogView(segments, first, end)
+    view = LogView(segments, first, end, unread=merged([*(unread or ()), *_cut_short(segments, unread or [])]))
     for i, segment in enumerate(segments):
         _classify(segment, view, segment_bytes)
         _judge(segment, view, is_last=i == last, is_after=i > last, segment_bytes=segment_bytes)
     _gaps(segments, last, segment_bytes, view)
+    if view.unread:
+        view.holes = merged([*view.holes, *view.unread])
     return view
 
 
+def _cut_short(segments: list[Segment], unread: Ranges) -> Iterator[tuple[int, int]]:
+    """Yield stretches without intact records with a part that could not be read: that may be why there are none."""
+    for segment in segments:
+        if not meeting(unread, segment.base, segment.base + segment.file.size):
+            continue
+        known = np.isin(segment.spans[w.SPAN_CLASS], (w.RECORD, w.BLANK, w.STALE))
+        rest = segment.spans[:2, ~known].T.tolist()
+        for start, stop in merged((segment.base + low, segment.base + high) for low, high in rest):
+            if meeting(unread, start, stop):
+                yield start, stop
+
+
 def _classify(segment: Segment, view: LogView, segment_bytes: int) -> None:
-    sizes = segment.spans[w.SPAN_STOP] - segment.spans[w.SPAN_START]
-    classes = {name: int(sizes[segment.spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()}
+    spans = known_spans(segment, view)
+    sizes = spans[w.SPAN_STOP] - spans[w.SPAN_START]
+    classes = {name: int(sizes[spans[w.SPAN_CLASS] == kind].sum()) for kind, name in CLASS_NAMES.items()}
     classes["missing"] = max(segment_bytes - segment.file.size, 0)
     view.classes[segment.file.path] = classes
+
+
+def known_spans(segment: Segment, view: LogView) -> Numbers:
+    """Return the spans of a segment without those that say nothing, since they could not be read."""
+    if not view.is_unread(segment.base, segment.base + segment.file.size):
+        return segment.spans
+    return segment.spans[:, [not _is_unread(segment, view, *row) for row in segment.spans.T.tolist()]]
+
+
+def _is_unread(segment: Segment, view: LogView, start: int, stop: int, kind: int, why: int) -> bool:
+    """Tell whether a span says nothing, as part of it, or of what it is a part of, could not be read."""
+    return kind not in (w.RECORD, w.BLANK, w.STALE) and view.is_unread(segment.base + start, segment.base + stop)
 
 
 def _judge(segment: Segment, view: LogView, *, is_last: bool, is_after: bool, segment_bytes: int) -> None:
@@ -115,6 +165,8 @@ def _judge(segment: Segment, view: LogView, *, is_last: bool, is_after: bool, se
             )
         )  # fmt: skip
     for start, stop, kind, why in segment.spans.T.tolist():
+        if view.unread and _is_unread(segment, view, start, stop, kind, why):
+            continue
         in_tail = start >= tail and (is_last or is_after)
         code = "" if misnamed and kind == w.STALE else _code(kind, why, in_tail=in_tail)
         if code == "LOG_BLANK_SIZE" and segment.file.size != segment_bytes:
@@ -170,6 +222,8 @@ def _demand_blank(segment: Segment, view: LogView) -> None:
     """Add a finding where a segment with a successor does not end in a blank record."""
     if segment.spans.shape[1] and segment.spans[w.SPAN_CLASS, -1] == w.BLANK:
         return
+    if view.is_unread(segment.base, segment.base + segment.file.size):
+        return  # it may lie there
     start = segment.last_record_stop()
     view.findings.append(
         Finding(
@@ -185,13 +239,10 @@ def _gaps(segments: list[Segment], last: int, segment_bytes: int, view: LogView)
         expected = a.base + segment_bytes
         if b.base <= expected:
             continue
-        path = f"{COMMITLOG}/{file_name(expected)}"
-        count = -(-(b.base - expected) // segment_bytes)
-        view.holes.append((expected, b.base))
-        view.classes.setdefault(path, {})["missing"] = b.base - expected
-        view.findings.append(
-            Finding(
-                "LOG_GAP", path, 0, b.base - expected, physical_offset=expected, count=count,
-                detail=PREALLOCATED if i >= last else f"the next segment begins at {b.base}",
-            )
-        )  # fmt: skip
+        detail = PREALLOCATED if i >= last and not view.ends_unread else f"the next segment begins at {b.base}"
+        for start, stop in subtract((expected, b.base), view.unread):
+            path, length = f"{COMMITLOG}/{file_name(start)}", stop - start
+            view.holes.append((start, stop))
+            view.classes.setdefault(path, {})["missing"] = length
+            count = -(-length // segment_bytes)
+            view.findings.append(Finding("LOG_GAP", path, 0, length, physical_offset=start, count=count, detail=detail))

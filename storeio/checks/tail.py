@@ -24,7 +24,7 @@ def lost_tail(
     One pointer alone may be a damaged unit; it counts if it names the very next record, or the
     first one of the next segment. Several that lie apart do not all lie.
     """
-    end = view.max_physical_offset
+    end = view.end
     starts = sorted({offset for offset, _ in units} | set(index_offsets))
     next_segment = (end // segment_bytes + 1) * segment_bytes if end % segment_bytes else end
     follows = any(offset in (end, next_segment) for offset in starts)
@@ -54,7 +54,7 @@ def maybe_missing(queues: Iterable[Queue], view: LogView, units: Sequence[tuple[
 
     Its next file may have gone with the tail; nothing else in the store could tell.
     """
-    at = view.max_physical_offset
+    at = view.end
     unnamed = False
     for offset, size in sorted(units):
         unnamed |= offset > at

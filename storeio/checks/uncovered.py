@@ -31,13 +31,15 @@ class Leftover:
     """What the uncovered units of one queue are; ``classes`` counts bytes per class, covered ones excluded.
 
     ``beyond`` are (unit number, physical offset, size) of units behind the end of the log, ``damaged``
-    of those that point into holes. ``stop`` is the number behind the last unit that is no dirty tail.
+    of those that point into holes, ``unread`` of those whose record could not be read. ``stop`` is the number behind
+    the last unit that is no dirty tail.
     """
 
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
     beyond: list[tuple[int, int, int]] = field(default_factory=list)
     damaged: list[tuple[int, int, int]] = field(default_factory=list)
+    unread: list[tuple[int, int, int]] = field(default_factory=list)
     first_real: int | None = None
     stop: int = 0
     units: int = 0
@@ -182,17 +184,20 @@ class _State:
 
     def real(self, result: Leftover, mask: Mask, them: _Units, physical: Numbers, length: Numbers) -> None:
         """Judge units that look right: expired, behind the log's end, into damage, or at another's record."""
-        low, high = self.view.min_physical_offset, self.view.max_physical_offset
-        expired = mask & (physical < low)
-        beyond = mask & ~expired & (physical > high - length)
-        damaged = mask & ~expired & ~beyond & _into(physical, length, self.view.holes)
-        other = mask & ~expired & ~beyond & ~damaged
+        low, high = self.view.min_physical_offset, self.view.end
+        unread = mask & _into(physical, length, self.view.unread)
+        rest = mask & ~unread
+        expired = rest & (physical < low)
+        beyond = rest & ~expired & (physical > high - length)
+        damaged = rest & ~expired & ~beyond & _into(physical, length, self.view.holes)
+        other = rest & ~expired & ~beyond & ~damaged
         self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
         self.report(result, "CQ_INTO_DAMAGE", damaged, them, "its record is not intact")
         result.beyond += _rows(beyond, them.numbers, physical, length)
         result.damaged += _rows(damaged, them.numbers, physical, length)
+        result.unread += _rows(unread, them.numbers, physical, length)
         result.units += int((mask & ~expired).sum())
-        self.count(result, "record", expired | damaged, them)
+        self.count(result, "record", expired | damaged | unread, them)
         self.count(result, "stale", beyond | other, them)
         alive = them.numbers[mask & ~expired]
         if len(alive):

@@ -212,6 +212,8 @@ class StoreRun:
         self.splits[split] = look.report
         self.unreadable.pop(split, None)
         self.telling.take(look.report)
+        if look.report.bad:
+            return None  # to be asked for again in the next run
         index_paths = [file.path for file in self.plan.index]
         value = SplitVerdict(look.report, look.evidence.dated(self.state), index_paths)
         return self._verdict(key, split.path, look.read_bytes, packed(value))

@@ -6,26 +6,22 @@ What would need bytes that are gone is salvage, and no action here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
-
-import numpy as np
 
 from storeio.checks.places import is_segment, may_belong
 from storeio.checks.segments import PREALLOCATED
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
-from storeio.paths import COMMITLOG, LOCK, describe, file_name, parse_number
+from storeio.paths import COMMITLOG, LOCK, file_name, parse_number
 from storeio.plan import model
 from storeio.plan.digest import FILE
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
+from storeio.planning.misplaced import lacking, misplaced_in, record_at
 from storeio.results import Audit
-from storeio.salvage.evidence import whole_record
-from storeio.salvage.strays import Standing, intact_records, runs_of
 from storeio.scan import data_stretches
-from storeio.window import Bytes
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
@@ -85,7 +81,7 @@ def _require_no_log(draft: Draft, path: str, segment_bytes: int) -> None:
     files = [path]
     if draft.store.is_directory(path):
         files = [name for name, entry in draft.store.entries(path) if entry.kind == FILE]
-    if any(_lacks(draft, name, segment_bytes) for name in files):
+    if any(lacking(draft, name, segment_bytes) for name in files):
         raise RefusedError(LACKING)
 
 
@@ -105,11 +101,11 @@ def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
 
 
 def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    first = _record_at(draft, finding.path, 0)
+    first = record_at(draft, finding.path, 0)
     if first is None or first.physical_offset < 0 or first.physical_offset % segment_bytes:
         return
     base, own = first.physical_offset, parse_number(finding.path.rpartition("/")[2])
-    second = _record_at(draft, finding.path, first.size)
+    second = record_at(draft, finding.path, first.size)
     is_alone = second is None or second.physical_offset != base + first.size
     if not may_belong(base, own, _bases(audit), segment_bytes, is_alone=is_alone):
         draft.left_out.add("its first record names a place at which the log has none", finding.path)
@@ -126,22 +122,13 @@ def _bases(audit: Audit) -> set[int]:
     return {base for file in files if (base := parse_number(file.path.rpartition("/")[2])) is not None}
 
 
-def _record_at(draft: Draft, path: str, position: int) -> log.Record | None:
-    """Return the intact record at a position of a segment, if there is one: bytes may be missing in front of it."""
-    length = draft.store.length(path)
-    if length - position < log.MIN_RECORD_BYTES:
-        return None
-    (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, position, position + 4)))
-    if not log.MIN_RECORD_BYTES <= size <= min(length - position, MOST_RECORD_BYTES):
-        return None
-    return whole_record(b"".join(draft.store.pieces(path, position, position + size)))
-
-
 def _dirty_tail(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
     """Clear what lies behind the last record; what lies before it is somebody's bytes."""
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     if base + finding.position < audit.log.max_physical_offset or finding.length > MOST_ZEROED:
         return
+    if finding.code == "LOG_STALE" and misplaced_in(draft, finding, segment_bytes):
+        raise RefusedError(LACKING)
     reason = "lies behind the end of the log; a later recovery could take it for live"
     draft.write(finding.path, finding.position, bytes(finding.length), Why(model.LOG, reason, (finding.code,)))
 
@@ -184,7 +171,7 @@ def _beside(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) ->
     elif not draft.store.exists(target) and _is_of_log(path, base, audit, segment_bytes):
         reason = f"brokers write {file_name(base)}, and sort the segments by their names"
         draft.rename(path, target, Why(model.LOG, reason, (finding.code,)))
-    elif _lacks(draft, path, segment_bytes):
+    elif lacking(draft, path, segment_bytes):
         raise RefusedError(LACKING)
     elif is_beside:
         reason = "holds no record that the log lacks, and its name is none of a segment; brokers read the log by names"
@@ -202,34 +189,6 @@ def _is_of_log(path: str, base: int, audit: Audit, segment_bytes: int) -> bool:
     if base in others:
         return any(file.path == path and file.classes.get("record") for file in audit.files)
     return min(others) < base < max(others)
-
-
-def _lacks(draft: Draft, path: str, segment_bytes: int) -> bool:
-    """Tell whether a file holds an intact record that does not stand in the log where it says."""
-
-    def read(start: int, stop: int) -> Bytes:
-        return np.frombuffer(b"".join(draft.store.pieces(path, start, stop)), np.uint8)
-
-    file = describe(path, draft.store.length(path))
-    runs = runs_of(intact_records(read, file, segment_bytes))
-    return any(not _stands(draft, path, run, segment_bytes) for run in runs)
-
-
-def _stands(draft: Draft, path: str, run: Sequence[Standing], segment_bytes: int) -> bool:
-    """Tell whether the log has the bytes of a run of records of a file where these say."""
-    first, length = run[0], run[-1].position + run[-1].size - run[0].position
-    position = first.physical_offset % segment_bytes
-    target = f"{COMMITLOG}/{file_name(first.physical_offset - position)}"
-    reaches = draft.store.exists(target) and position + length <= min(draft.store.length(target), segment_bytes)
-    if first.physical_offset < 0 or not reaches:
-        return False
-    for low in range(0, length, AT_ONCE):
-        count = min(AT_ONCE, length - low)
-        pairs = ((path, first.position + low), (target, position + low))
-        own, theirs = (b"".join(draft.store.pieces(name, at, at + count)) for name, at in pairs)
-        if own != theirs:
-            return False
-    return True
 
 
 def _holds_nothing(draft: Draft, path: str) -> bool:

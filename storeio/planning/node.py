@@ -97,8 +97,17 @@ def plan_store(
             shown(store), starting, output.bytes.name, (before, best.after), (first, best.start), allow_log=allow_log
         )
         output.keep(plan, Path(scratch), best.planner.draft.bytes_path)
-        lost = messages_in(before.lost) if best.planner.lost < 0 else best.planner.lost
+        lost = _lost(before, best.after) if best.planner.lost < 0 else best.planner.lost
         return Planned(plan, before, best.after, first, best.start, time.monotonic() - started, goal, allow_log, lost)
+
+
+def _lost(before: Audit, after: Audit) -> int:
+    """Return how many messages are lost without a salvage: not those that the log has again once it is mended.
+
+    What units told before they were cleared is lost all the same.
+    """
+    again = after.log.records - before.log.records
+    return max(messages_in(before.lost) - max(again, 0), messages_in(after.lost))
 
 
 def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:

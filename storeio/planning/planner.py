@@ -25,6 +25,7 @@ from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
+from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
 from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import (
@@ -50,6 +51,7 @@ Built = tuple[Path, Rebuilt]
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 DISOWNED: Final = "units of a light queue point at messages that do not list it, perhaps since these are damaged"
 UNDECIDED: Final = "a record and the only unit that points at it name different queues; which is right, nothing tells"
+MISPLACED: Final = "records that it points at lie elsewhere in the log than they say: mend the log first"
 CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
 
 
@@ -63,6 +65,16 @@ def _require_clear(findings: Sequence[Finding], queue: tuple[str, str, int], las
         raise RefusedError(DISOWNED)
     if of_queue(findings, queue, last):
         raise RefusedError(UNDECIDED)
+
+
+def _require_placed(*, is_ahead: bool) -> None:
+    """Raise where something knows of messages that the log has again once it is mended.
+
+    Raises:
+        RefusedError: It does.
+    """
+    if is_ahead:
+        raise RefusedError(MISPLACED)
 
 
 class Planner:
@@ -166,12 +178,16 @@ class Planner:
         except UnreadableError as error:
             self.draft.left_out.add(str(error), "all that is derived from the log")
             return
+        elsewhere = misplaced(self.draft, found.findings, self.config.commitlog_file_bytes)
+        pointing = queues_pointing_at(self.draft, found.findings, elsewhere)
+        is_ahead = bool(pointing) or index_points_at(found.findings, elsewhere)  # of what the log is as it lies there
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
         last = last_pointers(found.findings, {key: queue.units for key, queue in by_queue.items()})
         for key, codes in sorted(queues.items()):
             name = f"queue {key[1]}/{key[2]}"
             with self._derived_part(name):
                 self._require_agreed(name)
+                _require_placed(is_ahead=key[1:] in pointing)
                 _require_clear(found.findings, key, last)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
@@ -179,6 +195,7 @@ class Planner:
         if index:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
+                _require_placed(is_ahead=is_ahead)
                 if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in found.findings):
                     raise RefusedError(UNDECIDED)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
@@ -186,6 +203,7 @@ class Planner:
             why = Why(model.METADATA, "what is true of the log and the index", point)
             with self._derived_part("the checkpoint"):
                 self._require_agreed("the checkpoint")
+                _require_placed(is_ahead=is_ahead)
                 plan_checkpoint(self.draft, place, self.settings, why)
 
     def _built(self, found: Audit) -> Built:

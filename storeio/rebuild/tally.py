@@ -28,6 +28,7 @@ from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
+from storeio.rebuild.unread import unread_evidence
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.safe import printable
 from storeio.settings import default
@@ -144,7 +145,7 @@ class Tally:
             (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.config.settings, self._records,
             view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
             files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
-            [*self._notes(), *into.notes], self._partly(),
+            [*self._notes(), *into.notes], self._partly(), unread_evidence(plan, queues),
         )  # fmt: skip
 
     def _partly(self) -> list[str]:

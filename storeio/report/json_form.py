@@ -45,6 +45,7 @@ def audit_object(audit: Audit | Unfinished) -> Object:
         "checks": dict(audit.checks),
         "findings": [finding_object(f) for f in audit.findings],
         "lost_messages": [_lost(r) for r in audit.lost],
+        "unread_messages": [_lost(r) for r in audit.unread],
         "failed": list(audit.failed),
         "files": [_file(f) for f in audit.files],
         "bands": [{"path": b.path, "start": b.start, "stop": b.stop, "byte_class": b.byte_class} for b in audit.bands],

@@ -45,6 +45,7 @@ def rebuilt_object(result: Rebuilt) -> dict[str, Any]:
         "left_out": dict(result.left_out),
         "findings": [finding_object(finding) for finding in result.log],
         "notes": list(result.notes),
+        "failed": list(result.failed),
         "files": list(result.files),
         "written_bytes": result.written_bytes,
     }
@@ -79,12 +80,14 @@ def rebuilt_sentence(result: Rebuilt) -> str:
     why = [f"the log has {counted(len(result.log), 'finding')}"] if result.log else []
     why += [f"the numbers of {counted(odd, 'queue')} jump or repeat"] if odd else []
     why += [f"{counted(len(result.left_out), 'name')} cannot be a directory"] if result.left_out else []
+    why += ["some of the store's own files could not be read"] if result.failed else []
     return f"DOUBTFUL: {what}, {where}, but {' and '.join(why)}."
 
 
 def render_rebuilt(result: Rebuilt, *, width: int = 80) -> str:
     """Return the report; every line ends."""
     lines = paragraph("", rebuilt_sentence(result), width, "")
+    lines += _failed(result.failed, width)
     lines += _queues(result.queues, width)
     lines += _left_out(result.left_out, width)
     lines += _log(result, width)
@@ -132,6 +135,15 @@ def _odd_row(queue: QueueBuilt) -> tuple[object, ...]:
 
 def _rest(count: int, what: str) -> list[str]:
     return [f"  ... and {counted(count - ROWS, f'more {what}')}; --json FILE has all"] if count > ROWS else []
+
+
+def _failed(failed: Sequence[str], width: int) -> list[str]:
+    if not failed:
+        return []
+    lines = ["", "COULD NOT READ (what the store's own files decide was decided without these)"]
+    for text in failed[:ROWS]:
+        lines += paragraph("- ", printable(text), width, "  ")
+    return [*lines, *_rest(len(failed), "place")]
 
 
 def _left_out(left_out: dict[str, int], width: int) -> list[str]:

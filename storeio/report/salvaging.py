@@ -11,7 +11,7 @@ from storeio.report.tables import counted, paragraph, table
 from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
-from storeio.salvaged import LostMessages, Salvaged
+from storeio.salvaged import UNREAD, Salvaged
 
 ROWS: Final = 20
 MARK: Final = "storeio-salvage.json"
@@ -83,7 +83,7 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
     lines = paragraph("", salvaged_sentence(result), width, "")
     lines += _problems(result.problems, width)
     lines += _chosen(result, width)
-    lines += _lost(result.lost, width)
+    lines += _lost(result, width)
     lines += _restored(result, width)
     lines += _moved(result, width)
     if result.dropped:
@@ -124,9 +124,11 @@ def _chosen(result: Salvaged, width: int) -> list[str]:
     return lines
 
 
-def _lost(lost: Sequence[LostMessages], width: int) -> list[str]:
+def _lost(result: Salvaged, width: int) -> list[str]:
+    lost = result.lost
     if not lost:
         return []
+    store = "the store that could be read" if any(text.startswith(UNREAD) for text in result.problems) else "the store"
     rows = [
         (
             f"{part.topic}/{part.queue_id}", part.first_queue_offset, part.stop_queue_offset - 1,
@@ -135,7 +137,7 @@ def _lost(lost: Sequence[LostMessages], width: int) -> list[str]:
         for part in lost[:ROWS]
     ]  # fmt: skip
     head = ("queue", "first", "last", "bytes", "physical offsets", "known from")
-    lines = ["", "LOST (messages that no byte of the store can supply)", *table(head, rows, width)]
+    lines = ["", f"LOST (messages that no byte of {store} can supply)", *table(head, rows, width)]
     return [*lines, *_rest(len(lost), "range")]
 
 

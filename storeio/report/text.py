@@ -87,8 +87,14 @@ def verdict_sentence(audit: Audit | Unfinished) -> str:
     are, them = ("is", "it") if lost == 1 else ("are", "them")
     gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, no intact record holds {them}"
     tail = f"; {gone}" if lost else ""
-    unread = "; some of it could not be read" if audit.failed else ""
+    unread = f"; some of it could not be read{_perhaps(audit)}" if audit.failed else ""
     return f"DAMAGED: {found} in {printable(audit.store)}{tail}{unread}."
+
+
+def _perhaps(audit: Audit) -> str:
+    """Return what of the messages that are missing may be there."""
+    count = messages_in(audit.unread)
+    return f", where {counted(count, 'message')} may lie that nothing else holds" if count else ""
 
 
 def _size(audit: Audit) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,12 +31,14 @@ from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
 from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
-from storeio.salvage.survey import LEAP, Survey, survey
+from storeio.salvage.readable import readable
+from storeio.salvage.survey import LEAP, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvage.unread import unread, unread_since
-from storeio.salvaged import LostMessages, Salvaged
-from storeio.scan import Listing, data_stretches, kept_open
+from storeio.salvage.writing import copy_others, write_log
+from storeio.salvaged import LostMessages, Moved, Salvaged
+from storeio.scan import Listing, kept_open
 from storeio.simulate.ends import STARTS
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown
@@ -121,17 +122,16 @@ def saved(
     """
     root, threads = first.plan.root, jobs or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
-        links = partial(linked, first.plan.listing, Path(scratch))
-        looked, moved = arranged(first, others, links, lambda at: look(at, settings))
+        looked, moved, seen = _placed(first, others, Path(scratch), lambda at: look(at, settings))
         wanted = wanted_of(looked.plan, None, PARTS, broker)
         known = survey(looked)
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
-        copy_others(known, staging)
+        not_copied = copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
-        result.problems.extend([*unread(first, others, looked), *_barren(first.audit, known.audit, result)])
-        result.topics = topics_of(first.plan, known.audit)
+        result.problems.extend([*unread(first, others, looked, not_copied), *_barren(first.audit, known.audit, result)])
+        result.topics = topics_of(seen.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
         if choice != ALL:
             leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
@@ -187,6 +187,28 @@ def _is_kept(part: LostMessages, kept: Kept) -> bool:
     return part.first_queue_offset < high and part.stop_queue_offset > low
 
 
+def _placed(
+    first: Concluded, others: Sequence[Concluded], scratch: Path, look: Callable[[Path], Concluded]
+) -> tuple[Concluded, list[Moved], Concluded]:
+    """Return the audit of the store with everything in its place, what was moved, and the audit before that.
+
+    All three are of what can be read of it.
+    """
+    seen, *donors = (readable(one, scratch / f"readable-{number}", look) for number, one in enumerate((first, *others)))
+    looked, moved = arranged(seen, donors, partial(linked, seen.plan.listing, scratch), look)
+    origins = {seen.plan.root: first, looked.plan.root: first}
+    origins |= {donor.plan.root: one for donor, one in zip(donors, others, strict=True)}
+    return looked, [_from(origins, piece) for piece in moved], seen
+
+
+def _from(origins: Mapping[str, Concluded], piece: Moved) -> Moved:
+    """Return what was moved with the name that its source has, and not the one that it was given for a moment."""
+    for root, one in origins.items():
+        if piece.source.startswith(f"{root}/"):
+            return replace(piece, source=f"{one.plan.root}{piece.source.removeprefix(root)}")
+    return piece
+
+
 def _barren(first: Audit, placed: Audit, result: Salvaged) -> list[str]:
     """Return a sentence where a log has bytes and not one message is known, saved or lost: it may be something else."""
     kept = first.bytes_by_kind().get(COMMITLOG, {})
@@ -232,56 +254,3 @@ def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings
 def told_by(settings: Sequence[Setting]) -> dict[str, str]:
     """Return the sizes that a store's files tell: those that are written must tell the same."""
     return {setting.name: setting.value for setting in settings if setting.name in TOLD}
-
-
-def write_log(known: Survey, decision: Decision, staging: Staging) -> None:
-    """Write the segments: what stays as it is, and what is new; zeros are not written."""
-    size = known.segment_bytes
-    staging.make_directory(COMMITLOG)  # nothing may be left of it, and what is made then is a store all the same
-    for base in decision.segments:
-        path = f"{COMMITLOG}/{file_name(base)}"
-        staging.write(path, 0, b"", size=size)
-        low, high = (
-            bisect_left(decision.patches, at, key=lambda patch: patch.physical_offset) for at in (base, base + size)
-        )
-        inside = decision.patches[low:high]
-        for start, stop in _between(base, min(base + size, _zero_from(known, decision, base)), inside):
-            for low in range(start, stop, AT_ONCE):
-                data = known.read(low, min(low + AT_ONCE, stop))
-                if data.strip(b"\0"):
-                    staging.write(path, low - base, data, size=size)
-        for patch in inside:
-            at = patch.physical_offset - base
-            staging.write(path, at, patch.bytes.head, size=size)
-            staging.write(path, at + len(patch.bytes) - len(patch.bytes.tail), patch.bytes.tail, size=size)
-
-
-def _zero_from(known: Survey, decision: Decision, base: int) -> int:
-    """Return where what stays of a segment ends: behind the log's end there are only zeros."""
-    return decision.stop if base <= decision.stop <= base + known.segment_bytes else base + known.segment_bytes
-
-
-def _between(start: int, stop: int, patches: Sequence[holes.Patch]) -> Iterator[tuple[int, int]]:
-    """Yield what of a range no patch covers."""
-    at = start
-    for patch in patches:
-        if patch.physical_offset > at:
-            yield at, min(patch.physical_offset, stop)
-        at = max(at, patch.stop)
-    if at < stop:
-        yield at, stop
-
-
-def copy_others(known: Survey, staging: Staging) -> None:
-    """Copy what is neither log nor derived from it: configuration, consumers' offsets, timers."""
-    for file in known.plan.listing.files:
-        if file.path.split("/")[0] in BUILT or file.path in LEFT:
-            continue
-        if file.is_dir:
-            staging.make_directory(file.path)
-            continue
-        staging.write(file.path, 0, b"", size=file.size)
-        for start, stop in data_stretches(known.plan.root, file.path, 0, file.size):  # not what holes hold
-            for low in range(start, stop, AT_ONCE):
-                data = known.plan.read(file.path, low, min(low + AT_ONCE, stop)).tobytes()
-                staging.write(file.path, low, data, size=file.size)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from storeio.audit import Concluded
+from storeio.salvaged import UNREAD
 from storeio.scan import changed_since, failed_since
 
 
-def unread(first: Concluded, others: Sequence[Concluded], looked: Concluded) -> list[str]:
+def unread(first: Concluded, others: Sequence[Concluded], looked: Concluded, not_copied: Sequence[str]) -> list[str]:
     """Return sentences on what could not be read: of the store, its donors, and the store with all in its place.
 
     Links to the store lack what its listing could not tell, so the store's own audit counts.
     """
-    found = [_said("", text) for text in (*first.audit.failed, *looked.audit.failed)]
+    found = [_said("", text) for text in (*first.audit.failed, *looked.audit.failed, *not_copied)]
     found += [_said(one.audit.store, text) for one in others for text in one.audit.failed]
     return list(dict.fromkeys(found))
 
@@ -29,4 +30,4 @@ def _of_listing(one: Concluded, store: str) -> Iterable[str]:
 
 
 def _said(store: str, text: str) -> str:
-    return f"could not be read: {store}: {text}" if store else f"could not be read: {text}"
+    return f"{UNREAD}{store}: {text}" if store else f"{UNREAD}{text}"

@@ -1,0 +1,98 @@
+"""Bytes of a segment some blocks of which a disk does not give: zeros stand for these, and where is told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks.ranges import Ranges, add, meeting, subtract
+from storeio.errors import UnreadableError
+from storeio.kernels import tables as w
+from storeio.splits import Split, WalkState
+from storeio.walk import walk_split
+from storeio.window import PIECE_BYTES, Bytes, Read
+
+BLOCK_BYTES: Final = 4 << 10  # of which a disk gives all or nothing, or of which a system says so
+AT_ONCE: Final = 128 << 10
+MOST_BLOCKS: Final = 64  # that are asked for one by one; asking a failing disk for one may take it seconds
+
+
+class Around:
+    """Reads a segment. ``bad`` are the positions that could not be read, whole blocks, merged; ``why`` is the reason.
+
+    ``unread`` are these and the records that lie in them in part: what is left of one may look like all of it.
+    """
+
+    def __init__(self, read: Read, size: int, *, gives_up: bool = True) -> None:
+        """Take how a segment of a size is read, and whether that is given up when too many blocks have failed.
+
+        Where it is not, many blocks are left out at once from there on.
+        """
+        self._read, self._size, self._gives_up, self._failed = read, size, gives_up, 0
+        self.bad: Ranges = []
+        self.unread: Ranges = []
+        self.why = ""
+
+    def __call__(self, start: int, stop: int) -> Bytes:
+        """Return bytes as ``window.Read`` does, zeros for all that is unread.
+
+        Raises:
+            UnreadableError: Too many blocks could not be read.
+        """
+        room = np.zeros(stop - start, np.uint8)
+        for low, high in subtract((start, stop), self.unread):
+            for at in range(low - low % AT_ONCE, high, AT_ONCE):
+                self._fill(room, start, max(at, low), min(at + AT_ONCE, high))
+        for low, high in meeting(self.unread, start, stop):  # a block that failed now may begin before what was asked
+            room[max(low - start, 0) : max(high - start, 0)] = 0
+        room.flags.writeable = False
+        return room
+
+    def _fill(self, room: npt.NDArray[np.uint8], start: int, low: int, high: int) -> None:
+        """Put bytes into their place, one half after the other where not all of them can be read."""
+        try:
+            room[low - start : high - start] = self._read(low, high)
+            return
+        except UnreadableError as error:
+            block = low - low % BLOCK_BYTES
+            many = self._failed >= MOST_BLOCKS
+            if many and self._gives_up:
+                raise
+            if many or high <= block + BLOCK_BYTES:
+                self._leave_out(block, high, error)
+                return
+        half = (low + high) // 2
+        middle = max(half - half % BLOCK_BYTES, block + BLOCK_BYTES)
+        self._fill(room, start, low, middle)
+        self._fill(room, start, middle, high)
+
+    def _leave_out(self, low: int, high: int, error: UnreadableError) -> None:
+        self._failed += 1
+        self.why = self.why or str(error).partition(": ")[2]
+        row = low, min(high + -high % BLOCK_BYTES, self._size)
+        add(self.bad, row)
+        add(self.unread, row)
+
+    def leave_out_cut_records(self, split: Split, begin: WalkState | None = None) -> None:
+        """Take for unread, too, the records of a split that lie in unread bytes in part.
+
+        No CRC covers properties, and few records have one over all of them: zeros in one would go unnoticed.
+
+        Raises:
+            UnreadableError: As reading.
+        """
+        while True:
+            walked = walk_split(self, split, begin, reuse=True, piece_bytes=PIECE_BYTES)
+            starts = walked.records[w.R_POSITION]
+            stops = starts + walked.records[w.R_SIZE]
+            cut = [
+                (int(starts[row]), int(stops[row]))
+                for low, high in self.unread
+                for row in range(int(np.searchsorted(stops, low, "right")), int(np.searchsorted(starts, high, "left")))
+            ]
+            if not cut:
+                return
+            for row in cut:
+                add(self.unread, row)

@@ -1,0 +1,163 @@
+"""Of what cannot be read nothing is said but that: neither that messages are lost, nor that files are damaged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import golden_data as golden
+import pytest
+from faults import Faults
+
+from storeio import around, audit
+from storeio.codes import INFO
+from storeio.results import Audit, messages_in
+
+STORE: Final = "base-5.3.3"
+SEGMENT: Final = 32768
+BLOCK: Final = 4096
+EACH: Final = 3  # files of a kind that one after the other cannot be read
+EVERY_KIND: Final = ("rich-4.9.8", "rich-5.3.3", "ext-5.5.1", "base-5.5.1")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return golden.copy_of(STORE, tmp_path / "store")
+
+
+@pytest.fixture
+def faults(store: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
+    return Faults(store, monkeypatch)
+
+
+def segment(number: int) -> str:
+    return f"commitlog/{number * SEGMENT:020d}"
+
+
+def wrong(found: Audit) -> list[tuple[str, str]]:
+    """Return code and path of what is wrong."""
+    return [(f.code, f.path) for f in found.findings if f.severity != INFO]
+
+
+def require_only_unread(found: Audit, paths: Collection[str]) -> None:
+    """Require that nothing is said but that these could not be read."""
+    assert sorted(wrong(found)) == [("UNREADABLE", path) for path in sorted(paths)]
+    assert found.lost == []
+    assert all(not queue.lost for queue in found.queues)
+    assert [text.partition(": ")[0] for text in found.failed] == sorted(paths)
+    assert found.exit_code == 12
+
+
+@pytest.mark.parametrize("numbers", [(0,), (4,), (8,), (9,), (8, 9), (0, 1, 5), range(10)])
+def test_messages_in_segments_that_cannot_be_read_are_not_lost(
+    numbers: Collection[int], store: Path, faults: Faults
+) -> None:
+    whole = audit.check(store)
+    paths = [segment(number) for number in numbers]
+    for path in paths:
+        faults.deny(path)
+    found = audit.check(store)
+    require_only_unread(found, paths)
+    assert found.log.records + messages_in(found.unread) == whole.log.records == 850
+    assert found.bytes_by_kind()["commitlog"]["missing"] == len(paths) * SEGMENT
+
+
+@pytest.mark.parametrize("path", ["commitlog", segment(3)])
+def test_nor_are_those_of_a_log_that_cannot_be_listed(path: str, store: Path, faults: Faults) -> None:
+    if path == "commitlog":
+        faults.deny(path)
+    else:  # a link that leads to itself: not even its length is told
+        (store / path).unlink()
+        (store / path).symlink_to((store / path).name)
+    found = audit.check(store)
+    require_only_unread(found, [path])
+    assert found.log.records + messages_in(found.unread) == 850
+
+
+@pytest.mark.parametrize("path", ["consumequeue", "consumequeue/topic_0", "consumequeue/topic_0/1", "index"])
+def test_files_in_directories_that_cannot_be_listed_are_not_missing(path: str, store: Path, faults: Faults) -> None:
+    faults.deny(path)
+    require_only_unread(audit.check(store), [path])
+
+
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_nothing_else_follows_from_one_file_that_cannot_be_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    usual = {(f.code, f.path) for f in audit.check(root).findings}
+    kinds = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext", "index", "checkpoint")
+    files = [path for kind in kinds for path in sorted(root.rglob("*")) if path.relative_to(root).parts[0] == kind]
+    files = [path for path in files if path.is_file()]
+    chance = random.Random(name)
+    of_kinds = [[path for path in files if path.relative_to(root).parts[0] == kind] for kind in kinds]
+    for path in (path for of_kind in of_kinds for path in chance.sample(of_kind, min(len(of_kind), EACH))):
+        with monkeypatch.context() as patch:
+            Faults(root, patch).deny(str(path.relative_to(root)))
+            found = audit.check(root)
+        told = {(f.code, f.path) for f in found.findings if f.severity != INFO} - usual
+        assert told == {("UNREADABLE", str(path.relative_to(root)))}, path
+        assert found.lost == []
+
+
+def test_what_is_lost_beside_it_is_told(store: Path, faults: Faults) -> None:
+    (store / segment(2)).write_bytes(bytes(SEGMENT))
+    lost = audit.check(store)
+    faults.deny(segment(6))
+    found = audit.check(store)
+    assert messages_in(found.lost) == messages_in(lost.lost) > 0
+    assert found.lost == lost.lost
+    assert messages_in(found.unread) > 0
+    assert {code for code, _ in wrong(found)} == {code for code, _ in wrong(lost)} | {"UNREADABLE"}
+
+
+@pytest.mark.parametrize("split_bytes", [4096, None])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.3.3"])
+def test_around_bad_blocks_the_rest_is_read(
+    name: str, seed: int, split_bytes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, chance = golden.copy_of(name, tmp_path / "store"), random.Random(seed)
+    whole = audit.check(root)
+    usual = wrong(whole)
+    faults, bad = Faults(root, monkeypatch), []
+    for _ in range(chance.choice([1, 1, 3])):
+        path = f"commitlog/{chance.choice(sorted(p.name for p in (root / 'commitlog').iterdir()))}"
+        block = chance.randrange((root / path).stat().st_size // BLOCK) * BLOCK
+        faults.fail(path, block + chance.randrange(BLOCK), block + BLOCK)
+        bad.append((path, block))
+    found = audit.check(root, split_bytes=split_bytes)
+    told = [f for f in found.findings if f.severity != INFO and (f.code, f.path) not in usual]
+    assert {f.code for f in told} == {"UNREADABLE"}
+    assert {(f.path, at) for f in told for at in range(f.position, f.position + f.length, BLOCK)} == set(bad)
+    assert [f"{f.path}: bytes {f.position} to {f.position + f.length}: Input/output error" for f in told] == sorted(
+        found.failed
+    )
+    assert found.lost == []
+    assert whole.log.records - found.log.records <= len(bad) * 60
+    if name == STORE:  # in which each message is in one queue
+        assert messages_in(found.unread) == whole.log.records - found.log.records
+
+
+@pytest.mark.parametrize("shift", [0, 1, 90, 4095])
+def test_a_record_that_is_read_in_part_is_not_taken_for_intact(shift: int, store: Path, faults: Faults) -> None:
+    """Its head and body may be there, and what its properties were is not."""
+    rows = [row for row in golden.dump(STORE) if SEGMENT < int(row["phy_offset"]) < 2 * SEGMENT - 5000]
+    row = rows[0]
+    end = int(row["phy_offset"]) + int(row["size"]) - SEGMENT
+    path = store / segment(1)
+    data = path.read_bytes()
+    faults.fail(segment(1), end - 8, end + shift)
+    found = audit.check(store, split_bytes=SEGMENT)
+    assert path.read_bytes() == data
+    unread = [range(p.first_queue_offset, p.stop_queue_offset) for p in found.unread if p.topic == row["topic"]]
+    assert any(int(row["queue_offset"]) in numbers for numbers in unread)
+    assert found.lost == []
+
+
+def test_too_many_bad_blocks_are_given_up(store: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(around, "MOST_BLOCKS", 2)
+    faults.fail(segment(3), 0, 3 * BLOCK)
+    require_only_unread(audit.check(store, split_bytes=SEGMENT), [segment(3)])
