@@ -42,6 +42,14 @@ class Numbering:
     end: UnitRow | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none."""
+
+    runs: int
+    strangers: bool
+
+
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
     """Return gaps, repeats and single wrong numbers of one queue from its splits' runs in log order."""
     result = Numbering()
@@ -79,6 +87,8 @@ def joined_runs(runs: list[list[int]]) -> list[list[int]]:
 
 
 STRANGER: Final = "no record of this queue"
+MISFIT: Final = "does not fit its neighbours"
+MOST_ASTRAY: Final = 16  # records in a row whose numbers are damaged
 IN_A_HOLE: Final = "a hole in the log lies between its neighbours"
 JUMP: Final = "the numbers jump in an intact log"
 BETWEEN_UNITS: Final = "its unit is damaged, those before and behind it point behind the log or into damage"
@@ -101,37 +111,87 @@ def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> b
     return between or wild or run[RUN_FIRST] < 0
 
 
+def astray(runs: Sequence[Sequence[int]], i: int, before: int | None) -> Astray | None:
+    """Return the runs from one on that are not of the numbers before and behind them, None where there are none.
+
+    Behind them the queue goes on as if they had the numbers that are left, or as if they were not there. More than a
+    few records are never meant: damage does not give so many of them numbers that rise, and a queue may begin anew.
+
+    Args:
+        runs: Of one queue, in log order; none follows on from the one before it.
+        i: The first that is looked at.
+        before: Where the numbers before it stop, None where there are none.
+    """
+    if before is None or runs[i][RUN_FIRST] == before:
+        return None
+    numbers = records = strangers = 0
+    for count, run in enumerate(runs[i:], 1):
+        numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
+        if records > MOST_ASTRAY:
+            break
+        is_last = i + count == len(runs)
+        after = before + numbers if is_last else runs[i + count][RUN_FIRST]
+        sure = strangers or is_last  # that it is only if just these numbers are mixed up
+        if after == before + numbers and (not sure or _fill(runs[i : i + count], before, after)):
+            return Astray(count, strangers=False)
+        if after == before and not strangers:
+            strangers = count
+    return Astray(strangers, strangers=True) if strangers else None
+
+
+def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
+    """Tell whether runs have just the numbers ``[first, stop)``, each once, in whatever order."""
+    at = first
+    for run in sorted(runs, key=lambda run: run[RUN_FIRST]):
+        if run[RUN_FIRST] != at:
+            return False
+        at = run[RUN_STOP]
+    return at == stop
+
+
 def _without_outliers(
     topic: str, queue_id: int, runs: list[list[int]], view: LogView, result: Numbering
 ) -> list[list[int]]:
-    """Return the runs without single records whose number fits nowhere; the field is reported instead."""
+    """Return the runs without the few records whose numbers fit nowhere; the field is reported instead."""
     kept: list[list[int]] = []
-    skip = False
-    for i, run in enumerate(runs):
-        if skip:
-            skip = False
-            continue
+    i = 0
+    while i < len(runs):
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
-        width = run[RUN_STOP] - run[RUN_FIRST]
-        if run[RUN_RECORDS] == 1 and before is not None and after == before != run[RUN_FIRST]:
-            detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
-            at = run[RUN_START_AT] + log.QUEUE_ID_AT
-            found = replace(_at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail), queue_offset=None)
-            result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
+        found = astray(runs, i, 0 if not kept and not view.min_physical_offset else before)
+        group = runs[i : i + (found.runs if found else 1)]
+        i += len(group)
+        if found and found.strangers:
+            result.findings += [_stranger(view, topic, queue_id, run) for run in group]
             continue
-        if len(runs) > 1 and fits_nowhere(run, before, after):
-            expected = before if before is not None else (after or width) - width
-            detail = f"queue offset {run[RUN_FIRST]} does not fit its neighbours, expected {expected}"
-            at = run[RUN_START_AT] + log.QUEUE_OFFSET_AT
-            found = _at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail)
-            result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
-            run = [expected, expected + width, *run[2:]]
-        if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
-            kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
-        else:
-            kept.append(run)
+        for run in group:
+            if found or (len(runs) > 1 and fits_nowhere(run, before, after)):
+                width = run[RUN_STOP] - run[RUN_FIRST]
+                expected = before if before is not None else 0 if found else (after or width) - width
+                result.findings.append(_misfit(view, topic, queue_id, run, expected))
+                run = [expected, expected + width, *run[2:]]
+                before = run[RUN_STOP]
+            if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
+                kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
+            else:
+                kept.append(run)
     return kept
+
+
+def _stranger(view: LogView, topic: str, queue_id: int, run: Sequence[int]) -> Finding:
+    """Return that records are of another queue than they say: the first of them, and how many."""
+    count, at = run[RUN_RECORDS], run[RUN_START_AT] + log.QUEUE_ID_AT
+    detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
+    found = _at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail)
+    return replace(found, queue_offset=None, physical_offset=run[RUN_START_AT], count=count)
+
+
+def _misfit(view: LogView, topic: str, queue_id: int, run: Sequence[int], expected: int) -> Finding:
+    """Return that records have other numbers than there is room for: the first of them, and how many."""
+    count, at = run[RUN_RECORDS], run[RUN_START_AT] + log.QUEUE_OFFSET_AT
+    detail = f"queue offset {run[RUN_FIRST]} {MISFIT}, expected {expected}"
+    found = _at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail)
+    return replace(found, physical_offset=run[RUN_START_AT], count=count)
 
 
 def _gap(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from storeio.checks.numbering import STRANGER
+from storeio.checks.numbering import MISFIT, STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, Unit, agrees, enters_queue, is_host, property_crc_agrees, whole_record
@@ -22,7 +22,6 @@ from storeio.salvage.support import Support
 from storeio.salvage.survey import Survey
 from storeio.salvage.times import Times
 
-MISFIT: Final = "does not fit its neighbours"
 HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
 ELSEWHERE: Final = "is the copy of a message of another place"
 HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
