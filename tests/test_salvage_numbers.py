@@ -96,6 +96,48 @@ def test_records_in_a_row_that_stray_into_another_queue_come_back(count: int, qu
     assert [at for at in own if now[at].raw != own[at].raw] == []
 
 
+@pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99]])
+def test_records_that_stray_into_queues_of_their_own_come_back(others: list[int], tmp_path: Path) -> None:
+    """Without queues: each is the only record of its queue, or has none, and theirs lacks them all."""
+    own = places()[60 : 60 + len(others)]
+    edits = [in_record(at, log.QUEUE_ID_AT, struct.pack(">i", q)) for at, q in zip(own, others, strict=True)]
+    root = golden.damaged(NAME, [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in own if now[at].raw != salvages.originals_of(NAME)[at].raw] == []
+
+
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize("same_queue", [True, False])
+def test_a_copy_that_names_its_new_place_gets_no_number(same_queue: bool, queues: bool, tmp_path: Path) -> None:
+    """With another number, or at another time, it would be a message that nobody sent."""
+    own = salvages.originals_of(NAME)
+    inner = [at for at in sorted(own) if 20 < own[at].numbers.start < 150]
+    pairs = [
+        (at, source) for at in inner[:200] for source in inner
+        if len(own[at].raw) == len(own[source].raw) and at // SIZE < source // SIZE
+        and (own[at].name == own[source].name) == same_queue and own[at].name[0] == own[source].name[0]
+    ]  # fmt: skip
+    for number, (at, source) in enumerate(pairs[::17][:3]):
+        raw = bytearray(own[source].raw)
+        raw[log.PHYSICAL_OFFSET_AT : log.PHYSICAL_OFFSET_AT + 8] = struct.pack(">q", at)
+        edits = [in_record(at, 0, bytes(raw))]
+        place = tmp_path / f"{number}"
+        root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], place / "store")
+        result = salvage(root, place / "new", given=GIVEN, jobs=1)
+        assert result.restored == []
+        if same_queue and not queues:  # nothing leads to the place of the same record, so it may have lost its number
+            assert result.problems
+            continue
+        assert [row.physical_offset for row in result.dropped] == [at]
+        assert [(p.topic, p.queue_id, p.first_queue_offset) for p in result.lost] == [
+            (*own[at].name, own[at].numbers.start)
+        ]
+        again = salvage(place / "new", place / "again", given=GIVEN, jobs=1)
+        assert (again.restored, again.dropped, again.moved) == ([], [], [])
+
+
 @pytest.mark.parametrize(("one", "other"), [(4, 5), (4, 6), (4, 40)])
 def test_units_that_changed_places_are_wrong_themselves(one: int, other: int, tmp_path: Path) -> None:
     """The units next to each are right, as next to a record with a damaged number, but it does not lie in between."""

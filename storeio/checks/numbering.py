@@ -111,30 +111,34 @@ def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> b
     return between or wild or run[RUN_FIRST] < 0
 
 
-def astray(runs: Sequence[Sequence[int]], i: int, before: int | None) -> Astray | None:
+def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None, view: LogView) -> Astray | None:
     """Return the runs from one on that are not of the numbers before and behind them, None where there are none.
 
     Behind them the queue goes on as if they had the numbers that are left, or as if they were not there. More than a
     few records are never meant: damage does not give so many of them numbers that rise, and a queue may begin anew.
+    Nor more than one next to a hole in the log, which may have held the numbers that they leave out.
 
     Args:
         runs: Of one queue, in log order; none follows on from the one before it.
         i: The first that is looked at.
-        before: Where the numbers before it stop, None where there are none.
+        before: Where the numbers before it stop, and the place, None where there are none.
+        view: The log.
     """
-    if before is None or runs[i][RUN_FIRST] == before:
+    if before is None or runs[i][RUN_FIRST] == before[0]:
         return None
+    expected, start_at = before
     numbers = records = strangers = 0
     for count, run in enumerate(runs[i:], 1):
         numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
-        if records > MOST_ASTRAY:
-            break
         is_last = i + count == len(runs)
-        after = before + numbers if is_last else runs[i + count][RUN_FIRST]
+        stop_at = run[RUN_STOP_AT] if is_last else runs[i + count][RUN_START_AT]
+        if records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at)):
+            break
+        after = expected + numbers if is_last else runs[i + count][RUN_FIRST]
         sure = strangers or is_last  # that it is only if just these numbers are mixed up
-        if after == before + numbers and (not sure or _fill(runs[i : i + count], before, after)):
+        if after == expected + numbers and (not sure or _fill(runs[i : i + count], expected, after)):
             return Astray(count, strangers=False)
-        if after == before and not strangers:
+        if after == expected and not strangers:
             strangers = count
     return Astray(strangers, strangers=True) if strangers else None
 
@@ -154,11 +158,13 @@ def _without_outliers(
 ) -> list[list[int]]:
     """Return the runs without the few records whose numbers fit nowhere; the field is reported instead."""
     kept: list[list[int]] = []
+    is_whole = not view.min_physical_offset  # then a queue begins at 0
     i = 0
     while i < len(runs):
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
-        found = astray(runs, i, 0 if not kept and not view.min_physical_offset else before)
+        stopped = (kept[-1][RUN_STOP], kept[-1][RUN_STOP_AT]) if kept else (0, 0) if is_whole else None
+        found = astray(runs, i, stopped, view)
         group = runs[i : i + (found.runs if found else 1)]
         i += len(group)
         if found and found.strangers:

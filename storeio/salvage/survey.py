@@ -204,6 +204,14 @@ class Survey:
             del kept[next(iter(kept))]
         return int(number_in(*table, np.array([physical_offset], np.int64))[0])
 
+    def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None:
+        """Return the unit at a number of a queue, None where there is none, nor one that points anywhere."""
+        queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
+        at = number * queue.unit_bytes
+        if not queue.start <= at < queue.stop:
+            return None
+        return next(units_at(self._nearby.read, queue, at, at + queue.unit_bytes), None)
+
     def batch_units(self, topic: str, queue_id: int, physical_offset: int) -> list[Unit]:
         """Return the unit of a batch queue that points at a place, none where there is none or it cannot be read."""
         number = self.standing_at(topic, queue_id, physical_offset, BATCHQUEUE)
