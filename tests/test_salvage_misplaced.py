@@ -70,6 +70,40 @@ def test_misplaced_files_tell_nothing_of_an_intact_log(name: str, edits: list[Ed
     assert_untouched(name, applied(name, edits, tmp_path / "store"), tmp_path)
 
 
+@pytest.mark.parametrize("name", [f"{60 * SIZE:020d}", f"{5 * SIZE:020d}.bak"])
+@pytest.mark.parametrize(("source", "target"), [(9, 0), (30, 1), (3, 20), (60, 0)])
+def test_a_renamed_segment_into_which_records_were_copied(source: int, target: int, name: str, tmp_path: Path) -> None:
+    """The first record in it is a copy of one further behind: the file belongs where most of it does."""
+    originals = salvages.originals_of(NAME)
+    own = [at for at in sorted(originals) if 5 * SIZE <= at < 6 * SIZE]
+    path = f"commitlog/{5 * SIZE:020d}"
+    copied = b"".join(originals[at].raw for at in own[source : source + 6])
+    edits: list[Edit] = [["write", path, own[target] - 5 * SIZE, copied.hex()], ["rename", path, f"commitlog/{name}"]]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert result.problems == []
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    hit = {at for at in own if own[target] - len(originals[at].raw) < at < own[target] + len(copied)}
+    assert [at for at in originals if at not in hit and now[at].raw != originals[at].raw] == []
+
+
+@pytest.mark.parametrize("count", [3, 700])
+def test_a_renamed_segment_into_which_bytes_came(count: int, tmp_path: Path) -> None:
+    """What lies in front of them and behind them comes back, though the two say other places."""
+    originals = salvages.originals_of(NAME)
+    own = [at for at in sorted(originals) if 5 * SIZE <= at < 6 * SIZE]
+    for number in (2, len(own) // 2):
+        root = golden.copy_of(NAME, tmp_path / f"store{number}")
+        path, inside = root / "commitlog" / f"{5 * SIZE:020d}", own[number] - 5 * SIZE + 9
+        data = path.read_bytes()
+        path.with_name(f"{60 * SIZE:020d}").write_bytes(data[:inside] + b"?" * count + data[inside:])
+        path.unlink()
+        salvage(root, tmp_path / f"new{number}", given=GIVEN, jobs=1)
+        now = salvages.records_of(tmp_path / f"new{number}", SIZE)
+        wrong = [at for at in originals if at != own[number] and now[at].raw != originals[at].raw]
+        assert wrong == [], number
+
+
 @pytest.mark.parametrize("place", [END, END + 9056, 10**6, 2**40])
 def test_a_wrong_unit_of_a_record_that_is_there_makes_no_log_longer(place: int, tmp_path: Path) -> None:
     edits: list[Edit] = [["write", file_of("topic_0/1", 50), 200, struct.pack(">qi", place, 300).hex()]]

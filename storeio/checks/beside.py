@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,38 +15,83 @@ from storeio.format import commitlog as log
 
 Numbers = npt.NDArray[np.int64]
 
+MOST_IN_A_ROW: Final = 16  # units whose records say other numbers: more of them moved, and their records are right
+
+
+class _Side(NamedTuple):
+    """Whether the nearest unit on one side, behind a few whose records say other numbers, is right, and how far it is.
+
+    ``right`` is None where that one is of no intact record. ``turns`` tells that up to there the records' numbers do
+    not rise as the places do.
+    """
+
+    right: bool | None
+    distance: int
+    turns: bool
+
 
 class Beside:
     """The units next to some of a queue, and what the records say at which they point."""
 
     def __init__(self, queue: Queue, read: Read, numbers: Numbers, implied: Implied) -> None:
-        around = np.concatenate((numbers - 1, numbers + 1))
+        around = np.concatenate((np.maximum(numbers - MOST_IN_A_ROW, 0), numbers + MOST_IN_A_ROW))
         self._queue, self._read, self._implied = queue, read, implied
         try:
-            self._units_of = by_number(queue, read, around[around >= 0], runs=len(numbers))
+            self._units_of = by_number(queue, read, around, runs=len(numbers))
         except UnreadableError:  # one of the files; the others still tell
             self._units_of = by_number(queue, read, around, runs=0)
         self._places = implied.physical()
+        self._known: dict[int, tuple[int, int | None]] = {}
 
     def are_right(self, number: int) -> bool:
-        """Tell whether all intact records next to a unit say the number of their own: it does not stand amid others."""
-        said = ((beside, self._said_at(beside)) for beside in (number - 1, number + 1) if beside >= 0)
-        known = [told - beside for beside, told in said if told is not None]
-        return bool(known) and not any(known)
+        """Tell whether all intact records next to a unit say the number of their own: it does not stand amid others.
 
-    def _said_at(self, number: int) -> int | None:
-        """Return the queue offset that the record says at which a unit points, None without an intact one.
-
-        Of records of other splits no more than this is read.
+        Or whether a few units in a row lie between two such, or next to one whose record's number is no higher, though
+        it lies behind: with what their records say, the log would hold other records than it does. All of these units
+        stand in the order of the log.
         """
+        sides = [self._side(number, step) for step in (-1, 1)]
+        if any(side.right is False for side in sides):
+            return False
+        if any(side.distance > 1 for side in sides) and not any(side.turns for side in sides):
+            return all(side.right for side in sides)
+        return any(side.right for side in sides)
+
+    def _side(self, number: int, step: int) -> _Side:
+        """Return what the units on one side of one tell."""
+        place, last = self._at(number)
+        turns = False
+        for distance in range(1, MOST_IN_A_ROW + 1):
+            beside = number + step * distance
+            physical, told = self._at(beside)
+            if told is None:
+                return _Side(None, distance, turns)
+            if (physical - place) * step <= 0:  # no number of a record puts units out of order
+                break
+            turns |= last is not None and (told - last) * step <= 0
+            if told == beside:
+                return _Side(True, distance, turns)
+            place, last = physical, told
+        return _Side(False, distance, turns)
+
+    def _at(self, number: int) -> tuple[int, int | None]:
+        """Return where a unit points, and the queue offset that the record there says; None without an intact one."""
+        if number not in self._known:
+            self._known[number] = self._looked_up(number)
+        return self._known[number]
+
+    def _looked_up(self, number: int) -> tuple[int, int | None]:
+        """Return the same; of records of other splits no more than this is read."""
+        if number < 0:
+            return -1, None
         try:
             data, absent = self._units_of(number, number + 1)
         except UnreadableError:
-            return None
+            return -1, None
         physical, size = (int(decode(self._queue, data)[name][0]) for name in ("physical_offset", "size"))
         if absent or physical < 0 or size < log.MIN_RECORD_BYTES:
-            return None
+            return physical, None
         if not self._places[0] <= physical <= self._places[-1]:
-            return told_number(self._read, physical, self._implied.walked.split.file_size)
+            return physical, told_number(self._read, physical, self._implied.walked.split.file_size)
         row = int(np.searchsorted(self._places, physical))
-        return int(self._implied.queue_offset[row]) if self._places[row] == physical else None
+        return physical, int(self._implied.queue_offset[row]) if self._places[row] == physical else None

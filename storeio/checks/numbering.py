@@ -45,6 +45,14 @@ class Numbering:
     end: UnitRow | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none."""
+
+    runs: int
+    strangers: bool
+
+
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
     """Return gaps, repeats and single wrong numbers of one queue from its splits' runs in log order."""
     result = Numbering()
@@ -85,6 +93,8 @@ def joined_runs(runs: list[list[int]]) -> list[list[int]]:
 STRANGER: Final = "no record of this queue"
 UNREAD: Final = "what could not be read may hold it"
 """Evidence of messages of which nobody knows whether they are lost."""
+MISFIT: Final = "does not fit its neighbours"
+MOST_ASTRAY: Final = 16  # records in a row whose numbers are damaged
 IN_A_HOLE: Final = "a hole in the log lies between its neighbours"
 JUMP: Final = "the numbers jump in an intact log"
 BETWEEN_UNITS: Final = "its unit is damaged, those before and behind it point behind the log or into damage"
@@ -112,37 +122,93 @@ def is_stranger(run: Sequence[int], before: int | None, after: int | None) -> bo
     return run[RUN_RECORDS] == 1 and before is not None and after == before != run[RUN_FIRST]
 
 
+def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None, view: LogView) -> Astray | None:
+    """Return the runs from one on that are not of the numbers before and behind them, None where there are none.
+
+    Behind them the queue goes on as if they had the numbers that are left, or as if they were not there. More than a
+    few records are never meant: damage does not give so many of them numbers that rise, and a queue may begin anew.
+    Nor more than one next to a hole in the log, which may have held the numbers that they leave out.
+
+    Args:
+        runs: Of one queue, in log order; none follows on from the one before it.
+        i: The first that is looked at.
+        before: Where the numbers before it stop, and the place, None where there are none.
+        view: The log.
+    """
+    if before is None or runs[i][RUN_FIRST] == before[0]:
+        return None
+    expected, start_at = before
+    numbers = records = strangers = 0
+    for count, run in enumerate(runs[i:], 1):
+        numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
+        is_last = i + count == len(runs)
+        stop_at = run[RUN_STOP_AT] if is_last else runs[i + count][RUN_START_AT]
+        if records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at)):
+            break
+        after = expected + numbers if is_last else runs[i + count][RUN_FIRST]
+        sure = strangers or is_last  # that it is only if just these numbers are mixed up
+        if after == expected + numbers and (not sure or _fill(runs[i : i + count], expected, after)):
+            return Astray(count, strangers=False)
+        if after == expected and not strangers:
+            strangers = count
+    return Astray(strangers, strangers=True) if strangers else None
+
+
+def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
+    """Tell whether runs have just the numbers ``[first, stop)``, each once, in whatever order."""
+    at = first
+    for run in sorted(runs, key=lambda run: run[RUN_FIRST]):
+        if run[RUN_FIRST] != at:
+            return False
+        at = run[RUN_STOP]
+    return at == stop
+
+
 def _without_outliers(
     topic: str, queue_id: int, runs: list[list[int]], view: LogView, result: Numbering
 ) -> list[list[int]]:
-    """Return the runs without single records whose number fits nowhere; the field is reported instead."""
+    """Return the runs without the few records whose numbers fit nowhere; the field is reported instead."""
     kept: list[list[int]] = []
-    skip = False
-    for i, run in enumerate(runs):
-        if skip:
-            skip = False
-            continue
+    is_whole = not view.min_physical_offset  # then a queue begins at 0
+    i = 0
+    while i < len(runs):
         before = kept[-1][RUN_STOP] if kept else None
         after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
-        width = run[RUN_STOP] - run[RUN_FIRST]
-        if is_stranger(run, before, after):
-            detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
-            at = run[RUN_START_AT] + log.QUEUE_ID_AT
-            found = replace(_at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail), queue_offset=None)
-            result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
+        stopped = (kept[-1][RUN_STOP], kept[-1][RUN_STOP_AT]) if kept else (0, 0) if is_whole else None
+        found = astray(runs, i, stopped, view)
+        group = runs[i : i + (found.runs if found else 1)]
+        i += len(group)
+        if found and found.strangers:
+            result.findings += [_stranger(view, topic, queue_id, run) for run in group]
             continue
-        if len(runs) > 1 and fits_nowhere(run, before, after):
-            expected = before if before is not None else (after or width) - width
-            detail = f"queue offset {run[RUN_FIRST]} does not fit its neighbours, expected {expected}"
-            at = run[RUN_START_AT] + log.QUEUE_OFFSET_AT
-            found = _at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail)
-            result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
-            run = [expected, expected + width, *run[2:]]
-        if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
-            kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
-        else:
-            kept.append(run)
+        for run in group:
+            if found or (len(runs) > 1 and fits_nowhere(run, before, after)):
+                width = run[RUN_STOP] - run[RUN_FIRST]
+                expected = before if before is not None else 0 if found else (after or width) - width
+                result.findings.append(_misfit(view, topic, queue_id, run, expected))
+                run = [expected, expected + width, *run[2:]]
+                before = run[RUN_STOP]
+            if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
+                kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
+            else:
+                kept.append(run)
     return kept
+
+
+def _stranger(view: LogView, topic: str, queue_id: int, run: Sequence[int]) -> Finding:
+    """Return that records are of another queue than they say: the first of them, and how many."""
+    count, at = run[RUN_RECORDS], run[RUN_START_AT] + log.QUEUE_ID_AT
+    detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
+    found = _at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail)
+    return replace(found, queue_offset=None, physical_offset=run[RUN_START_AT], count=count)
+
+
+def _misfit(view: LogView, topic: str, queue_id: int, run: Sequence[int], expected: int) -> Finding:
+    """Return that records have other numbers than there is room for: the first of them, and how many."""
+    count, at = run[RUN_RECORDS], run[RUN_START_AT] + log.QUEUE_OFFSET_AT
+    detail = f"queue offset {run[RUN_FIRST]} {MISFIT}, expected {expected}"
+    found = _at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail)
+    return replace(found, physical_offset=run[RUN_START_AT], count=count)
 
 
 def _gap(

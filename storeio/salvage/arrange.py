@@ -8,19 +8,22 @@ of it is laid into links to the store, so that what follows sees a store whose f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+import numpy as np
+
 from storeio.audit import AuditPlan, Concluded
 from storeio.checks.places import is_segment, may_belong
-from storeio.checks.ranges import Ranges, add, merged, subtract
+from storeio.checks.ranges import Ranges, add, meeting, merged, subtract
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
 from storeio.salvage.donors import donated
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
-from storeio.salvage.strays import lacking, strays_of
+from storeio.salvage.strays import intact_records, lacking, strays_of
 from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
 from storeio.splits import Split
@@ -186,29 +189,61 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
         alone = not (kinds == w.RECORD).any()
-        for low, high, kind, why in segment.spans.T.tolist():
-            if kind == w.STALE and why == w.WHY_MISPLACED:
-                yield from _piece(found, segment.file, low, high, taken, alone=alone)
-                if alone:
-                    break  # all of the file goes along; what then still lies wrong is seen in the next round
+        spans = [span[:2] for span in segment.spans.T.tolist() if span[2:] == [w.STALE, w.WHY_MISPLACED]]
+        if alone and spans:  # all of the file goes along; what then still lies wrong is seen in the next round
+            yield from _whole(found, segment.file, taken)
+            continue
+        for low, high in spans:
+            yield from _piece(found, segment.file, low, high, taken)
     for file in found.plan.listing.files:
-        if file.kind == COMMITLOG and not file.is_dir and file.base_offset is None:
-            at = _first_record(found.plan, file)
-            if at is not None:
-                yield from _piece(found, file, at, file.size, taken, alone=True)
+        is_unnumbered = file.kind == COMMITLOG and not file.is_dir and file.base_offset is None
+        if is_unnumbered and _holds_a_record(found.plan, file):
+            yield from _whole(found, file, taken)
 
 
-def _first_record(plan: AuditPlan, file: StoreFile) -> int | None:
-    """Return where the first intact record of a file without a number lies."""
+def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
+    """Yield a file none of whose records is in its place, as most of its bytes say where it belongs.
+
+    What was copied into it, or moved in it, and says another place in the same segment, goes to that one, unless the
+    rest has intact records there.
+    """
+    said: dict[int, Ranges] = {}  # by how far the places are from where they are said
+    for record in intact_records(partial(found.plan.read, file.path), file, _size(found)):
+        if 0 <= record.physical_offset <= 2**62:
+            ranges = said.setdefault(record.physical_offset - record.position, [])
+            joins = bool(ranges) and ranges[-1][1] == record.position
+            start = ranges.pop()[0] if joins else record.position
+            ranges.append((start, record.position + record.size))
+    if not said:
+        return
+    most = max(said, key=lambda shift: sum(high - low for low, high in said[shift]))
+    low, high = said[most][0]
+    base = (low + most) - (low + most) % _size(found)
+    there = meeting(taken, base, base + _size(found))
+    if not list(_piece(found, file, low, high, list(there), alone=True)):
+        return
+    held = merged([*there, *((start + most, stop + most) for start, stop in said[most])])
+    for shift, ranges in said.items():
+        for start, stop in ranges if shift != most else ():
+            inside = max(start + shift, base), min(stop + shift, base + _size(found))
+            for begin, end in subtract(inside, held) if inside[0] < inside[1] else ():
+                yield Piece(found.plan, file.path, begin - shift, end - begin, begin)
+                add(taken, (begin, end))
+    yield from _piece(found, file, low, high, taken, alone=True)
+
+
+def _holds_a_record(plan: AuditPlan, file: StoreFile) -> bool:
+    """Tell whether an intact record lies in a file without a number, not far from its beginning."""
     split = Split(file.path, 0, file.size, 0, min(file.size, LOOKED_AT))
     if not split.stop:
-        return None
-    spans = walk_split(lambda start, stop: plan.read(file.path, start, stop), split).spans
-    places = spans[w.SPAN_START, (spans[w.SPAN_CLASS] == w.STALE) | (spans[w.SPAN_CLASS] == w.RECORD)]
-    return int(places[0]) if len(places) else None
+        return False
+    kinds = walk_split(partial(plan.read, file.path), split).spans[w.SPAN_CLASS]
+    return bool(np.isin(kinds, (w.STALE, w.RECORD)).any())
 
 
-def _piece(found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges, *, alone: bool) -> Iterator[Piece]:
+def _piece(
+    found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges, *, alone: bool = False
+) -> Iterator[Piece]:
     """Yield what of ``[low, high)`` of a file belongs to free places; ``taken``, merged ranges, grows by them.
 
     Of a file that is ``alone``, without any record in its place, all goes along that the record's segment has room for.

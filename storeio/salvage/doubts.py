@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from storeio.checks.numbering import STRANGER
+from storeio.checks.numbering import MISFIT, STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, Unit, agrees, enters_queue, is_host, property_crc_agrees, whole_record
@@ -22,7 +22,6 @@ from storeio.salvage.support import Support
 from storeio.salvage.survey import Survey
 from storeio.salvage.times import Times
 
-MISFIT: Final = "does not fit its neighbours"
 HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
 ELSEWHERE: Final = "is the copy of a message of another place"
 HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
@@ -61,6 +60,8 @@ class Doubts:
         if property_crc_agrees(raw):
             return None if record.physical_offset == place else self._copy(place, record)
         if record.physical_offset != place and self._lies_at(record.physical_offset, raw):
+            return self._copy(place, record)
+        if self._stands_elsewhere(place, record, raw):
             return self._copy(place, record)
         numbers = self._numbers(place)
         units = self._units(place, record, numbers)
@@ -119,6 +120,20 @@ class Doubts:
         """Tell whether the same record lies at another place."""
         room = self.survey.segment_bytes - place % self.survey.segment_bytes
         return 0 <= place < 2**62 and len(raw) <= room and self.survey.read(place, place + len(raw)) == raw
+
+    def _stands_elsewhere(self, place: int, record: log.Record, raw: bytes) -> bool:
+        """Tell whether the unit of a record's number points at another place, where the same record lies.
+
+        It differs in its place alone: given another number, too, it would be a message that nobody sent.
+        """
+        if (unit := self.survey.unit_of(p.java_decode(record.topic), record.queue_id, record.queue_offset)) is None:
+            return False
+        other, size = unit.physical_offset, self.survey.segment_bytes
+        if other == place or unit.size != len(raw) or other % size + len(raw) > size:
+            return False
+        there = self.survey.read(other, other + len(raw))
+        behind = log.PHYSICAL_OFFSET_AT + 8
+        return there[: log.PHYSICAL_OFFSET_AT] == raw[: log.PHYSICAL_OFFSET_AT] and there[behind:] == raw[behind:]
 
     def _copy(self, place: int, record: log.Record) -> Answer:
         """Return that an intact record, which belongs elsewhere, is not what lay at this place."""

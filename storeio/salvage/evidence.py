@@ -153,6 +153,8 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
         evidence.append("property CRC")
     if known.unit is None and not vouched and known.numbers is not None and enters_queue(record):
         missing = known.numbers.get((topic, record.queue_id))
+        if missing is None and known.is_stranger:  # whatever else is changed, it stays one
+            return None
         if missing is not None and record.queue_offset not in missing:
             return None
         if missing is not None:

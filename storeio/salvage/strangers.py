@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import JUMP, STRANGER, place_of
+from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -87,16 +88,22 @@ def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | No
 def lone(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """Yield single records of a queue that has no other, where another queue of the topic lacks just their number.
 
-    Not where the record is vouched for, nor where a unit gives the number that is lacking to another record.
+    Where nothing else is lost, that may lack a few. Not where the record is vouched for, nor where a unit gives the
+    number that is lacking to another record.
     """
-    single: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    single: dict[str, list[tuple[int, int, int]]] = {}
     for (topic, queue_id), tables in found.concluded.runs.items():
         rows = [run for table in tables for run in table.T.tolist()]
         if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
-            single.setdefault((topic, rows[0][RUN_FIRST]), []).append((queue_id, rows[0][RUN_START_AT]))
+            single.setdefault(topic, []).append((rows[0][RUN_FIRST], queue_id, rows[0][RUN_START_AT]))
+    for rows in single.values():
+        rows.sort()
     for part in found.lost:
-        number = part.first_queue_offset
-        for queue_id, at in single.get((part.topic, number), ()):
+        few = part.evidence == JUMP and part.stop_queue_offset - part.first_queue_offset <= MOST_ASTRAY
+        stop = part.stop_queue_offset if few else part.first_queue_offset + 1
+        rows = single.get(part.topic, [])
+        low = bisect_left(rows, (part.first_queue_offset,))
+        for number, queue_id, at in rows[low : bisect_left(rows, (stop,), low)]:
             if queue_id == part.queue_id or not part.physical_start <= at < part.physical_stop:
                 continue
             if not _is_vouched_for(found, (part.topic, queue_id), number, at) and not _is_told(found, part, number, at):

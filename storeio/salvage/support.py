@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import JUMP, joined_runs
+from storeio.checks.numbering import JUMP, MISFIT, STRANGER, joined_runs
 from storeio.checks.queue_files import Queue, Read
 from storeio.format import commitlog as log
 from storeio.format import properties as p
@@ -36,9 +36,14 @@ class Support:
         self._runs: dict[tuple[str, int], Numbers] = {}
 
     def is_inner(self, record: log.Record, place: int) -> bool:
-        """Tell whether a record's neighbours in its queue have the numbers before and behind its own."""
+        """Tell whether a record's neighbours in its queue have the numbers before and behind its own.
+
+        Those of a few whose numbers all fit nowhere tell nothing of each other.
+        """
         run = self._run_of(record, place)
         first, count = numbers_of(record)
+        if any(MISFIT in row.detail or row.detail.startswith(STRANGER) for row in self._survey.doubts.get(place, ())):
+            return False
         return run is not None and run[RUN_FIRST] < first and first + count < run[RUN_STOP]
 
     def is_believed(self, unit: Unit, record: log.Record, place: int, *, has_own: bool) -> bool:

@@ -26,6 +26,7 @@ from storeio.results import Audit, LostRange
 from storeio.salvage.behind import disbelieved
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
+from storeio.salvage.in_a_row import in_a_row
 from storeio.salvage.nearest import Nearest
 from storeio.salvage.shifted import Shifted
 from storeio.salvage.strangers import lone, repeated
@@ -203,6 +204,14 @@ class Survey:
             del kept[next(iter(kept))]
         return int(number_in(*table, np.array([physical_offset], np.int64))[0])
 
+    def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None:
+        """Return the unit at a number of a queue, None where there is none, nor one that points anywhere."""
+        queue = self.plan.queue(CONSUMEQUEUE, topic, queue_id)
+        at = number * queue.unit_bytes
+        if not queue.start <= at < queue.stop:
+            return None
+        return next(units_at(self._nearby.read, queue, at, at + queue.unit_bytes), None)
+
     def batch_units(self, topic: str, queue_id: int, physical_offset: int) -> list[Unit]:
         """Return the unit of a batch queue that points at a place, none where there is none or it cannot be read."""
         number = self.standing_at(topic, queue_id, physical_offset, BATCHQUEUE)
@@ -228,7 +237,7 @@ def survey(concluded: Concluded) -> Survey:
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, shifted, units, doubts)
     found.leave_out(disbelieved(found))
-    for at, finding in (*_bare(plan, audit), *lone(found), *repeated(found)):
+    for at, finding in (*in_a_row(concluded), *_bare(plan, audit), *lone(found), *repeated(found)):
         doubts.setdefault(at, []).append(finding)
     return found
 

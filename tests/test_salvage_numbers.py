@@ -1,0 +1,154 @@
+"""Several records of one queue, one behind the other, of which none has its number any more: all come back."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+import salvages
+
+from storeio import audit
+from storeio.format import commitlog as log
+from storeio.planning import plan_store
+from storeio.salvage.node import salvage
+from tests.test_plan_recorded import given_for
+from tests.test_salvage_heads import in_record
+
+NAME = "base-4.9.8"
+QUEUE = "topic_0", 1
+SIZE = int(golden.options(NAME)["clFile"])
+GIVEN = given_for(NAME)
+LAST = 210
+
+
+def places() -> list[int]:
+    """Return where the records of the queue lie, by number."""
+    return [at for at, row in sorted(salvages.originals_of(NAME).items()) if row.name == QUEUE]
+
+
+def renumbered(first: int, changes: list[int]) -> list[list[object]]:
+    """Return the edits that change the numbers of the records from one on by so much."""
+    rows = zip(places()[first:], range(first, first + len(changes)), changes, strict=False)
+    return [in_record(at, log.QUEUE_OFFSET_AT, struct.pack(">q", n + change)) for at, n, change in rows if change]
+
+
+CHANGES = ([1, 1], [-1, -1], [7, 7], [1, 1, 1], [1, -1], [5, 8], [-30, 50, 2], [1, 1, -2], [2, 0, 2], [3] * 16)
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("first", [0, 104])
+@pytest.mark.parametrize("queues", [True, False])
+def test_records_in_a_row_get_their_numbers_back(first: int, changes: list[int], queues: bool, tmp_path: Path) -> None:
+    """The numbers before and behind them leave just theirs, whether queues say the same or are gone."""
+    edits = renumbered(first, changes)
+    root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    found = audit.check(root, given=GIVEN, jobs=1)
+    codes = {f.code for f in found.findings if f.severity != "info"} - {"CQ_MISSING"}
+    assert codes <= {"LOG_FIELD", "LOG_UNIT_DISAGREES", "CQ_UNIT_ORPHAN"}  # the last of numbers below 0
+    assert found.lost == []
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert {at: row.raw for at, row in now.items()} == {at: row.raw for at, row in salvages.originals_of(NAME).items()}
+    plan = plan_store(root, tmp_path / "plan.json", given=GIVEN, jobs=1, allow_log=True, goal="salvage")
+    assert plan.cures
+
+
+@pytest.mark.parametrize("changes", [[1, -1], [1, 1, -2]])
+def test_numbers_that_were_mixed_up_at_the_end_of_a_queue(changes: list[int], tmp_path: Path) -> None:
+    root = golden.damaged(NAME, renumbered(LAST + 1 - len(changes), changes), tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in places() if now[at].raw != salvages.originals_of(NAME)[at].raw] == []
+
+
+@pytest.mark.parametrize("count", [17, 40])
+@pytest.mark.parametrize("queues", [True, False])
+def test_many_records_with_other_numbers_are_left_alone(count: int, queues: bool, tmp_path: Path) -> None:
+    """No damage gives so many of them numbers that rise: a broker did, and nothing says which are right."""
+    edits = renumbered(60, [3] * count)
+    root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.restored, result.dropped) == ([], [])
+    before, now = salvages.records_of(root, SIZE), salvages.records_of(tmp_path / "new", SIZE)
+    assert {at: row.raw for at, row in now.items()} == {at: row.raw for at, row in before.items()}
+
+
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_records_in_a_row_that_stray_into_another_queue_come_back(count: int, queues: bool, tmp_path: Path) -> None:
+    """There they are too many: its numbers go on behind them as if they were not there."""
+    own = salvages.originals_of(NAME)
+    other = [at for at, row in sorted(own.items()) if row.name == ("topic_0", 0)]
+    before = [sum(at < place for at in other) for place in places()]  # numbers that the other queue has given out
+    between = next(
+        first for first in range(60, LAST - count)
+        if before[first] == before[first + count - 1] and not first - 1 <= before[first] <= first + count
+    )  # fmt: skip
+    edits = [in_record(at, log.QUEUE_ID_AT, struct.pack(">i", 0)) for at in places()[between : between + count]]
+    root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in own if now[at].raw != own[at].raw] == []
+
+
+@pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99]])
+def test_records_that_stray_into_queues_of_their_own_come_back(others: list[int], tmp_path: Path) -> None:
+    """Without queues: each is the only record of its queue, or has none, and theirs lacks them all."""
+    own = places()[60 : 60 + len(others)]
+    edits = [in_record(at, log.QUEUE_ID_AT, struct.pack(">i", q)) for at, q in zip(own, others, strict=True)]
+    root = golden.damaged(NAME, [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in own if now[at].raw != salvages.originals_of(NAME)[at].raw] == []
+
+
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize("same_queue", [True, False])
+def test_a_copy_that_names_its_new_place_gets_no_number(same_queue: bool, queues: bool, tmp_path: Path) -> None:
+    """With another number, or at another time, it would be a message that nobody sent."""
+    own = salvages.originals_of(NAME)
+    inner = [at for at in sorted(own) if 20 < own[at].numbers.start < 150]
+    pairs = [
+        (at, source) for at in inner[:200] for source in inner
+        if len(own[at].raw) == len(own[source].raw) and at // SIZE < source // SIZE
+        and (own[at].name == own[source].name) == same_queue and own[at].name[0] == own[source].name[0]
+    ]  # fmt: skip
+    for number, (at, source) in enumerate(pairs[::17][:3]):
+        raw = bytearray(own[source].raw)
+        raw[log.PHYSICAL_OFFSET_AT : log.PHYSICAL_OFFSET_AT + 8] = struct.pack(">q", at)
+        edits = [in_record(at, 0, bytes(raw))]
+        place = tmp_path / f"{number}"
+        root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], place / "store")
+        result = salvage(root, place / "new", given=GIVEN, jobs=1)
+        assert result.restored == []
+        if same_queue and not queues:  # nothing leads to the place of the same record, so it may have lost its number
+            assert result.problems
+            continue
+        assert [row.physical_offset for row in result.dropped] == [at]
+        assert [(p.topic, p.queue_id, p.first_queue_offset) for p in result.lost] == [
+            (*own[at].name, own[at].numbers.start)
+        ]
+        again = salvage(place / "new", place / "again", given=GIVEN, jobs=1)
+        assert (again.restored, again.dropped, again.moved) == ([], [], [])
+
+
+@pytest.mark.parametrize(("one", "other"), [(4, 5), (4, 6), (4, 40)])
+def test_units_that_changed_places_are_wrong_themselves(one: int, other: int, tmp_path: Path) -> None:
+    """The units next to each are right, as next to a record with a damaged number, but it does not lie in between."""
+    root = golden.copy_of(NAME, tmp_path / "store")
+    path = root / "consumequeue" / QUEUE[0] / str(QUEUE[1]) / f"{2000:020d}"
+    data = path.read_bytes()
+    units = [data[at : at + 20] for at in range(0, len(data), 20)]
+    units[one], units[other] = units[other], units[one]
+    path.write_bytes(b"".join(units))
+    found = audit.check(root, given=GIVEN, jobs=1)
+    assert {f.code for f in found.findings if f.severity != "info"} == {"CQ_SHIFTED"}
+    assert sum(f.count for f in found.findings if f.code == "CQ_SHIFTED") == 2
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.restored, result.dropped, result.lost, result.problems) == ([], [], [], [])
