@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from storeio.paths import StoreFile
+from storeio.paths import MOST_FILE_BYTES, StoreFile
 
 EVIDENCE: Final = 16  # sizes weighed at most; damage can bring as many lengths as there are files
 
@@ -22,10 +22,11 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
 
     A file speaks for its length, two neighbours for the distance of their names, and a name
     against every size that it is no multiple of. So a truncated file or a renamed one is outvoted.
+    What is longer than any file of a broker speaks for nothing.
     """
     bases = [f.base_offset for f in files if f.base_offset is not None and f.base_offset >= 0]
-    lengths = Counter(f.size for f in files if f.size > 0 and f.size % unit == 0)
-    steps = Counter(step for step in _steps(files) if step % unit == 0)
+    lengths = Counter(f.size for f in files if 0 < f.size <= MOST_FILE_BYTES and f.size % unit == 0)
+    steps = Counter(step for step in _steps(files) if step <= MOST_FILE_BYTES and step % unit == 0)
     likely = {n for votes in (lengths, steps) for n, _ in votes.most_common(EVIDENCE)} | {usual}
 
     def votes(size: int) -> tuple[int, int, bool, int]:

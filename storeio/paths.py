@@ -35,6 +35,7 @@ KINDS: Final = (
 QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 NAME_DIGITS: Final = 20
 MAX_LONG: Final = 2**63 - 1
+MOST_FILE_BYTES: Final = 2**31 - 1  # a broker maps a file as a whole, which Java can do up to here
 MOST_DIGITS: Final = 4000  # behind leading zeros; Python reads no more than 4300
 # Spec 3.5: what TopicValidator accepts, plus what brokers themselves store ($ since 5.5.0, + since 5.x).
 LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_$+-]{1,255}")

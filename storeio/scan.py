@@ -27,6 +27,7 @@ from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
 
+SHORT_HOLE_BYTES: Final = 1 << 20  # reading it costs no more than passing over it
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 
 
@@ -215,3 +216,17 @@ def data_stretches(root: str, path: str, start: int, stop: int) -> Iterator[tupl
         yield from local_files.data_stretches(handle, start, stop)
     finally:
         os.close(handle)
+
+
+def long_stretches(root: str, path: str, size: int) -> list[tuple[int, int]]:
+    """Return the stretches of a file that are no holes, as ``data_stretches``, with short holes between them joined.
+
+    So there are few even of what was written at many places.
+    """
+    found: list[tuple[int, int]] = []
+    for start, stop in data_stretches(root, path, 0, size):
+        if found and start - found[-1][1] < SHORT_HOLE_BYTES:
+            found[-1] = found[-1][0], stop
+        else:
+            found.append((start, stop))
+    return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import pickle
 import random
+import shutil
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import golden_data
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from storeio import audit
 from storeio.checks import index_border, index_bytes, index_damage, index_stretch
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_finish import finish_content
@@ -608,3 +611,16 @@ def test_of_many_units_between_splits_each_tells_what_it_can(monkeypatch: pytest
         codes = ("INDEX_UNIT_WRONG", "INDEX_UNIT_ORPHAN")
         assert sum(found.count for found in told.findings if found.code in codes) >= length // 20
     assert "INDEX_UNIT_MISSING" in apart.codes() - together.codes()
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+@pytest.mark.parametrize("split_bytes", [None, 20_000])
+def test_a_copied_index_file_is_called_a_copy(which: int, split_bytes: int | None, tmp_path: Path) -> None:
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    name = sorted(place.name for place in root.glob("index/*"))[which]
+    shutil.copyfile(root / "index" / name, root / "index" / "20991231235959999")
+    found = audit.check(root, split_bytes=split_bytes)
+    (entries,) = (row.entries for row in found.index if row.path.endswith(name))
+    (finding,) = (f for f in found.findings if f.path.startswith("index"))
+    assert (finding.code, finding.path, finding.count) == ("INDEX_DUPLICATE", "index/20991231235959999", entries)
+    assert f"a copy of index/{name}" in finding.detail

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storebuilder import StoreBuilder, forged
 
+import storeio
 from storeio import inspect
 from storeio.inspect import logwalk
 from storeio.inspect.reader import Reader
@@ -166,3 +167,17 @@ def test_damages_that_brokers_met_are_shown(name: str, tmp_path: Path) -> None:
         list(inspect.files(reader))
         list(inspect.units(reader, limit=50))
         list(inspect.index_entries(reader, limit=50))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"KEYS\1\2u\1v\2", b"u\1v\2TAGS\1", b"KEYS\1\2ey\2", b"TAGS\1\2\2u\1v\2", b"\1v\2", b"no separator", b"u\1\xff\2"],
+)
+def test_properties_are_odd_where_the_audit_says_so(said: bytes, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "s")
+    builder.message("t", 0, b"body", properties=b"KEYS\1k\2u\1v\2")
+    builder.message("t", 0, b"body", properties=said)
+    builder.close()
+    found = [f.detail for f in storeio.check(tmp_path / "s").findings if f.code == "LOG_PROPERTIES"]
+    (_, view) = inspect.records(tmp_path / "s")
+    assert [text.removeprefix("properties: ") for text in view.odd] == found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ import pytest
 
 import storeio
 from storeio import audit, cli, local_files
+from storeio.checks.queue_files import Queue, QueueFile
+from storeio.checks.segments import view_log
+from storeio.checks.uncovered import Leftover, judge_uncovered
+from storeio.config import infer_config
+from storeio.findings import condense
 from storeio.inspect.filelist import files
 from storeio.inspect.indexunits import entries_of
 from storeio.inspect.logwalk import walk_segment
@@ -23,11 +29,12 @@ from storeio.kernels import tables as w
 from storeio.plan.model import RESIZE
 from storeio.planning import plan_store
 from storeio.prediction import simulate
+from storeio.scan import list_store
 from storeio.splits import DEFAULT_SPLIT_BYTES, merge_spans
 
 CLAIMED = 1 << 40
 SMALL = 1 << 22
-MOST_READ = 2 << 30
+MOST_READ = 3 << 30
 QUEUE = "consumequeue/topic_0/0/00000000000000004000"
 SEGMENT = "commitlog/00000000000000163840"
 EXT = "consumequeue_ext/topic_1/0/00000000000000000000"
@@ -173,6 +180,154 @@ def test_an_audit_of_a_sparse_ext_file(path: str, grown: Grown) -> None:
         return [(f.code, f.path) for f in found.findings], {k: n for k, n in report.classes.items() if k != "zero"}
 
     assert looked_at(CLAIMED) == looked_at(SMALL)
+
+
+def with_unit(root: Path, path: str, at: int, unit: bytes) -> Path:
+    """Write a unit into a file, perhaps behind a hole."""
+    with (root / path).open("r+b") as file:
+        file.seek(at)
+        file.write(unit)
+    return root
+
+
+UNIT = (1000).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
+BATCH_UNIT = UNIT + bytes(26)
+UNITS = "consumequeue/topic_{}/0/00000000000000000000"
+BATCH = "batchconsumequeue/bcq_a/0/00000000000000000000"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "unit", "setting", "length"),
+    [
+        (
+            "rich-5.5.1",
+            "consumequeue/topic_1/0/00000000000000000000",
+            UNIT,
+            "mappedFileSizeConsumeQueue",
+            2_000_000_000,
+        ),
+        (
+            "rich-5.5.1",
+            "consumequeue/topic_9/0/00000000000000000000",
+            UNIT,
+            "mappedFileSizeConsumeQueue",
+            2_000_000_000,
+        ),
+        ("rich-5.5.1", BATCH, BATCH_UNIT, "mapperFileSizeBatchConsumeQueue", 46 * 4_000_000),
+    ],
+    ids=["queue", "queue without records", "batch queue"],
+)
+def test_an_audit_of_units_behind_a_hole(
+    name: str, path: str, unit: bytes, setting: str, length: int, grown: Grown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros that are holes are judged as zeros that are read."""
+    monkeypatch.setattr(local_files, "read_bytes", none_above(64 << 20))
+
+    def looked_at(length: int) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
+        root = with_unit(grown(name, path, length), path, length - 100 * len(unit), unit)
+        found = storeio.check(root, given={setting: str(length)})
+        (file,) = (file for file in found.files if file.path == path)
+        assert sum(file.classes.values()) == length
+        facts = [(f.code, f.path, length - (f.position or 0) if f.code.endswith("TAIL") else f.position, f.detail)
+                 for f in found.findings if f.path == path]  # fmt: skip
+        return facts, {kind: count for kind, count in file.classes.items() if kind != "zero"}
+
+    large, small = looked_at(length), looked_at(length // 100)
+    assert large == small
+    assert any(code.endswith(("CQ_DIRTY_TAIL", "ORPHAN")) for code, *_ in large[0])
+
+
+def test_units_in_front_of_a_hole_and_behind_it() -> None:
+    """A hole between units that records have is told as one that is read."""
+    size, count = 1_000_000 * 20, 1_000_000
+    data = np.zeros(size, np.uint8)
+    data[:20] = data[-20:] = np.frombuffer(UNIT, np.uint8)
+    file = QueueFile("consumequeue/t/0/00000000000000000000", 0, size, size, 0, count - 1)
+    queue = Queue("consumequeue", "t", 0, size, (file,))
+    asked = []
+
+    def read(path: str, start: int, stop: int) -> local_files.Bytes:
+        asked.append(stop - start)
+        return data[start:stop]
+
+    def judged(stretches: list[tuple[int, int]]) -> Leftover:
+        view = view_log([], 1 << 20)
+        covered = [(0, 1), (count - 1, count)]
+        return judge_uncovered(queue, covered, [], view, read, lambda *_: "", lambda *_: stretches)
+
+    told, total = judged([(0, 4096), (size - 4096, size)]), sum(asked)
+    assert total < size // 2
+    untold = judged([(0, size)])
+    assert condense(told.findings) == condense(untold.findings)
+    assert [(f.code, f.count) for f in condense(told.findings)] == [("CQ_HOLE", count - 2)]
+    assert told.classes == untold.classes
+
+
+def none_above(most: int) -> Callable[..., local_files.Bytes]:
+    """Return a read that fails where more is asked for at once."""
+    real = local_files.read_bytes
+
+    def read(root: str, path: str, start: int, stop: int, **more: Any) -> local_files.Bytes:
+        assert min(stop, more.get("populate_to") or stop) - start <= most, f"{path}: {stop - start} bytes at {start}"
+        return real(root, path, start, stop, **more)
+
+    return read
+
+
+@pytest.mark.parametrize("which", [min, max])
+def test_an_audit_of_an_index_file_with_something_behind_a_hole(
+    which: Callable[[list[str]], str], grown: Grown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_files, "read_bytes", none_above(64 << 20))
+    path = "index/" + which([place.name for place in golden.store("base-5.5.1").glob("index/*")])
+
+    def looked_at(length: int) -> list[tuple[str, int | None]]:
+        root = with_unit(grown("base-5.5.1", path, length), path, length // 2, b"x")
+        found = storeio.check(root)
+        (file,) = (file for file in found.files if file.path == path)
+        assert sum(file.classes.values()) == length
+        return [(f.code, f.count) for f in found.findings if f.path == path]
+
+    assert looked_at(CLAIMED) == looked_at(SMALL)
+
+
+@pytest.mark.parametrize("at", [SMALL // 2, SMALL - 50])
+def test_an_audit_of_an_ext_file_with_something_behind_a_hole(
+    at: int, grown: Grown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_files, "read_bytes", none_above(64 << 20))
+
+    def looked_at(length: int) -> list[tuple[Any, ...]]:
+        root = with_unit(grown("ext-5.5.1", EXT, length), EXT, length - SMALL + at, b"xyz")
+        found = storeio.check(root)
+        (file,) = (file for file in found.files if file.path == EXT)
+        assert sum(file.classes.values()) == length
+        return [(f.code, length - (f.position or 0), f.length) for f in found.findings if f.code == "EXT_CHAIN"]
+
+    assert looked_at(CLAIMED) == looked_at(SMALL)
+    assert looked_at(CLAIMED)
+
+
+def test_a_file_longer_than_any_of_a_broker_tells_no_size(grown: Grown) -> None:
+    root = grown("base-5.5.1", "consumequeue/topic_9/0/00000000000000000000", CLAIMED // 20 * 20)
+    for place in root.glob("consumequeue/topic_[!9]*"):
+        shutil.rmtree(place)
+    assert infer_config(list_store(root)).queue_file_bytes == 300_000 * 20
+
+
+def test_an_inspection_of_a_segment_with_something_far_behind_its_blank_record(
+    grown: Grown, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All records are shown, as without it; that the rest was not looked at is said, and told by the exit code."""
+    length = CLAIMED
+    sound = golden.store("base-5.5.1")
+    assert cli.run(["inspect", str(sound), "--records", "--json"]) == 0
+    wanted = capsys.readouterr().out
+    root = with_unit(grown("base-5.5.1", SEGMENT, length), SEGMENT, length // 2, b"x")
+    assert cli.run(["inspect", str(root), "--records", "--json"]) == 8
+    shown = capsys.readouterr()
+    assert shown.out == wanted
+    assert SEGMENT in shown.err
 
 
 def _reports(root: str) -> list[audit.FileReport]:

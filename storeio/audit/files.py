@@ -18,9 +18,8 @@ from storeio.checks.queue_files import UNIT_BYTES, QueueFile, gather, summarize_
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import index as index_format
-from storeio.format import queueext
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile
-from storeio.scan import Listing, data_stop
+from storeio.scan import Listing, data_stop, long_stretches
 from storeio.uris import is_remote
 
 Bytes = npt.NDArray[np.uint8]
@@ -60,17 +59,19 @@ def run_file_task(plan: AuditPlan, task: FileTask) -> FileReport:
 
 
 def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
-    zero_from = data_stop(plan.root, file.path, file.size)
+    stretches = long_stretches(plan.root, file.path, file.size)
+    zero_from = stretches[-1][1] if stretches else 0
 
     def read(start: int, stop: int) -> Bytes:
         return plan.read(file.path, start, stop, populate_to=zero_from)
 
     if file.kind in (CONSUMEQUEUE, BATCHQUEUE):
-        return FileReport(file, summarize_file(file, read(0, zero_from)))  # what follows is zero anyway
+        return FileReport(file, summarize_file(file, read, stretches))
     if file.kind == QUEUE_EXT:
-        findings, classes = ext_units.check_chain(file, read(0, min(zero_from + queueext.HEAD_BYTES, file.size)))
+        findings, classes = ext_units.check_chain(file, read, stretches)
         return FileReport(file, QueueFile(file.path, file.base_offset or 0, file.size), tuple(findings), classes)
-    if plan.index_shape is None and not read(0, zero_from)[index_format.HEADER_BYTES :].any():
+    behind_header = ((max(low, index_format.HEADER_BYTES), high) for low, high in stretches)
+    if plan.index_shape is None and not any(read(*part).any() for part in behind_header):
         head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
         return FileReport(file, classes={"record": head, "zero": file.size - head})
     if plan.index_shape is None:
@@ -78,7 +79,7 @@ def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
             "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
         )
         return FileReport(file, findings=(finding,), classes={"garbage": file.size})
-    structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, zero_from=zero_from)
+    structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, stretches=stretches)
     return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from storeio.audit.peek import record_at
@@ -25,6 +26,7 @@ from storeio.format import properties
 from storeio.kernels.group import RUN_ROWS
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.results import LostRange, QueueResult
+from storeio.scan import data_stretches
 
 _SHORT: Final = {BATCHQUEUE: "bcq"}
 # Units that point farther behind the log, or at more, are no lost messages, but damaged themselves.
@@ -116,7 +118,8 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
     leftover = Leftover()
     if queue.files:
         try:
-            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, read, _namer(plan))
+            stretches = partial(data_stretches, plan.root)
+            leftover = judge_uncovered(queue, said.covered, numbering.runs, view, read, _namer(plan), stretches)
         except UnreadableError as error:
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))
             verdicts.failed |= {file.path: str(error) for file in queue.files}

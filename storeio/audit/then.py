@@ -15,12 +15,13 @@ import numpy as np
 
 from storeio.audit.moment import IndexThen, walked_back
 from storeio.audit.store_now import StoreNow
+from storeio.checks.ranges import whole_units
 from storeio.errors import UnreadableError
 from storeio.format import batchqueue, consumequeue, queueext
 from storeio.format import commitlog as log
 from storeio.format import index as layout
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile, file_name
-from storeio.scan import Listing, data_stop
+from storeio.scan import Listing, long_stretches
 
 FORMS: Final = {CONSUMEQUEUE: consumequeue.UNIT, BATCHQUEUE: batchqueue.UNIT}
 CHUNK_UNITS: Final = 4096
@@ -67,9 +68,7 @@ def _queue_end(
     """Return the end of a queue behind its last unit that points before ``log_stop``; None for one without units."""
     newer: set[str] = set()
     for file in reversed(files):
-        stop = data_stop(store.root, file.path, file.size) // form.itemsize
-        while stop > 0:
-            start = max(stop - CHUNK_UNITS, 0)
+        for start, stop in _backwards(store, file, form.itemsize):
             units = store.read(file.path, start * form.itemsize, stop * form.itemsize).view(form)
             written = (units["size"] > 0) & (units["physical_offset"] >= 0)
             then = np.flatnonzero(written & (units["physical_offset"] < log_stop))
@@ -77,8 +76,18 @@ def _queue_end(
                 end = (file.base_offset or 0) + (start + int(then[-1]) + 1) * form.itemsize
                 return QueueEnd(end, files, frozenset(newer - {file.path}), int(units["tags_code"][then[-1]]))
             newer |= {file.path} if written.any() else set()
-            stop = start
     return QueueEnd(0, files, frozenset(newer)) if newer else None
+
+
+def _backwards(store: StoreNow, file: StoreFile, unit_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the units of a file that are no holes in pieces, the last one first."""
+    stretches = long_stretches(store.root, file.path, file.size)
+    for low, high in reversed(whole_units(stretches, 0, file.size // unit_bytes * unit_bytes, unit_bytes)):
+        stop = high // unit_bytes
+        while stop > low // unit_bytes:
+            start = max(stop - CHUNK_UNITS, low // unit_bytes)
+            yield start, stop
+            stop = start
 
 
 def index_then(store: StoreNow, listing: Listing, log_stop: int) -> tuple[IndexThen | None, set[str]]:

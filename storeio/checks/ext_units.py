@@ -5,12 +5,16 @@ Source: ``org.apache.rocketmq.store.ConsumeQueueExt``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import Queue, Read
+from storeio.checks.ranges import Ranges, meeting
 from storeio.findings import Finding
 from storeio.format import queueext
+from storeio.kernels.search import first_nonzero
 from storeio.paths import StoreFile
 
 Bytes = npt.NDArray[np.uint8]
@@ -45,16 +49,21 @@ def agrees(ext: Queue, read: Read, disk: npt.NDArray[np.void], tags_code: Number
     return result
 
 
-def check_chain(file: StoreFile, data: Bytes) -> tuple[list[Finding], dict[str, int]]:
+def check_chain(
+    file: StoreFile, read: Callable[[int, int], Bytes], stretches: Ranges
+) -> tuple[list[Finding], dict[str, int]]:
     """Return what is wrong with one ext file's chain of sizes, and its bytes by class.
 
-    ``data`` are the file's bytes, or fewer if all that follow are zero, with a unit's head of those.
+    ``read`` gives the file's bytes, of which all outside of the stretches are zero.
     A closed file ends in a size that is not positive, with at least 4 bytes free.
     """
-    at = 0
+    at = start = 0
+    data = read(0, 0)
     findings: list[Finding] = []
-    while at <= len(data) - queueext.HEAD_BYTES:
-        head = data[at : at + queueext.HEAD_BYTES].view(queueext.HEAD)[0]
+    while at <= file.size - queueext.HEAD_BYTES:
+        if at + queueext.HEAD_BYTES > start + len(data):
+            start, data = at, _around(file, read, stretches, at)
+        head = data[at - start : at - start + queueext.HEAD_BYTES].view(queueext.HEAD)[0]
         size = int(head["size"])
         if size <= 0:
             break
@@ -63,14 +72,22 @@ def check_chain(file: StoreFile, data: Bytes) -> tuple[list[Finding], dict[str, 
             findings.append(_finding(file, "EXT_CHAIN", at, file.size - at, f"unit size {size} at {at}"))
             return findings, {"record": at, "garbage": file.size - at}
         at += size
-    end = at + 2 if data[at : at + 2].tobytes() == b"\xff\xff" else at
-    rest = data[end:]
-    dirty = int(np.count_nonzero(rest))
+    end = at + 2 if read(at, min(at + 2, file.size)).tobytes() == b"\xff\xff" else at
+    dirty, first = 0, file.size
+    for low, high in meeting(stretches, end, file.size):
+        rest = read(max(low, end), high)
+        dirty += int(np.count_nonzero(rest))
+        first = min(first, max(low, end) + int(first_nonzero(rest, 0, len(rest)))) if dirty else first
     if dirty:
-        first = end + int(np.flatnonzero(rest)[0])
         findings.append(_finding(file, "EXT_CHAIN", first, file.size - first, "bytes behind the last unit"))
     classes = {"record": at, "blank": end - at, "garbage": dirty, "zero": file.size - end - dirty}
     return findings, classes
+
+
+def _around(file: StoreFile, read: Callable[[int, int], Bytes], stretches: Ranges, at: int) -> Bytes:
+    """Return the file's bytes from a unit on, up to the end of what is no hole; its head at least."""
+    stop = at + queueext.HEAD_BYTES
+    return read(at, max([min(high, file.size) for _, high in meeting(stretches, at, stop)] + [stop]))
 
 
 def _finding(file: StoreFile, code: str, position: int, length: int, detail: str) -> Finding:

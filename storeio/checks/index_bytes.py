@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.ranges import Ranges, whole_units
 from storeio.findings import Finding
 from storeio.format import index
 
@@ -22,9 +23,10 @@ WINDOW_SLOTS: Final = (2 << 20) // index.SLOT_BYTES  # few, because a worker has
 class IndexBytes:
     """A file's bytes and places, and what has been found so far."""
 
-    def __init__(self, path: str, read: Read, size: int, slots: int, units: int, zero_from: int) -> None:
+    def __init__(self, path: str, read: Read, size: int, slots: int, units: int, stretches: Ranges) -> None:
+        """``stretches`` are in order; outside of them the file is zero."""
         self.path, self.read, self.size = path, read, size
-        self.slots, self.units, self.zero_from = slots, units, zero_from
+        self.slots, self.units, self.stretches = slots, units, stretches
         self.findings: list[Finding] = []
         self.units_at = index.units_start(slots)
         self.length = index.file_length(slots, units)  # what it should be
@@ -51,9 +53,13 @@ class IndexBytes:
             yield start, self.read(self.units_at + start * index.UNIT_BYTES, self.units_at + end * index.UNIT_BYTES)
 
     def windows(self, start: int, stop: int) -> Iterator[tuple[int, Bytes]]:
-        """Yield bytes ``[start, stop)``, in windows of whole units from ``start`` on, each with its position."""
-        for at in range(start, stop, WINDOW_UNITS * index.UNIT_BYTES):
-            yield at, self.read(at, min(at + WINDOW_UNITS * index.UNIT_BYTES, stop))
+        """Yield bytes ``[start, stop)``, in windows of whole units from ``start`` on, each with its position.
+
+        Units are left out that are known to be zero.
+        """
+        for low, high in whole_units(self.stretches, start, stop, index.UNIT_BYTES):
+            for at in range(low, high, WINDOW_UNITS * index.UNIT_BYTES):
+                yield at, self.read(at, min(at + WINDOW_UNITS * index.UNIT_BYTES, high))
 
     def add(self, code: str, position: int, length: int, count: int = 1, detail: str = "") -> None:
         """Report a stretch of the file."""

@@ -6,6 +6,7 @@ these have been judged a rank and a physical offset.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,8 +38,8 @@ class _Units:
     @classmethod
     def read(cls, file: IndexBytes, last: int) -> _Units:
         """Return those up to the last one that is not zero."""
-        units = cls(np.zeros(last + 1, np.int32), np.zeros(last + 1, np.int32))
-        for first, data in file.unit_windows(1, last + 1):
+        units = cls(np.full(last + 1, damage.NO_UNIT, np.int32), np.zeros(last + 1, np.int32))
+        for first, data in _written_windows(file, last):
             damage.load(data, first, units.hashes, units.previous)
         return units
 
@@ -83,12 +84,17 @@ def _judge(
     return int(damage.name_wrong(file.units_at, *known, entries, tops, claims, skippers, wrong, count))
 
 
+def _written_windows(file: IndexBytes, last: int) -> Iterator[tuple[int, Bytes]]:
+    """Yield units 1 to ``last`` as ``IndexBytes.unit_windows`` does, those left out that are known to be zero."""
+    start, stop = (file.units_at + number * index.UNIT_BYTES for number in (1, last + 1))
+    for position, data in file.windows(start, stop):
+        yield (position - file.units_at) // index.UNIT_BYTES, data
+
+
 def _bounds(file: IndexBytes) -> tuple[int, int]:
     """Return how many units come before the first that is all zero, and the last that is not."""
     leading = last = 0
-    # What is known to be zero need not be read.
-    stop = min(file.present + 1, -(-max(file.zero_from - file.units_at, 0) // index.UNIT_BYTES))
-    for first, data in file.unit_windows(1, stop):
+    for first, data in _written_windows(file, file.present):
         before, end = (int(n) for n in kernel.bounds(data))
         leading += before if leading == first - 1 else 0
         last = first + end - 1 if end else last
@@ -129,11 +135,9 @@ def _check_rest(file: IndexBytes, entries: int) -> int:
 
 def _dirty(file: IndexBytes, start: int, stop: int, wrong: Numbers, count: Numbers) -> int:
     """Return the bytes of all-zero units of ``[start, stop)``; the others go into ``wrong``."""
-    known = min(max(file.zero_from, start), stop)
-    known = min(start + -(-(known - start) // index.UNIT_BYTES) * index.UNIT_BYTES, stop)
-    zero = max(stop - known, 0)
-    for position, data in file.windows(start, known):
-        zero += int(damage.name_dirty(data, position, wrong, count))
+    zero = max(stop - start, 0)
+    for position, data in file.windows(start, stop):
+        zero += int(damage.name_dirty(data, position, wrong, count)) - len(data)
     return zero
 
 

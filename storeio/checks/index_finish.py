@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from storeio.checks.index_border import bridged
 from storeio.checks.index_content import FileTimes, IndexContent, Seconds
@@ -16,7 +17,10 @@ from storeio.checks.index_events import CODES
 from storeio.checks.index_stretch import IndexFiles, ReadUnits
 from storeio.checks.index_structure import IndexStructure
 from storeio.findings import Finding
+from storeio.format import index
 from storeio.kernels import index_match as kernel
+
+DUPLICATE: Final = CODES[kernel.DUPLICATE][0]
 
 
 @dataclass(slots=True)
@@ -58,7 +62,35 @@ def finish_content(files: IndexFiles, read_units: ReadUnits, contents: Sequence[
             if first.seconds < 0 or (inherited and not fits):
                 findings += _wrong_seconds(files[file_no], content, first)
         before = file_no
-    return findings
+    return _copies_told(files, findings)
+
+
+def _copies_told(files: IndexFiles, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, those of a file all of whose units stand twice as one that says so, and where they do."""
+    twice: dict[str, int] = {}
+    for finding in findings:
+        if finding.code == DUPLICATE:
+            twice[finding.path] = twice.get(finding.path, 0) + finding.count
+    told = list(findings)
+    for file in files:
+        same = [one.path for one in files if one is not file and _hold_the_same(one, file) and one.path not in twice]
+        if not same or not 0 < file.entries <= twice.get(file.path, 0):
+            continue
+        position, length = file.position_of(1), file.entries * index.UNIT_BYTES
+        detail = f"all units of this file, which is a copy of {same[0]}: it may go while no broker runs"
+        told = [finding for finding in told if (finding.code, finding.path) != (DUPLICATE, file.path)]
+        told.append(
+            Finding(
+                DUPLICATE, file.path, position, length, physical_offset=file.begin_physical_offset, count=file.entries,
+                detail=detail,
+            )
+        )  # fmt: skip
+    return told
+
+
+def _hold_the_same(one: IndexStructure, other: IndexStructure) -> bool:
+    names = ("entries", "begin_timestamp_ms", "end_timestamp_ms", "begin_physical_offset", "end_physical_offset")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _joined(findings: Iterator[Finding]) -> list[Finding]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from storeio.format import index
 from storeio.kernels import index_shape as kernel
+from storeio.paths import MOST_FILE_BYTES
 
 Bytes = npt.NDArray[np.uint8]
 Read = Callable[[int, int], Bytes]
@@ -42,7 +43,7 @@ def infer_shape(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | Non
 
 
 def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | None:
-    if length < LEAST:
+    if not LEAST <= length <= MOST_FILE_BYTES:
         return None
     data = [read(0, length) for read in reads]
     words, odd = divmod(length - index.HEADER_BYTES, index.SLOT_BYTES)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from storeio.checks import index_bytes
 from storeio.checks.index_bytes import Content, IndexBytes, Read
 from storeio.checks.index_damage import Runs, damaged_content, order_of
+from storeio.checks.ranges import Ranges
 from storeio.findings import Finding
 from storeio.format import index
 from storeio.kernels import index as kernel
@@ -65,7 +66,7 @@ def seconds_since(store_ms: int, begin_ms: int) -> int:
 
 
 def check_structure(
-    path: str, read: Read, size: int, slots: int, units: int, *, zero_from: int | None = None
+    path: str, read: Read, size: int, slots: int, units: int, *, stretches: Ranges | None = None
 ) -> IndexStructure:
     """Return what one index file holds and what is wrong in it. It is read in windows.
 
@@ -75,9 +76,9 @@ def check_structure(
         size: The file's length, any.
         slots: At least 1.
         units: What the file has room for, unit 0 included; at least 2.
-        zero_from: Position from which on the file is known to hold zeros only.
+        stretches: Outside of these, which are in order, the file is known to hold zeros only.
     """
-    file = IndexBytes(path, read, size, slots, units, size if zero_from is None else zero_from)
+    file = IndexBytes(path, read, size, slots, units, [(0, size)] if stretches is None else stretches)
     content = _sound_content(file) or damaged_content(file)
     ordered, outliers = order_of(file, content.entries) if content.disordered else (True, ())
     first, last = _in_order(content.entries, outliers)
@@ -94,7 +95,7 @@ def presumed_structure(path: str, read: Read, size: int, slots: int, units: int)
 
     None where that cannot be: the header counts more units than the file has, or it has another length.
     """
-    file = IndexBytes(path, read, size, slots, units, size)
+    file = IndexBytes(path, read, size, slots, units, [(0, size)])
     entries = max(file.header["unit_count"] - 1, 0)
     if entries > file.present or file.size != file.length:
         return None
@@ -134,11 +135,8 @@ def _sound_content(file: IndexBytes) -> Content | None:
     for slot, heads in file.slot_windows():
         if kernel.compare_heads(heads, slot, last, counts):
             return None
-    doubtful = max(min(file.zero_from, file.length), end)
-    for at in range(end, doubtful, index_bytes.WINDOW_UNITS * index.UNIT_BYTES):
-        rest = file.read(at, min(at + index_bytes.WINDOW_UNITS * index.UNIT_BYTES, doubtful))
-        if first_nonzero(rest, 0, len(rest)) < len(rest):
-            return None
+    if any(first_nonzero(rest, 0, len(rest)) < len(rest) for _, rest in file.windows(end, file.length)):
+        return None
     used = int(counts[0])
     zero = 4 * (file.slots - used) + index.UNIT_BYTES + file.length - end
     return Content(entries, entries, (used, entries), used, entries, zero, bool(order[0]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,8 @@ from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE, COMMITLOG, file_name
 
 Numbers = npt.NDArray[np.int64]
+
+PIECE_UNITS: Final = 1 << 20  # of a queue without order that are looked at together
 
 
 def decode(queue: Queue, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
@@ -24,8 +28,8 @@ def decode(queue: Queue, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
 def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt.NDArray[np.void]]:
     """Return numbers and units of all that point into ``[low, high)``, whatever else is wrong with them.
 
-    A queue in order is bisected; any other is read a file at a time. Filler, zeros, and what no file holds the whole
-    of are left out.
+    A queue in order is bisected; any other is read as a whole, in pieces. Filler, zeros, and what no file holds the
+    whole of are left out.
     """
     if not queue.files:
         return np.empty(0, np.int64), decode(queue, np.empty(0, np.uint8))
@@ -34,7 +38,8 @@ def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt
         stop = _bisect(queue, read, high)
         pieces = [(first, stop)]
     else:
-        pieces = [(f.base // queue.unit_bytes, (f.base + f.used_bytes) // queue.unit_bytes + 1) for f in queue.files]
+        ends = [(f.base // queue.unit_bytes, (f.base + f.used_bytes) // queue.unit_bytes + 1) for f in queue.files]
+        pieces = [(n, min(n + PIECE_UNITS, stop)) for first, stop in ends for n in range(first, stop, PIECE_UNITS)]
     numbers: list[Numbers] = []
     units: list[npt.NDArray[np.void]] = []
     for first, stop in pieces:

@@ -89,14 +89,18 @@ def _properties(walked: Walked, row: int) -> list[Finding]:
     record = walked.records[:, row]
     raw = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
     at = int(record[w.R_PROPERTIES_AT]) - int(record[w.R_POSITION])
-    findings = []
-    if odd := properties.odd_piece(raw):
-        what = f"{odd[:40]!r} is dropped by every reader"
-        findings.append(_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), what))
-    if int(record[w.R_MARKS]) & w.MARK_TEXT:
-        what = "malformed UTF-8 or control characters"
-        findings.append(_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), what))
-    return findings
+    odd = odd_properties(raw, int(record[w.R_MARKS]))
+    return [_at_record(walked, row, "LOG_PROPERTIES", at, len(raw), what) for what in odd]
+
+
+def odd_properties(raw: bytes, marks: int) -> list[str]:
+    """Return in words what no producer writes of a record's properties; its marks tell where that may be."""
+    found = []
+    if marks & w.MARK_ODD_PROPERTY and (odd := properties.odd_piece(raw)):
+        found.append(f"{odd[:40]!r} is dropped by every reader")
+    if marks & w.MARK_TEXT:
+        found.append("malformed UTF-8 or control characters")
+    return found
 
 
 def edge_records(walked: Walked) -> list[TimedRecord]:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.ranges import Ranges
+from storeio.checks.ranges import Ranges, whole_units
 from storeio.findings import Finding
 from storeio.format import batchqueue, consumequeue
 from storeio.kernels import units as kernel
@@ -187,11 +187,25 @@ def by_number(queue: Queue, read: Read, numbers: Numbers, *, runs: int) -> Calla
     return part
 
 
-def summarize_file(file: StoreFile, data: Bytes) -> QueueFile:
-    """Return a queue file's summary from all its bytes."""
-    summary = np.zeros(kernel.SUMMARY_PLACES, np.int64)
-    kernel.summarize(data, UNIT_BYTES[file.kind], summary)
-    return summary_of(file, summary.tolist())
+def summarize_file(file: StoreFile, read: Callable[[int, int], Bytes], stretches: Ranges) -> QueueFile:
+    """Return a queue file's summary. Of its bytes, which ``read`` gives, all outside of the stretches are zero."""
+    unit = UNIT_BYTES[file.kind]
+    whole, end = [0, -1, -1, 1, -1, -1], 0
+    for start, stop in whole_units(stretches, 0, file.size, unit):
+        summary = np.zeros(kernel.SUMMARY_PLACES, np.int64)
+        kernel.summarize(read(start, stop), unit, summary)
+        used, first, last, ordered, first_physical, last_physical = summary.tolist()
+        if not used:
+            continue
+        # Zero units in front of others are not in order.
+        follows = start < end + unit and (last < 0 or whole[kernel.LAST_PHYSICAL] <= first_physical)
+        whole[kernel.ORDERED] &= ordered & follows
+        end = whole[kernel.USED_BYTES] = start + used
+        if last >= 0:
+            if whole[kernel.FIRST_REAL] < 0:
+                whole[kernel.FIRST_REAL], whole[kernel.FIRST_PHYSICAL] = start // unit + first, first_physical
+            whole[kernel.LAST_REAL], whole[kernel.LAST_PHYSICAL] = start // unit + last, last_physical
+    return summary_of(file, whole)
 
 
 def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:

@@ -44,3 +44,16 @@ def add(ranges: Ranges, row: Range) -> None:
     first = bisect_left(ranges, row[0], key=lambda one: one[1])
     stop = bisect_right(ranges, row[1], first, key=lambda one: one[0])
     ranges[first:stop] = merged([row, *ranges[first:stop]])
+
+
+def whole_units(stretches: Iterable[Range], start: int, stop: int, unit: int) -> Ranges:
+    """Return what of ``[start, stop)`` those units hold that a stretch touches; they are counted from ``start`` on."""
+    found: Ranges = []
+    for low, high in stretches:
+        first = max(low - start, 0) // unit * unit + start
+        last = min(-(-(high - start) // unit) * unit + start, stop)
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        elif first < last:
+            found.append((first, last))
+    return found

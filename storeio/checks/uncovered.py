@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.ranges import Ranges, meeting, merged, subtract
+from storeio.checks.ranges import Ranges, merged, subtract
 from storeio.checks.segments import LogView
+from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
 from storeio.format import consumequeue
 from storeio.paths import BATCHQUEUE
@@ -22,7 +22,6 @@ Mask = npt.NDArray[np.bool_]
 Names = Callable[[int, int], str]
 """``names(physical, size)``: what an intact record of that place and size says it is, empty if none."""
 
-CHUNK_UNITS: Final = 50_000
 MOST_NAMED: Final = 1000  # units of one queue whose record is looked up one by one
 
 
@@ -46,7 +45,7 @@ class Leftover:
 
 
 def judge_uncovered(
-    queue: Queue, covered: Ranges, claimed: Ranges, view: LogView, read: Read, names: Names
+    queue: Queue, covered: Ranges, claimed: Ranges, view: LogView, read: Read, names: Names, stretches: Stretches
 ) -> Leftover:
     """Return what stands where no record has its unit, in order of unit numbers.
 
@@ -58,6 +57,7 @@ def judge_uncovered(
         view: The log.
         read: Reads the queue's files.
         names: Looks up a record.
+        stretches: Tells where files are no holes; asked of what is wide.
     """
     result = Leftover()
     size = queue.unit_bytes
@@ -68,78 +68,16 @@ def judge_uncovered(
         return result
     covered_start = min((low for low, _ in covered), default=queue.last_real)
     state = _State(queue, view, names, covered_start, covered_stop)
-    gaps = merged(gap for low, high in uncovered for gap in _wide_gaps(queue, low, high))
+    gaps = merged(gap for low, high in uncovered for gap in wide_gaps(queue, low, high))
     for gap in gaps:
         for low, high in subtract((gap[0], min(gap[1], covered_stop)), claimed):
             state.absent(result, low, high)
-    pieces = [
-        (first, min(first + CHUNK_UNITS, high))
-        for whole in uncovered
-        for low, high in subtract(whole, gaps)
-        for first in range(low, high, CHUNK_UNITS)
-    ]
-    for group in _grouped(pieces):
-        state.judge(_read(queue, group, claimed, read), result)
+    held = [part for whole in uncovered for part in subtract(whole, gaps)]
+    for pieces, hole in up_to_holes(queue, held, stretches):
+        for group in grouped(pieces):
+            state.judge(read_units(queue, group, claimed, read), result)
+        state.hole(result, *hole)
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Units:
-    """Units of some ranges of numbers, in order; of those ``gone`` no file holds, nor has the log any ``unknown``."""
-
-    numbers: Numbers
-    units: npt.NDArray[np.void]
-    gone: Mask
-    unknown: Mask
-
-    def ranges(self, mask: Mask) -> Ranges:
-        """Return the half-open ranges of indexes where the mask is True and the numbers follow on from each other."""
-        which = np.flatnonzero(mask)
-        if not len(which):
-            return []
-        cuts = np.flatnonzero((np.diff(which) != 1) | (np.diff(self.numbers[which]) != 1))
-        firsts, lasts = which[np.concatenate(([0], cuts + 1))], which[np.concatenate((cuts, [len(which) - 1]))]
-        return list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
-
-
-def _wide_gaps(queue: Queue, low: int, high: int) -> Iterator[tuple[int, int]]:
-    """Yield wide ranges of unit numbers of which no file holds a byte: a damaged name may be any number."""
-    size = queue.unit_bytes
-    for file, start, stop in queue.pieces(low * size, high * size):
-        if file is None and stop - start > CHUNK_UNITS * size:
-            yield -(-start // size), stop // size
-
-
-def _grouped(pieces: Ranges) -> Iterator[Ranges]:
-    """Yield the pieces in groups, each of about as many units as are looked at together."""
-    group: Ranges = []
-    count = 0
-    for low, high in pieces:
-        if group and count + high - low > CHUNK_UNITS:
-            yield group
-            group, count = [], 0
-        group.append((low, high))
-        count += high - low
-    if group:
-        yield group
-
-
-def _read(queue: Queue, pieces: Ranges, claimed: Ranges, read: Read) -> _Units:
-    size = queue.unit_bytes
-    count = sum(high - low for low, high in pieces)
-    numbers, gone, unknown = np.empty(count, np.int64), np.zeros(count, bool), np.zeros(count, bool)
-    data = np.empty(count * size, np.uint8)
-    at = 0
-    for low, high in pieces:
-        here = slice(at, at + high - low)
-        numbers[here] = np.arange(low, high)
-        data[here.start * size : here.stop * size], absent = queue.read(read, low * size, high * size)
-        for start, stop in absent:
-            there = slice(at + start // size - low, at + -(-stop // size) - low)
-            gone[there] = True
-            unknown[there] |= not meeting(claimed, start // size, -(-stop // size))
-        at = here.stop
-    return _Units(numbers, decode(queue, data), gone, unknown)
 
 
 @dataclass(slots=True)
@@ -154,7 +92,7 @@ class _State:
     ended: bool = False
     named: int = 0
 
-    def judge(self, them: _Units, result: Leftover) -> None:
+    def judge(self, them: Units, result: Leftover) -> None:
         """Judge units that follow those judged before."""
         units, numbers, gone = them.units, them.numbers, them.gone
         physical = units["physical_offset"].astype(np.int64)
@@ -182,7 +120,7 @@ class _State:
         self.ended = bool(tail[-1]) if len(tail) else self.ended
         return tail & (numbers >= self.covered_stop)
 
-    def real(self, result: Leftover, mask: Mask, them: _Units, physical: Numbers, length: Numbers) -> None:
+    def real(self, result: Leftover, mask: Mask, them: Units, physical: Numbers, length: Numbers) -> None:
         """Judge units that look right: expired, behind the log's end, into damage, or at another's record."""
         low, high = self.view.min_physical_offset, self.view.end
         unread = mask & _into(physical, length, self.view.unread)
@@ -230,7 +168,7 @@ class _State:
                 )
             )  # fmt: skip
 
-    def dirty(self, result: Leftover, mask: Mask, them: _Units) -> None:
+    def dirty(self, result: Leftover, mask: Mask, them: Units) -> None:
         """Report what is not zero behind the end of the queue."""
         self.report(result, "CQ_DIRTY_TAIL", mask, them, "behind the queue's last unit")
         real = (them.units["physical_offset"] >= 0) & (them.units["size"] > 0)
@@ -242,14 +180,12 @@ class _State:
             return code
         return "BCQ_DIRTY_TAIL" if code == "CQ_DIRTY_TAIL" else "BCQ_UNIT_ORPHAN"
 
-    def report(self, result: Leftover, code: str, mask: Mask, them: _Units, detail: str) -> None:
+    def report(self, result: Leftover, code: str, mask: Mask, them: Units, detail: str) -> None:
         """Add a finding for each range of the mask, cut at file borders."""
         size = self.queue.unit_bytes
         for a, b in them.ranges(mask):
             at, number = a, int(them.numbers[a])
-            while at < b:
-                path, position = self.queue.path_at(number * size)
-                count = min(b - at, max((self.queue.file_bytes - position) // size, 1))
+            for path, position, count in self.by_file(number, number + b - a):
                 physical = int(them.units["physical_offset"][at])
                 result.findings.append(
                     Finding(
@@ -258,6 +194,27 @@ class _State:
                     )
                 )  # fmt: skip
                 at, number = at + count, number + count
+
+    def by_file(self, number: int, stop: int) -> Iterator[tuple[str, int, int]]:
+        """Yield units cut at file borders: the file, the position in it, how many."""
+        size = self.queue.unit_bytes
+        while number < stop:
+            path, position = self.queue.path_at(number * size)
+            count = min(stop - number, max((self.queue.file_bytes - position) // size, 1))
+            yield path, position, count
+            number += count
+
+    def hole(self, result: Leftover, low: int, high: int) -> None:
+        """Judge zero units that need not be read and follow those judged before."""
+        size, topic, queue_id, number = self.queue.unit_bytes, self.queue.topic, self.queue.queue_id, low
+        for path, position, count in self.by_file(low, min(high, self.covered_stop)):
+            code, length = self.code("CQ_HOLE"), count * size
+            result.findings.append(
+                Finding(code, path, position, length, topic, queue_id, number, 0, count, "zero units")
+            )
+            number += count
+        self.ended |= low < high > self.covered_stop
+        self.count_bytes(result, "zero", low, high)
 
     def absent(self, result: Leftover, low: int, high: int) -> None:
         """Report a wide gap between the files, whole."""
@@ -269,15 +226,19 @@ class _State:
             Finding(self.code("CQ_GAP"), path, position, length, topic, queue_id, low, None, count, detail)
         )
 
-    def count(self, result: Leftover, name: str, mask: Mask, them: _Units) -> None:
+    def count(self, result: Leftover, name: str, mask: Mask, them: Units) -> None:
         """Add the units' bytes to a class of the files that they lie in."""
-        size = self.queue.unit_bytes
         for a, b in them.ranges(mask):
             first = int(them.numbers[a])
-            for file, low, high in self.queue.pieces(first * size, (first + b - a) * size):
-                if file is not None:
-                    row = result.classes.setdefault(file.path, {})
-                    row[name] = row.get(name, 0) + high - low
+            self.count_bytes(result, name, first, first + b - a)
+
+    def count_bytes(self, result: Leftover, name: str, first: int, stop: int) -> None:
+        """Add the bytes of these units to a class of the files that they lie in."""
+        size = self.queue.unit_bytes
+        for file, low, high in self.queue.pieces(first * size, stop * size):
+            if file is not None:
+                row = result.classes.setdefault(file.path, {})
+                row[name] = row.get(name, 0) + high - low
 
 
 def _rows(mask: Mask, numbers: Numbers, physical: Numbers, length: Numbers) -> list[tuple[int, int, int]]:

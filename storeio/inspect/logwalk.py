@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
-from storeio.inspect.reader import Reader
+from storeio.inspect.reader import Reader, TooWideError
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.paths import StoreFile
@@ -65,7 +65,7 @@ def walk_segment(reader: Reader, segment: StoreFile, state: WalkState | None = N
     A sparse segment may claim far more zeros than anybody could read.
     """
     step = DEFAULT_SPLIT_BYTES
-    at = 0 if state is None else state.position // step * step
+    at, behind = 0 if state is None else state.position // step * step, False
     try:
         size = _bounded(reader, segment)
         while at < size:
@@ -74,10 +74,17 @@ def walk_segment(reader: Reader, segment: StoreFile, state: WalkState | None = N
             if state is not None and state.mode == w.SEARCH and state.position == at:
                 walked = _hole(reader, split, state)
             if walked is None:
-                walked = walk_split(reader.of(segment.path), split, state, delays_ms=reader.delays_ms)
+                try:
+                    walked = walk_split(reader.of(segment.path), split, state, delays_ms=reader.delays_ms)
+                except TooWideError as error:
+                    if size <= reader.segment_bytes:
+                        raise
+                    size, behind = reader.segment_bytes, True
+                    reader.failed(UnreadableError(f"{error}; what is behind byte {size} of it is not looked at"))
+                    continue
             state = walked.end
             at = max(walked.split.stop, state.position // step * step)
-            if size < segment.size and state.position >= size:
+            if size < segment.size and state.position >= size and not behind:
                 walked = _extended(walked, segment.size)  # zeros, or a blank record with zeros behind its head
             yield Stretch(segment, walked)
     except UnreadableError as error:
@@ -160,10 +167,13 @@ def _is_chain(walked: Walked, position: int) -> bool:
 
 def single(reader: Reader, segment: StoreFile, position: int) -> Stretch | None:
     """Return the one record at a position, taken by itself, None where there is no intact one."""
-    if position < 0 or position >= segment.size:
+    if position < 0 or position > segment.size - log.MIN_RECORD_BYTES:
         return None
     split = Split(segment.path, segment.base_offset or 0, segment.size, position, position + 1)
     try:
+        magic = reader.kept(segment)(position + log.MAGIC_AT, position + log.MAGIC_AT + 4)
+        if int.from_bytes(magic.tobytes(), "big", signed=True) not in (log.MAGIC_V1, log.MAGIC_V2):
+            return None  # a walk would look for the end of the hole that it may be
         walked = walk_split(reader.kept(segment), split, WalkState(position), delays_ms=reader.delays_ms)
     except UnreadableError as error:
         reader.failed(error)

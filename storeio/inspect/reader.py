@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
-from storeio.paths import COMMITLOG, StoreFile
+from storeio.paths import COMMITLOG, MOST_FILE_BYTES, StoreFile
 from storeio.scan import Bytes, changed_since, data_stretches, failed_since, list_store, read_range
 from storeio.window import Read
 
@@ -18,6 +18,10 @@ Note = Callable[[str], None]
 Failed = Callable[[UnreadableError], None]
 
 KEPT_BYTES = 4 << 20  # the window that single records are read through
+
+
+class TooWideError(UnreadableError):
+    """What is asked for at once is more than any file of a broker has."""
 
 
 class Reader:
@@ -43,6 +47,7 @@ class Reader:
         config = infer_config(self.listing, settings)
         self.delays_ms: npt.NDArray[np.int64] = np.array(config.delays_ms, np.int64)
         self.slots = config.index_slots
+        self.segment_bytes = config.commitlog_file_bytes
         self._kept: tuple[str, int, Bytes] = ("", 0, np.empty(0, np.uint8))
         self._read: set[str] = set()  # paths
         for path, reason in self.listing.unreadable:
@@ -76,8 +81,18 @@ class Reader:
         return data_stretches(self.root, file.path, start, file.size)
 
     def of(self, path: str) -> Read:
-        """Return the reads of one file, as the walk wants them."""
-        return lambda start, stop: self.read(path, start, stop)
+        """Return the reads of one file, as the walk wants them.
+
+        They raise ``TooWideError`` where a walk asks for more than a file of a broker has: it looks for an end that is
+        far behind a hole.
+        """
+
+        def read(start: int, stop: int) -> Bytes:
+            if stop - start > MOST_FILE_BYTES:
+                raise TooWideError(f"{path}: holds something behind a hole of more than {MOST_FILE_BYTES} bytes")
+            return self.read(path, start, stop)
+
+        return read
 
     def kept(self, file: StoreFile) -> Read:
         """Return the reads of one file through a window that stays mapped: for many small neighbours."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.marks import odd_properties
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 from storeio.format import properties as props
@@ -48,7 +49,6 @@ _ODD: Final = {
     w.MARK_TIME: "impossible store time",
     w.MARK_BORN: "impossible born time",
     w.MARK_PROPERTY_CRC: "property CRC differs",
-    w.MARK_ODD_PROPERTY: "a property without name or value",
 }
 _PARTS: Final = (
     "size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "sys_flag", "born_timestamp_ms", "born_host",
@@ -101,16 +101,17 @@ def row_view(stretch: Stretch, row: int) -> RecordView:
         batch_size=column[w.R_BATCH_SIZE],
         base_queue_offset=column[w.R_BATCH_BASE],
         body_position=position + body_at,
-        odd=_odd(column[w.R_MARKS], column[w.R_PHYSICAL]),
+        odd=_odd(column[w.R_MARKS], column[w.R_PHYSICAL], record.properties),
     )
 
 
-def _odd(marks: int, physical: int) -> tuple[str, ...]:
+def _odd(marks: int, physical: int, properties: bytes) -> tuple[str, ...]:
     """Return in words what a broker accepts although it is wrong."""
     if not marks & w.MARKS_ODD:
         return ()
     found = [f"its physical offset field says {physical}"] if marks & w.MARK_PHYSICAL else []
-    return (*found, *(text for mark, text in _ODD.items() if marks & mark))
+    found += [text for mark, text in _ODD.items() if marks & mark]
+    return (*found, *(f"properties: {what}" for what in odd_properties(properties, marks)))
 
 
 def _bad_view(reader: Reader, stretch: Stretch, start: int, stop: int, why: str, *, damaged: bool) -> RecordView:

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from storeio.errors import UsageError
-from storeio.paths import COMMITLOG, LOCK, parse_number
+from storeio.paths import COMMITLOG, LOCK, MOST_FILE_BYTES, parse_number
 from storeio.plan.digest import NOTHING
 from storeio.plan.model import ABSENT, CREATE, LOG, MOVE, RENAME, RESIZE, WRITE, ZEROS, Action, Plan
 from storeio.plan.overlay import Overlay
 from storeio.safe import printable
 
-MOST_FILE_BYTES: Final = 2**31 - 1  # a broker maps a file as a whole, which Java can do up to here
 MOST_NAME_BYTES: Final = 255
 MOST_PATH_BYTES: Final = 4000  # of 4096 that Linux takes
 _EMPTY: Final = ("", NOTHING)  # digests of no bytes
