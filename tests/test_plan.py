@@ -125,6 +125,23 @@ def test_a_true_checkpoint_is_withheld_where_it_would_lead_into_damage(tmp_path:
     assert any(text.startswith("checkpoint is left as it is") for text in found.plan.left)
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [["create", "timerwheel", 100]],
+        [["write", f"config/topics.json{end}", 0, "7b22"] for end in ("", ".bak")],
+        [["write", f"config/delayOffset.json{end}", 0, "7b22"] for end in ("", ".bak")],
+    ],
+)
+def test_a_start_that_tables_refuse_is_judged_as_if_they_were_mended(broken: list[Any], tmp_path: Path) -> None:
+    """No plan mends them; whoever does starts the broker on what the plan has left."""
+    (case,) = (case for case in golden_data.cases("rows-5.3.3") if case["id"] == "17-abort")
+    found = planned([*case["edits"], *broken], tmp_path)
+    assert found.predicted_before.outcome.outcome == found.predicted_after.outcome.outcome == "refuses"
+    assert not any(action.path == "checkpoint" for action in found.plan.actions)
+    assert any(text.startswith("checkpoint is left as it is") for text in found.plan.left)
+
+
 DEAD = [["delete", segment(number)] for number in range(3)]  # retention has taken three segments
 
 
