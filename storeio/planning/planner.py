@@ -235,7 +235,8 @@ class Planner:
             targets.append(replace(target, kind=QUEUE_EXT, file_bytes=self.config.ext_file_bytes))
         if held:
             # Units in log order would all move, and ext files are numbered in it, too.
-            if target.built is None or len(targets) > 1 or target.topic.startswith(log.LMQ_PREFIX):
+            in_order = target.kind == BATCHQUEUE or target.topic.startswith(log.LMQ_PREFIX)
+            if target.built is None or len(targets) > 1 or in_order:
                 raise RefusedError("units point into damage of the log: salvage it first")
             first, stop = target.built.first, target.built.stop
             front, tail = any(part.start < first for part in held), any(part.stop > stop for part in held)
