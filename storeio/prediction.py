@@ -93,6 +93,7 @@ def simulate(
     heap_bytes: int = DEFAULT_HEAP_BYTES,
     consumers: bool = True,
     digests: bool = True,
+    metadata: bool = True,
     progress: Tell | None = None,
 ) -> Prediction:
     """Return what a broker of this version does with the store at ``root``, which is only read.
@@ -108,6 +109,7 @@ def simulate(
         heap_bytes: The broker's heap; 4.x dies of a record that claims more.
         consumers: Tell what consumers get, too, wherever the log is read for what is given up.
         digests: Give the digest of each file in the outcome's states, of logs of up to 1 GiB; reads all files.
+        metadata: Whether tables of ``config`` and a timer wheel that refuse a start do; else as if they were mended.
         progress: Called while the log is read for what is given up.
 
     Raises:
@@ -123,7 +125,7 @@ def simulate(
     setup = setup_of(listing, config, heap_bytes)
     listing, read, running_end = _looked_at(listing, config)
     disk = Disk(listing.files, read)
-    switches = Switches(timer_wheel=(given or {}).get("timerWheelEnable", "true") == "true")
+    switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None

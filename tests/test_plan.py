@@ -17,6 +17,7 @@ from storeio.errors import UnreadableError, UsageError
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
+from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import EXIT_REPAIRED
 from tests import golden_data
@@ -124,6 +125,23 @@ def test_a_true_checkpoint_is_withheld_where_it_would_lead_into_damage(tmp_path:
     assert any(text.startswith("checkpoint is left as it is") for text in found.plan.left)
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        [["create", "timerwheel", 100]],
+        [["write", f"config/topics.json{end}", 0, "7b22"] for end in ("", ".bak")],
+        [["write", f"config/delayOffset.json{end}", 0, "7b22"] for end in ("", ".bak")],
+    ],
+)
+def test_a_start_that_tables_refuse_is_judged_as_if_they_were_mended(broken: list[Any], tmp_path: Path) -> None:
+    """No plan mends them; whoever does starts the broker on what the plan has left."""
+    (case,) = (case for case in golden_data.cases("rows-5.3.3") if case["id"] == "17-abort")
+    found = planned([*case["edits"], *broken], tmp_path)
+    assert found.predicted_before.outcome.outcome == found.predicted_after.outcome.outcome == "refuses"
+    assert not any(action.path == "checkpoint" for action in found.plan.actions)
+    assert any(text.startswith("checkpoint is left as it is") for text in found.plan.left)
+
+
 DEAD = [["delete", segment(number)] for number in range(3)]  # retention has taken three segments
 
 
@@ -200,6 +218,26 @@ def test_a_new_index_brings_its_checkpoint_along_where_that_is_wanted(
     assert "index" in paths
     assert ("checkpoint" in paths) is with_checkpoint
     assert {finding.code for finding in found.after.findings} <= {finding.code for finding in found.before.findings}
+
+
+@pytest.mark.parametrize("damage", [["rmtree", "index"], ["write", "checkpoint", 16, "7f" * 8]])
+def test_after_a_crash_recovery_is_told_to_keep_a_whole_index(damage: list[Any], tmp_path: Path) -> None:
+    """Its last file, too, which brokers name in the checkpoint only when it is full; the end of that stays sound."""
+    found = planned([damage, ["create", "abort", 0]], tmp_path)
+    assert found.cures, found.plan.left
+    apply_plan(tmp_path / "plan.json", tmp_path / "store")
+    kept = simulate(tmp_path / "store", broker="5.3.3", given=given_for(BASE)).disk.deleted
+    assert [path for path in kept if path.startswith("index/")] == []
+
+
+@pytest.mark.parametrize("damage", [["write", "checkpoint", 16, "7f" * 8]])
+def test_an_index_that_stays_damaged_is_not_vouched_for(damage: list[Any], tmp_path: Path) -> None:
+    first = min((golden_data.store(BASE) / "index").iterdir()).name
+    edits = [damage, ["create", "abort", 0], ["write", f"index/{first}", 900, "55" * 60]]
+    planned(edits, tmp_path, select=Selection(paths=("checkpoint",)))
+    apply_plan(tmp_path / "plan.json", tmp_path / "store")
+    kept = simulate(tmp_path / "store", broker="5.3.3", given=given_for(BASE)).disk.deleted
+    assert [path for path in kept if path.startswith("index/")] != []
 
 
 def test_the_store_is_not_touched_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

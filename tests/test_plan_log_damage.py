@@ -318,3 +318,50 @@ def test_the_only_message_of_a_queue_stays_there_where_its_record_says_another(
     assert not (root / "consumequeue" / "topqc_a").exists()
     assert any("topic_a/1" in text and "name different queues" in text for text in found.plan.left)
     assert not plan_store(root, tmp_path / "again.json", given=given).plan.actions
+
+
+RICH = "rich-5.3.3"
+RICH_SEGMENT = 65536
+
+
+def queues_in_log_order(root: Path) -> dict[str, bytes]:
+    """Return the files of the light and the batch queues."""
+    found = [*root.glob("consumequeue/%LMQ%*/*/*"), *root.glob("batchconsumequeue/*/*/*")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
+def lost_end() -> list[Any]:
+    """Return the edit after which a segment in the middle of the log has its first 11,000 bytes only."""
+    return ["truncate", f"commitlog/{9 * RICH_SEGMENT:020d}", 11000]
+
+
+def damaged_batch() -> list[Any]:
+    """Return the edit of the body of a record with inner messages."""
+    rows = [row for row in golden_data.dump(RICH) if row["topic"].startswith("bcq_")]
+    place = int(rows[len(rows) // 2]["phy_offset"])
+    path = f"commitlog/{place - place % RICH_SEGMENT:020d}"
+    at = place % RICH_SEGMENT + 90
+    return ["write", path, at, bytes([(golden_data.store(RICH) / path).read_bytes()[at] ^ 1]).hex()]
+
+
+@pytest.mark.parametrize("edit", [lost_end(), damaged_batch()], ids=["the end of a segment is lost", "damaged batch"])
+def test_what_stands_in_the_order_of_the_log_stays_where_the_log_is_damaged(edit: list[Any], tmp_path: Path) -> None:
+    """Consumers count on the places of units, and get a damaged batch as they get other damaged messages."""
+    root = golden_data.damaged(RICH, [edit], tmp_path / "store")
+    before = queues_in_log_order(root)
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(RICH), jobs=1)
+    assert "CQ_UNIT_ORPHAN" not in {finding.code for finding in found.before.findings}
+    if found.plan.actions:
+        apply_plan(tmp_path / "plan.json", root)
+    assert queues_in_log_order(root) == before
+
+
+def test_a_batch_queue_is_mended_when_the_log_is(tmp_path: Path) -> None:
+    first = "batchconsumequeue/bcq_a/0/00000000000000000000"
+    root = golden_data.damaged(RICH, [damaged_batch(), ["zero", first, 46, 46]], tmp_path / "store")
+    found = plan_store(
+        root, tmp_path / "plan.json", given=given_for(RICH), allow_log=True, goal="salvage", broker="5.3.3", jobs=1
+    )
+    assert found.cures, found.plan.left
+    apply_plan(tmp_path / "plan.json", root, allow_log=True)
+    assert (root / first).read_bytes() == (golden_data.store(RICH) / first).read_bytes()

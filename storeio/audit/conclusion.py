@@ -229,7 +229,7 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     facts = Facts(
         edges[-1].store_ms if edges else None,
         queued[-1][1] if queued else None,
-        None if is_index_unread(unread_files(plan)) else plan.rolled_index_ms,
+        None if is_index_unread(unread_files(plan)) else (plan.rolled_index_ms, plan.last_index_ms),
         view.end,
         view.min_physical_offset,
         queued[-1][0] if queued else None,

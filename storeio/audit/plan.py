@@ -96,6 +96,11 @@ class AuditPlan:
         return rolled[-1] if rolled else 0
 
     @property
+    def last_index_ms(self) -> int:
+        """End of the last index file, full or not, 0 without one; needs what the files say."""
+        return self.index[-1].end_timestamp_ms if self.index else 0
+
+    @property
     def multi_dispatch(self) -> bool:
         """Whether light queues are dispatched: as configured, else whether any lies on disk."""
         if self.config.multi_dispatch is not None:

@@ -115,8 +115,7 @@ def view_log(segments: list[Segment], segment_bytes: int, unread: Ranges | None 
         _classify(segment, view, segment_bytes)
         _judge(segment, view, is_last=i == last, is_after=i > last, segment_bytes=segment_bytes)
     _gaps(segments, last, segment_bytes, view)
-    if view.unread:
-        view.holes = merged([*view.holes, *view.unread])
+    view.holes = merged([*view.holes, *view.unread]) if view.unread else sorted(view.holes)
     return view
 
 
@@ -234,9 +233,12 @@ def _demand_blank(segment: Segment, view: LogView) -> None:
 
 
 def _gaps(segments: list[Segment], last: int, segment_bytes: int, view: LogView) -> None:
-    """Add findings, holes and missing bytes where a segment does not follow the one before it."""
+    """Add findings, holes and missing bytes where a segment does not follow the one before it, or that is too short."""
     for i, (a, b) in enumerate(itertools.pairwise(segments)):
         expected = a.base + segment_bytes
+        end, room = a.base + a.file.size, min(expected, b.base)
+        if i < last and end < room:  # behind the end of the log nothing lay there
+            view.holes.append((end, room))
         if b.base <= expected:
             continue
         detail = PREALLOCATED if i >= last and not view.ends_unread else f"the next segment begins at {b.base}"

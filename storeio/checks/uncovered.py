@@ -22,6 +22,7 @@ Mask = npt.NDArray[np.bool_]
 Names = Callable[[int, int], str]
 """``names(physical, size)``: what an intact record of that place and size says it is, empty if none."""
 
+NOT_INTACT: Final = "its record is not intact"
 MOST_NAMED: Final = 1000  # units of one queue whose record is looked up one by one
 
 
@@ -130,7 +131,7 @@ class _State:
         damaged = rest & ~expired & ~beyond & _into(physical, length, self.view.holes)
         other = rest & ~expired & ~beyond & ~damaged
         self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
-        self.report(result, "CQ_INTO_DAMAGE", damaged, them, "its record is not intact")
+        self.report(result, "CQ_INTO_DAMAGE", damaged, them, NOT_INTACT)
         result.beyond += _rows(beyond, them.numbers, physical, length)
         result.damaged += _rows(damaged, them.numbers, physical, length)
         result.unread += _rows(unread, them.numbers, physical, length)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from storeio import audit
 from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import consumequeue
-from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number, queue_directory
+from storeio.paths import ABORT, CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number, queue_directory
 from storeio.planning.draft import Draft, Why
 from storeio.planning.obstacles import make_way
 from storeio.rebuilt import QueueBuilt
@@ -228,8 +228,19 @@ def _changed(draft: Draft, path: str, source: Path) -> int | None:
     return changed if changed * FEW <= sum(high - low for low, high in _used(source)) else None
 
 
-def plan_checkpoint(draft: Draft, rebuilt: Path, settings: Mapping[str, str], why: Why) -> None:
+def plan_checkpoint(
+    draft: Draft, rebuilt: Path, settings: Mapping[str, str], why: Why, *, vouches: bool = False
+) -> None:
     """Add the actions that make the checkpoint the rebuilt one, with what is true of the index as it will be there.
+
+    Args:
+        draft: What is planned so far.
+        rebuilt: Directory of a rebuild of the same store.
+        settings: Of the store.
+        why: What the actions say of themselves.
+        vouches: The index is as the log says. After a crash a recovery then is told to keep all of it: it deletes index
+            files that end later than the checkpoint says, and fills new ones from its start file on only. Brokers name
+            no file there before it is full.
 
     Raises:
         RefusedError: As ``make_way_for``.
@@ -241,14 +252,17 @@ def plan_checkpoint(draft: Draft, rebuilt: Path, settings: Mapping[str, str], wh
     elif draft.store.length(CHECKPOINT) != checkpoint_layout.FILE_BYTES:
         draft.resize(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
     values = np.frombuffer(wanted, checkpoint_layout.CHECKPOINT, 1).copy()
-    values["index_timestamp_ms"] = _rolled_index_ms(draft.store.root, settings)
+    rolled_ms, last_ms = _index_ms(draft.store.root, settings)
+    values["index_timestamp_ms"] = max(rolled_ms, last_ms) if vouches and draft.store.exists(ABORT) else rolled_ms
     fields = values.tobytes()
     if b"".join(draft.store.pieces(CHECKPOINT, 0, len(fields))) != fields:
         draft.write(CHECKPOINT, 0, fields, why)
 
 
-def _rolled_index_ms(root: Path, settings: Mapping[str, str]) -> int:
-    """Return the end of the last index file that is full; one that stays may end elsewhere than the rebuilt one."""
+def _index_ms(root: Path, settings: Mapping[str, str]) -> tuple[int, int]:
+    """Return the ends of the last index file that is full and of the last one; such as stay may end elsewhere than
+    rebuilt ones."""
     plan = audit.prepare(str(root), given=settings)
     reports = [audit.run_file_task(plan, task) for task in audit.file_tasks(plan) if task.file.kind == INDEX]
-    return audit.with_files(plan, reports).rolled_index_ms
+    found = audit.with_files(plan, reports)
+    return found.rolled_index_ms, found.last_index_ms

@@ -24,6 +24,7 @@ from storeio.planning.selection import Selection
 from storeio.prediction import NEWEST, simulate
 from storeio.results import Audit, Tell, messages_in
 from storeio.scan import kept_open
+from storeio.simulate.metadata import REFUSING
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import rules_of
 from storeio.uris import is_remote, place_of, shown
@@ -81,8 +82,7 @@ def plan_store(
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = Given(given).over(told_by(before))
-        start = partial(simulate, broker=starting, given=settings, digests=False)
-        first = replace(start(root), store=shown(store))
+        starts = _Starts(root, starting, settings)
 
         def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
             planner = Planner(Path(root), Path(scratch), settings, jobs, frozenset(withheld), progress, former)
@@ -90,15 +90,16 @@ def plan_store(
             after = planner.run(before, select or Selection(), allow_log=allow_log)
             if planner.rewritten:
                 return attempt(withheld, planner)
-            return _Attempt(planner, after, start(planner.store.root) if planner.draft.actions else first)
+            return _Attempt(planner, after, starts.judged(planner))
 
-        best = _least_harmful(attempt, first)
+        best = _least_harmful(attempt, starts.now)
+        first, then = replace(starts.first, store=shown(store)), starts.after(best)
         plan = best.planner.finish(
-            shown(store), starting, output.bytes.name, (before, best.after), (first, best.start), allow_log=allow_log
+            shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
         )
         output.keep(plan, Path(scratch), best.planner.draft.bytes_path)
         lost = _lost(before, best.after) if best.planner.lost < 0 else best.planner.lost
-        return Planned(plan, before, best.after, first, best.start, time.monotonic() - started, goal, allow_log, lost)
+        return Planned(plan, before, best.after, first, then, time.monotonic() - started, goal, allow_log, lost)
 
 
 def _lost(before: Audit, after: Audit) -> int:
@@ -127,6 +128,32 @@ class _Attempt:
     planner: Planner
     after: Audit
     start: Prediction
+
+
+class _Starts:
+    """Starts of one broker on the store as it is and as plans leave it: what they do, and what they are judged by.
+
+    Where tables or the timer wheel refuse them, which no plan mends, they are judged as if these were mended: whoever
+    does that starts the broker then.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], broker: str, settings: Mapping[str, str]) -> None:
+        self._start = partial(simulate, broker=broker, given=settings, digests=False)
+        self.first = self.now = self._start(root)
+        self._judged = self._start
+        if self.first.outcome.stage in REFUSING:
+            self._judged = partial(self._start, metadata=False)
+            self.now = self._judged(root)
+
+    def judged(self, planner: Planner) -> Prediction:
+        """Return the start by which a plan is judged."""
+        return self._judged(planner.store.root) if planner.draft.actions else self.now
+
+    def after(self, attempt: _Attempt) -> Prediction:
+        """Return the start on what a plan leaves."""
+        if not attempt.planner.draft.actions:
+            return self.first
+        return attempt.start if self.now is self.first else self._start(attempt.planner.store.root)
 
 
 def _least_harmful(attempt: Callable[[Iterable[str]], _Attempt], first: Prediction) -> _Attempt:

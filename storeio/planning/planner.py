@@ -192,6 +192,7 @@ class Planner:
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)
+        is_sound = not any(map(asks_for_index, found.findings))
         if index:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
@@ -199,12 +200,13 @@ class Planner:
                 if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in found.findings):
                     raise RefusedError(UNDECIDED)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
+                is_sound = True
         if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
             why = Why(model.METADATA, "what is true of the log and the index", point)
             with self._derived_part("the checkpoint"):
                 self._require_agreed("the checkpoint")
                 _require_placed(is_ahead=is_ahead)
-                plan_checkpoint(self.draft, place, self.settings, why)
+                plan_checkpoint(self.draft, place, self.settings, why, vouches=is_sound)
 
     def _built(self, found: Audit) -> Built:
         """Return a rebuild of the store as it is planned so far; the basis comes first, if there is one.
@@ -251,7 +253,8 @@ class Planner:
             targets.append(replace(target, kind=QUEUE_EXT, file_bytes=self.config.ext_file_bytes))
         if held:
             # Units in log order would all move, and ext files are numbered in it, too.
-            if target.built is None or len(targets) > 1 or target.topic.startswith(log.LMQ_PREFIX):
+            in_order = target.kind == BATCHQUEUE or target.topic.startswith(log.LMQ_PREFIX)
+            if target.built is None or len(targets) > 1 or in_order:
                 raise RefusedError("units point into damage of the log: salvage it first")
             first, stop = target.built.first, target.built.stop
             front, tail = any(part.start < first for part in held), any(part.stop > stop for part in held)

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from storeio.checks.index_stretch import INTO_DAMAGE
+from storeio.checks.uncovered import NOT_INTACT
 from storeio.codes import ERROR, WARNING
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -24,7 +25,7 @@ def queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
         kind = QUEUE_PREFIXES.get(f.code.partition("_")[0])
         if f.code == "MISALIGNED_NAME" and f.path.split("/")[0] in QUEUE_KINDS:
             kind = BATCHQUEUE if f.path.startswith(BATCHQUEUE) else CONSUMEQUEUE
-        if kind is None or f.topic is None or f.queue_id is None or f.code == "CQ_INTO_DAMAGE":
+        if kind is None or f.topic is None or f.queue_id is None or is_into_damage(f):
             continue
         codes = found.setdefault((kind, f.topic, f.queue_id), [])
         if f.code not in codes:
@@ -37,8 +38,13 @@ def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
     return [
         range(f.queue_offset, f.queue_offset + f.count)
         for f in findings
-        if f.code == "CQ_INTO_DAMAGE" and (CONSUMEQUEUE, f.topic, f.queue_id) == queue and f.queue_offset is not None
+        if is_into_damage(f) and (f.path.split("/")[0], f.topic, f.queue_id) == queue and f.queue_offset is not None
     ]
+
+
+def is_into_damage(finding: Finding) -> bool:
+    """Tell whether a finding is of units that point at damaged or lost records; those of batch queues have no code."""
+    return finding.code == "CQ_INTO_DAMAGE" or (finding.code == "BCQ_UNIT_ORPHAN" and finding.detail == NOT_INTACT)
 
 
 def disowned(findings: Iterable[Finding], queue: Queue) -> bool:

@@ -23,6 +23,7 @@ ORDER_INFO: Final = "config/consumerOrderInfo.json"
 DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_CHECK: Final = "config/timercheck"
 TIMER_WHEEL: Final = "timerwheel"
+REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, DELAY_STAGE)
 WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
 
 MOST_BYTES: Final = 64 << 20  # a larger file is no table
@@ -34,9 +35,10 @@ DATABASES: Final = ("config/rdb", "config/topics", "config/metadata")  # these t
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """Broker settings that matter here. ``timer_wheel`` is timerWheelEnable."""
+    """What matters here: ``timer_wheel`` is timerWheelEnable; without ``follows`` nothing here refuses a start."""
 
     timer_wheel: bool = True
+    follows: bool = True
 
 
 def load_order(rules: Rules) -> tuple[str, ...]:

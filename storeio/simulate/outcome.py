@@ -66,13 +66,15 @@ def simulate_start(
     outcome = Outcome(rules.version, "normal" if broker.clean else "abnormal")
     stage = LOAD_STAGE
     try:
-        refuse_for_tables(disk, rules)
-        refuse_for_wheel(disk, rules, switches)
+        if switches.follows:
+            refuse_for_tables(disk, rules)
+            refuse_for_wheel(disk, rules, switches)
         broker.load_files()
         stage = RECOVERY_STAGE
         recover(broker)
         broker.refuse_for_index()
-        refuse_for_delays(disk)
+        if switches.follows:
+            refuse_for_delays(disk)
         outcome.after_load = state_of(broker, abort=not broker.clean, digests=digests)
         stage = START_STAGE
         start(broker)

@@ -12,8 +12,9 @@ from broker.brokers import run
 from broker.whole import assert_whole, broker_accepts, keys_of, messages_of, records_of
 from storeio.apply import apply_plan, undo
 from storeio.errors import NotAppliedError, UsageError
+from storeio.planning import plan_store
 from tests import golden_data
-from tests.test_plan_recorded import CASES, planned
+from tests.test_plan_recorded import CASES, given_for, planned
 
 pytestmark = pytest.mark.broker
 
@@ -79,3 +80,19 @@ def test_under_a_running_broker_nothing_is_applied(version: str, tmp_path: Path)
     assert len(refused) == 2
     assert not (tmp_path / "running.storeio").exists() or not any((tmp_path / "running.storeio").iterdir())
     assert_whole(started, messages_of(records), keys)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_after_a_crash_the_repaired_index_has_every_key(version: str, tmp_path: Path) -> None:
+    """A recovery deletes files that end later than the checkpoint says, and fills new ones from its start file on."""
+    name = f"base-{version}"
+    options, records = golden_data.options(name), records_of(golden_data.dump(name), golden_data.options(name))
+    root = golden_data.without(name, tmp_path / "store", "index")
+    (root / "abort").touch()
+    plan_store(root, tmp_path / "plan.json", broker=version, given=given_for(name), jobs=1)
+    apply_plan(tmp_path / "plan.json", root)
+    keys = keys_of(records, tags=version == "5.5.1")
+    started = run(version, root, options, keys=keys, stop="halt")
+    assert started.outcome == "starts", started.reason
+    found = {key: tuple(sorted(set(offsets))) for key, offsets in started.hits.items()}  # the last record's twice
+    assert found == keys
