@@ -45,7 +45,7 @@ from storeio.commands.options import failure_of
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
-from storeio.incremental.verdicts import PartKey, Verdict
+from storeio.incremental.verdicts import PartKey, Verdict, store_name
 from storeio.report import (
     TABLES,
     audit_object,
@@ -55,7 +55,7 @@ from storeio.report import (
     verdict_sentence,
 )
 from storeio.report.parsed import Failure
-from storeio.report.rows import Row, valid_text
+from storeio.report.rows import Row
 from storeio.results import EXIT_SOUND, Audit, Unfinished
 from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
@@ -204,7 +204,7 @@ def audited_incrementally(
     known: dict[str, dict[PartKey, Verdict]] = {}
     with call.going_on():
         known = verdicts.kept(spark, args.tables, [plan.root for plan in plans])
-    runs = [StoreRun(plan, known.get(valid_text(plan.root), {}), args.recheck, run_id) for plan in plans]
+    runs = [StoreRun(plan, known.get(store_name(plan.root), {}), args.recheck, run_id) for plan in plans]
     deadline_ms = None if args.time_budget is None else call.began_ms + int(1000 * args.time_budget)
 
     def keep(made: list[Verdict]) -> None:

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import AUDITED_PARTS
-from storeio.incremental.verdicts import PartKey, Verdict, latest
-from storeio.report.rows import valid_text
+from storeio.incremental.verdicts import PartKey, Verdict, latest, store_name
 from storeio.uris import is_remote, place_of
 from udfs.checks import reason
 
@@ -29,7 +28,7 @@ def kept(spark: SparkSession, where: str, stores: Sequence[str]) -> dict[str, di
     Raises:
         TablesError: The table could not be read.
     """
-    names = [valid_text(store) for store in stores]
+    names = [store_name(store) for store in stores]
     try:
         if not tables.exists(spark, where, AUDITED_PARTS):
             return {}

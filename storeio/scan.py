@@ -22,7 +22,7 @@ from storeio import local_files
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
 from storeio.remote import reading as remote
-from storeio.remote.failures import failures
+from storeio.remote.failures import noted_since
 from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
@@ -101,7 +101,7 @@ def failed_since(listing: Listing) -> list[str]:
 
     Not all who read tell of it, see ``remote.failures``.
     """
-    return failures.since(listing.root, listing.taken_ns) if listing.taken_ns else []
+    return noted_since(listing.root, listing.taken_ns) if listing.taken_ns else []
 
 
 def require_same(listing: Listing) -> None:

@@ -26,7 +26,7 @@ from storeio import audit
 from storeio.audit import AuditPlan, Concluded, FileReport, FileTask, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import QUEUE_KINDS
-from storeio.remote.failures import failures
+from storeio.remote.failures import note, noted_since
 from storeio.results import Audit
 from storeio.scan import kept_open
 from storeio.splits import Split
@@ -157,7 +157,7 @@ def on_workers(
             for number, item in group:
                 began_ns = time.monotonic_ns()
                 result = work(plans[number], item)
-                yield number, result, failures.since(plans[number].root, began_ns)
+                yield number, result, noted_since(plans[number].root, began_ns)
                 if done is not None:
                     done.add(size(item))
 
@@ -166,7 +166,7 @@ def on_workers(
             for number, result, failed in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
                 for text in failed:
-                    failures.note(plans[number].root, text)  # as if this process had read
+                    note(plans[number].root, text)  # as if this process had read
     finally:
         dropped(given)
     return found

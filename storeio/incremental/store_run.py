@@ -31,6 +31,7 @@ from storeio.incremental.verdicts import (
     packed,
     settings_of,
     split_key,
+    store_name,
     unpacked_file,
     unpacked_split,
 )
@@ -228,7 +229,7 @@ class StoreRun:
         if fingerprint == UNKNOWN or failed_since(self.plan.listing):  # it may have been judged without those bytes
             return None
         verdict = Verdict(
-            self.run_id, valid_text(self.plan.root), *key, looked_ms=time.time_ns() // 1_000_000, read_bytes=read_bytes,
+            self.run_id, store_name(self.plan.root), *key, looked_ms=time.time_ns() // 1_000_000, read_bytes=read_bytes,
             fingerprint=fingerprint, settings=self.settings, form=FORMS[key[0]], content=content, digest="",
         ).sealed()  # fmt: skip
         self.kept[key] = verdict

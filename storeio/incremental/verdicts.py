@@ -22,6 +22,7 @@ from storeio.incremental.codec import form_of, from_plain, to_plain
 from storeio.incremental.evidence import Evidence
 from storeio.report.rows import valid_text
 from storeio.splits import Split
+from storeio.uris import shown
 
 SPLIT: Final = "split"
 FILE: Final = "file"
@@ -76,6 +77,11 @@ class Verdict:
     def _seal(self) -> str:
         values = [getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "digest"]
         return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
+
+
+def store_name(root: str) -> str:
+    """Return what verdicts call a store: its root, without the credentials of a URI."""
+    return valid_text(shown(root))
 
 
 def split_key(split: Split) -> PartKey:

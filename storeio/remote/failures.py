@@ -13,26 +13,20 @@ from typing import Final
 MOST: Final = 256  # kept a process; one of them is enough to say that a result is not whole
 
 
-class Failures:
-    """Texts as ``PATH: why`` by root, with the time at which each was noted last."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._lock = threading.Lock()
-        self._times: dict[tuple[str, str], int] = {}
-
-    def note(self, root: str, text: str) -> None:
-        """Take note of a read that failed, here or in another process."""
-        with self._lock:
-            self._times.pop((root, text), None)
-            self._times[root, text] = time.monotonic_ns()
-            if len(self._times) > MOST:
-                del self._times[next(iter(self._times))]
-
-    def since(self, root: str, when_ns: int) -> list[str]:
-        """Return those of a root from a time on, of this process's monotonic clock."""
-        with self._lock:
-            return [text for (place, text), noted_ns in self._times.items() if place == root and noted_ns >= when_ns]
+_lock: Final = threading.Lock()
+_times: Final[dict[tuple[str, str], int]] = {}  # by root, and text as ``PATH: why``: when it was noted last
 
 
-failures: Final = Failures()
+def note(root: str, text: str) -> None:
+    """Take note of a read that failed, here or in another process."""
+    with _lock:
+        _times.pop((root, text), None)
+        _times[root, text] = time.monotonic_ns()
+        if len(_times) > MOST:
+            del _times[next(iter(_times))]
+
+
+def noted_since(root: str, when_ns: int) -> list[str]:
+    """Return what of a root failed from a time on, of this process's monotonic clock."""
+    with _lock:
+        return [text for (place, text), noted_ns in _times.items() if place == root and noted_ns >= when_ns]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from storeio.errors import NotAStoreError, UnreadableError
 from storeio.paths import StoreFile, describe
-from storeio.remote.failures import failures
+from storeio.remote import failures
 from storeio.remote.filesystem import Place, opened
 from storeio.remote.trouble import ShortError, one_line, tried
 from storeio.uris import scrubbed, shown

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
 from rebuilds import tree
-from remote.objects import QUOTED_SECRET, SECRET, Objects, Proxy
+from remote.objects import QUOTED_SECRET, SECRET, Fault, Objects, Proxy
 
 import storeio
 from jobs import audit_store, profile_store, rebuild_queues, tables
+from jobs.declared import AUDITED_PARTS, FINDING_HISTORY
+from storeio.audit import AuditPlan, prepare
+from storeio.errors import UnreadableError
+from storeio.fingerprints import YOUNG_NS
 from storeio.rebuild.node import rebuild
 from storeio.remote.reading import COMPLETE
 from storeio.report import audit_object
+from storeio.scan import failed_since
+from udfs.checks import Phase, on_workers
 from udfs.datasource import read_records
 
 if TYPE_CHECKING:
@@ -51,6 +58,43 @@ def test_audit_and_tables(root: str, tmp_path: Path, spark: SparkSession, capsys
     for text in (repr(runs), said.out, said.err, (tmp_path / "told.json").read_text()):
         assert SECRET not in text
         assert QUOTED_SECRET not in text
+
+
+def test_incremental_audits_keep_no_secret_and_know_the_store_again(
+    root: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    where = str(tmp_path / "tables")
+    time.sleep(max(0.0, YOUNG_NS / 1e9 + 1))  # what was put a moment ago is not believed to be the same
+    told = []
+    for run_id in ("one", "two"):
+        words = ["--store", root, "--tables", where, "--run-id", run_id, "--incremental", "--recheck", "0"]
+        assert audit_store.main([*words, "--quiet", "--json", str(tmp_path / "told.json")]) == 0
+        told.append(json.loads((tmp_path / "told.json").read_text())["reading"])
+    assert told[0]["parts_known"] == 0
+    assert told[1]["parts_known"] == told[1]["parts"] > 0
+    for name in (*tables.TABLES, AUDITED_PARTS, FINDING_HISTORY):
+        if tables.exists(spark, where, name):
+            text = repr(spark.read.format("delta").load(tables.path_of(where, name)).collect())
+            assert SECRET not in text, name
+            assert QUOTED_SECRET not in text, name
+
+
+def test_what_workers_could_not_read_is_told_to_the_driver(
+    objects: Objects, proxied: Callable[[Fault], Proxy], spark: SparkSession
+) -> None:
+    objects.put_store(golden.store(STORE), "store")
+    proxy = proxied(lambda request: 500 if request.path == "store/checkpoint" and request.method == "GET" else None)
+    plan = prepare(objects.uri("store", proxy.endpoint, retries="0"))
+
+    def look(plan: AuditPlan, path: str) -> int:
+        try:
+            return len(plan.read(path, 0, 8))
+        except UnreadableError:
+            return 0  # as one who can go without
+
+    phase: Phase[str, int] = Phase("look", look, lambda _: 1)
+    assert on_workers(spark.sparkContext, [plan], [["checkpoint", "checkpoint"]], phase) == [[0, 0]]
+    assert [text.partition(": ")[0] for text in failed_since(plan.listing)] == ["checkpoint"]
 
 
 def test_data_source(root: str, spark: SparkSession) -> None:
