@@ -17,7 +17,7 @@ from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.log_order import check_in_log_order
 from storeio.checks.marks import TimedRecord, edge_records, list_findings, mark_findings, time_findings, topic_findings
 from storeio.checks.queue_units import Checked, check_placed
-from storeio.checks.ranges import Ranges, merged, subtract
+from storeio.checks.ranges import Ranges, merged
 from storeio.checks.rare import Rare, rare_values
 from storeio.dispatch import Grouped, OddNumber, all_units, grouped_units, multi_dispatched
 from storeio.errors import UnreadableError
@@ -96,8 +96,6 @@ def audit_split(
             raise
     around = Around(read, split.file_size)
     around.leave_out_cut_records(split, begin)
-    if not subtract((split.start, split.stop), around.bad):
-        read(split.start, split.stop)  # nothing at all can be read, which is told as it was
     report = _audited(plan, split, begin, around, piece_bytes, around.unread)
     report.unread, report.bad, report.why = around.unread, around.bad, around.why
     return report
