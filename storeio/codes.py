@@ -99,6 +99,8 @@ _TABLE: Final = (
          "A header or property byte changed on the disk.", SALVAGE),
     Code("LOG_PROPERTIES", WARNING, "a record's properties hold what no producer writes",
          "A damaged separator or character; readers drop or alter it.", "Restore the properties from a replica."),
+    Code("LOG_MULTI_DISPATCH", ERROR, "a number in a record's list of light queues is none",
+         "A list that names another queue before a light one (5.x brokers write no number for that), or damage.", "Start brokers with enableMultiDispatch=false until the record has expired. With it they refuse to start, or stop at the record: nothing behind it gets into queues and index."),
     Code("LOG_UNIT_DISAGREES", WARNING, "a record disagrees with the queue unit that points at it",
          "The record's topic, queue, queue offset or tags were damaged, or the unit was.", "Compare the record with its neighbours; rebuild the queue if the record is right."),
     Code("LOG_INDEX_DISAGREES", WARNING, "a record disagrees with the index units that point at it",

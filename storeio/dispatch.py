@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,14 @@ from storeio.walk import Walked
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 ALL: Final = slice(None)
+
+
+class OddNumber(NamedTuple):
+    """What stands where a record's list of light queues is to have a number: the record's row, the name, the text."""
+
+    row: int
+    name: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -196,12 +204,15 @@ def implied_units(walked: Walked) -> Iterator[Implied]:
     yield from (grouped.implied(number) for number in np.flatnonzero(grouped.present()).tolist())
 
 
-def multi_dispatched(walked: Walked) -> Listed:
-    """Return the units of light queues and of others named in the records' multi-dispatch lists, by queue."""
+def multi_dispatched(walked: Walked, odd: list[OddNumber] | None = None) -> Listed:
+    """Return the units of light queues and of others named in the records' multi-dispatch lists, by queue.
+
+    Numbers at which a broker's dispatch throws are put into ``odd``, if it is given.
+    """
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     marked = (walked.records[w.R_MARKS] & w.MARK_MULTI) != 0
     for row in np.flatnonzero(marked & enters_queue(walked.records[w.R_SYS_FLAG])).tolist():
-        for name, queue_id, queue_offset in _targets(walked, row):
+        for name, queue_id, queue_offset in _targets(walked, row, odd):
             found.setdefault((name, queue_id), []).append((row, queue_offset))
     return {key: _multi(walked, *key, rows) for key, rows in sorted(found.items())}
 
@@ -220,7 +231,7 @@ def is_copied(topic: str, said: bytes) -> bool:
     return not is_dispatched(topic) and said.endswith(properties.PROPERTY.encode())
 
 
-def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
+def _targets(walked: Walked, row: int, odd: list[OddNumber] | None) -> list[tuple[str, int, int]]:
     """Return (topic, queue id, queue offset) of each list item; none where the broker makes none."""
     record = walked.records[:, row]
     topic, own = walked.queues[int(record[w.R_QUEUE])]
@@ -236,8 +247,10 @@ def _targets(walked: Walked, row: int) -> list[tuple[str, int, int]]:
     targets: dict[tuple[str, int], int] = {}
     for name, offset in zip(names, offsets, strict=True):
         number = properties.java_long(offset)
-        if number is None:
-            break  # the broker's dispatch throws here
+        if number is None:  # the broker's dispatch throws here
+            if odd is not None:
+                odd.append(OddNumber(row, name, offset))
+            break
         if name and "/" not in name:
             targets.setdefault((name, 0 if name.startswith(log.LMQ_PREFIX) else own), number)
     return [(name, queue_id, number) for (name, queue_id), number in targets.items()]

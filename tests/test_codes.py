@@ -158,6 +158,11 @@ def break_property(root: Path) -> None:
     put(segment, at - 3, b"~")
 
 
+def break_list(root: Path) -> None:
+    segment, at = record_with(root, b"INNER_MULTI_QUEUE_OFFSET\1")
+    put(segment, at + len(b"INNER_MULTI_QUEUE_OFFSET\1"), b"x")
+
+
 def lose_old(root: Path) -> None:
     """Lose the beginning of the log, and a file in the middle of what a queue has of it."""
     for segment in sorted((root / "commitlog").iterdir())[:6]:
@@ -231,6 +236,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "LOG_BLANK_DIRTY": ("base-5.3.3", dirty_blank),
     "LOG_STALE": ("base-5.3.3", copy_into_tail),
     "LOG_PROPERTY_CRC": ("rich-5.5.1", break_property),
+    "LOG_MULTI_DISPATCH": ("rich-5.3.3", break_list),
     "LOG_QUEUE_OFFSET_REPEATED": ("base-5.3.3", restart_queue),
     "CQ_SHIFTED": ("base-5.3.3", lambda root: swap_units(queue(root))),
     "CQ_GAP": ("base-5.3.3", lose_old),

@@ -111,7 +111,7 @@ def test_a_donor_of_which_not_all_can_be_read_gives_the_rest(
     whole = salvage(store, tmp_path / "other")
     assert whole.records < made.records < MESSAGES
     assert made.records + made.lost_count == MESSAGES
-    assert f"could not be read: {donor}: {segment(6)}: Permission denied" in made.problems
+    assert f"could not be read: {donor}: {segment(6)}: bytes 0 to {SEGMENT}: Permission denied" in made.problems
 
 
 @pytest.mark.parametrize(

@@ -161,3 +161,16 @@ def test_too_many_bad_blocks_are_given_up(store: Path, faults: Faults, monkeypat
     monkeypatch.setattr(around, "MOST_BLOCKS", 2)
     faults.fail(segment(3), 0, 3 * BLOCK)
     require_only_unread(audit.check(store, split_bytes=SEGMENT), [segment(3)])
+
+
+def test_units_into_a_missing_segment_point_into_damage(store: Path) -> None:
+    """And are no damage themselves, whatever holes there are in the segments around it."""
+    (store / segment(4)).unlink()
+    data = bytearray((store / segment(7)).read_bytes())
+    data[5000:5004] = b"\x7f\xff\xff\xff"
+    data[300:304] = b"\x7f\xff\xff\xff"
+    (store / segment(7)).write_bytes(data)
+    found = audit.check(store)
+    codes = {code for code, _ in wrong(found)}
+    assert "CQ_INTO_DAMAGE" in codes
+    assert not codes & {"CQ_UNIT_ORPHAN", "LOG_QUEUE_OFFSET_GAP"}

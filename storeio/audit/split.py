@@ -15,11 +15,11 @@ from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.log_order import check_in_log_order
-from storeio.checks.marks import TimedRecord, edge_records, mark_findings, time_findings, topic_findings
+from storeio.checks.marks import TimedRecord, edge_records, list_findings, mark_findings, time_findings, topic_findings
 from storeio.checks.queue_units import Checked, Classed, check_placed
-from storeio.checks.ranges import Ranges, merged, subtract
+from storeio.checks.ranges import Ranges, merged
 from storeio.checks.rare import Rare, rare_values
-from storeio.dispatch import Grouped, all_units, grouped_units, multi_dispatched
+from storeio.dispatch import Grouped, OddNumber, all_units, grouped_units, multi_dispatched
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense
 from storeio.format import index as index_format
@@ -96,8 +96,6 @@ def audit_split(
             raise
     around = Around(read, split.file_size)
     around.leave_out_cut_records(split, begin)
-    if not subtract((split.start, split.stop), around.bad):
-        read(split.start, split.stop)  # nothing at all can be read, which is told as it was
     report = _audited(plan, split, begin, around, piece_bytes, around.unread)
     report.unread, report.bad, report.why = around.unread, around.bad, around.why
     return report
@@ -148,7 +146,9 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> lis
     whole: dict[QueueKey, None] = {}  # a set that keeps its order
     grouped = grouped_units(walked)
     report.told = told_by(grouped)
-    listed = multi_dispatched(walked) if plan.multi_dispatch else {}
+    odd: list[OddNumber] = []
+    listed = multi_dispatched(walked, odd) if plan.multi_dispatch else {}
+    report.findings += list_findings(walked, odd, plan.facts.batch_topics)
     usual = usual_queues(plan, grouped) & ~grouped.are_in(listed)
     _take_usual(grouped, np.flatnonzero(usual), runs, covered, report)
     others = grouped.present() & ~usual

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storeio.dispatch import OddNumber
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import properties
@@ -16,6 +18,8 @@ from storeio.paths import is_legal_topic
 from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
+
+MOST_SHOWN: Final = 40  # characters of a text from a record
 
 # mark, code, position of the field in the record (0: the whole record), its length, what is wrong
 _FIELDS: Final = (
@@ -71,6 +75,24 @@ def topic_findings(walked: Walked) -> list[Finding]:
             continue
         row = int(np.flatnonzero(walked.records[w.R_QUEUE] == number)[0])
         findings.append(_at_record(walked, row, "LOG_TOPIC", 0, 0, f"topic {name!r}"))
+    return findings
+
+
+def list_findings(walked: Walked, odd: Iterable[OddNumber], silent: Container[str]) -> list[Finding]:
+    """Return a finding for each number in lists of light queues that is none; none of topics that are ``silent``.
+
+    Source: ``MultiDispatch``, ``Long.parseLong``; records in batch queues go into no others.
+    """
+    findings = []
+    for row, name, text in odd:
+        record = walked.records[:, row]
+        raw = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
+        start, stop = properties.place_of(raw, properties.MULTI_QUEUE_OFFSET)
+        at = int(record[w.R_PROPERTIES_AT]) - int(record[w.R_POSITION]) + start
+        what = f"{text[:MOST_SHOWN]!r} is to be the queue offset in {name[:MOST_SHOWN]!r}"
+        finding = _at_record(walked, row, "LOG_MULTI_DISPATCH", at, stop - start, what)
+        if finding.topic not in silent:
+            findings.append(finding)
     return findings
 
 

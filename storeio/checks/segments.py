@@ -115,18 +115,23 @@ def view_log(segments: list[Segment], segment_bytes: int, unread: Ranges | None 
         _classify(segment, view, segment_bytes)
         _judge(segment, view, is_last=i == last, is_after=i > last, segment_bytes=segment_bytes)
     _gaps(segments, last, segment_bytes, view)
-    view.holes = merged([*view.holes, *view.unread]) if view.unread else sorted(view.holes)
+    view.holes = merged([*view.holes, *view.unread])  # those between segments came last
     return view
 
 
 def _cut_short(segments: list[Segment], unread: Ranges) -> Iterator[tuple[int, int]]:
-    """Yield stretches without intact records with a part that could not be read: that may be why there are none."""
+    """Yield stretches without intact records, a part of which could not be read, or right beside such a part.
+
+    That may be why there are none: half a record looks like damage.
+    """
     for segment in segments:
         if not meeting(unread, segment.base, segment.base + segment.file.size):
             continue
         known = np.isin(segment.spans[w.SPAN_CLASS], (w.RECORD, w.BLANK, w.STALE))
         rest = segment.spans[:2, ~known].T.tolist()
-        for start, stop in merged((segment.base + low, segment.base + high) for low, high in rest):
+        rows = [(segment.base + low, segment.base + high) for low, high in rest]
+        ours = [(max(a, segment.base), min(b, segment.base + segment.file.size)) for a, b in unread]
+        for start, stop in merged([*rows, *(row for row in ours if row[0] < row[1])]):
             if meeting(unread, start, stop):
                 yield start, stop
 

@@ -84,6 +84,18 @@ def parse(raw: bytes) -> dict[str, str]:
     return found
 
 
+def place_of(raw: bytes, name: str) -> tuple[int, int]:
+    """Return where the value of a property stands that ``parse`` finds: its first byte, and the one behind it."""
+    key, found, index = f"{name}{NAME_VALUE}".encode(), (0, 0), 0
+    while index < len(raw):
+        end = raw.find(PROPERTY.encode(), index)
+        end = len(raw) if end < 0 else end
+        if raw.startswith(key, index) and index + len(key) < end:
+            found = index + len(key), end
+        index = end + 1
+    return found
+
+
 def java_split(text: str, separator: str) -> list[str]:
     """Return ``text.split(separator)`` as Java does it: trailing empty parts dropped."""
     parts = text.split(separator)

@@ -38,6 +38,35 @@ def test_lists_of_other_messages_lead_to_no_light_queue(version: str, copies: bo
     assert tree(tmp_path / "new", light) == tree(built, light) != {}
 
 
+LISTS = {
+    "no number": ("%LMQ%a", "x"),
+    "what brokers write of another name in front": ("x,%LMQ%a", ",0"),
+    "more than a long": ("%LMQ%a", "9" * 19),
+    "a sign": ("%LMQ%a", "+1"),
+    "lists of different lengths": ("%LMQ%a,%LMQ%b", "x"),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_brokers_fail_at_the_lists_that_are_found(version: str, what: str, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    names, numbers = LISTS[what]
+    for lists in ({}, {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": numbers}, {}):
+        builder.message("t", 0, b"body", properties={"KEYS": "k", **lists})
+    root, given = builder.close(), settings_of(builder.settings) | {"enableMultiDispatch": "true"}
+    (root / "abort").touch()
+    found = [f for f in audit.check(root, given=given).findings if f.code == "LOG_MULTI_DISPATCH"]
+    for path in ("consumequeue", "index"):
+        shutil.rmtree(root / path, ignore_errors=True)
+    options = {"clFile": 16384, "cqEntries": 50, "indexSlots": 50, "indexNum": 200, "set.enableLmq": "true"}
+    for on in ("true", "false"):
+        made = shutil.copytree(root, tmp_path / on)
+        started = run(version, made, {**options, "set.enableMultiDispatch": on}, consume=False, stop="halt")
+        assert (started.outcome == "starts") == (not found or on == "false")
+        assert started.outcome != "starts" or started.queues["t", 0] == (0, 3)
+
+
 @pytest.mark.parametrize("seed", salvages.seeds(1, 2))
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_path: Path) -> None:
