@@ -33,6 +33,7 @@ class Numbering:
     """What the runs of one queue say. Ranges are half-open queue offsets.
 
     ``end`` is the record of the highest number, told as a unit of no bytes at its end; None without records.
+    ``expected`` are the numbers that records with wrong ones should have, by physical offset.
     """
 
     runs: list[tuple[int, int]] = field(default_factory=list)
@@ -40,6 +41,7 @@ class Numbering:
     findings: list[Finding] = field(default_factory=list)
     records: int = 0
     end: UnitRow | None = None
+    expected: dict[int, int] = field(default_factory=dict)
 
 
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
@@ -126,6 +128,7 @@ def _without_outliers(
             at = run[RUN_START_AT] + log.QUEUE_OFFSET_AT
             found = _at(view, "LOG_FIELD", at, 8, topic, queue_id, expected, detail)
             result.findings.append(replace(found, physical_offset=run[RUN_START_AT]))
+            result.expected[run[RUN_START_AT]] = expected
             run = [expected, expected + width, *run[2:]]
         if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
             kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
