@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from storeio.rebuilt import QueueBuilt
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
+
+TOMBSTONES: Final = "tombstones"
+GAPS: Final = "gaps"
+LOSSES: Final = (TOMBSTONES, GAPS)
 
 
 @dataclass(frozen=True, slots=True)
