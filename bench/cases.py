@@ -209,7 +209,8 @@ def rebuild_on_spark(root: Path, jobs: int) -> Pair:
     from jobs.common import build_session
     from storeio.audit import prepare
     from storeio.rebuild.node import rebuild as rebuilt
-    from storeio.rebuild.tally import PARTS, Tally, wanted_of
+    from storeio.rebuild.tally import Tally, wanted_of
+    from storeio.rebuilt import PARTS
     from storeio.staging import Staging
     from udfs.rebuild import Building, finish, rebuild_stores
 

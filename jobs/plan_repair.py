@@ -31,12 +31,12 @@ from storeio.plan.model import RISKS
 from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
 from storeio.planning.output import BYTES
-from storeio.prediction import NEWEST, simulate, versions_of
+from storeio.prediction import simulate, versions_of
 from storeio.report import failure_object, to_json
 from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import EXIT_SOUND
-from storeio.simulate.rules import rules_of
+from storeio.simulate.rules import NEWEST, rules_of
 from storeio.targets import is_inside
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import workers_named

@@ -28,8 +28,8 @@ from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.paths import COMMITLOG
 from storeio.publishing import begin, target_of
-from storeio.rebuild.tally import PARTS, Names, Tally, wanted_of
-from storeio.rebuilt import Rebuilt
+from storeio.rebuild.tally import Names, Tally, wanted_of
+from storeio.rebuilt import PARTS, Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object
 from storeio.scan import require_listed

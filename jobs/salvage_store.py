@@ -29,15 +29,13 @@ from storeio.commands.options import refuse_json_inside
 from storeio.commands.salvage import choice_of, show
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
-from storeio.prediction import NEWEST
 from storeio.publishing import target_of
 from storeio.replay import Provenance
 from storeio.report import to_json
 from storeio.report.salvaging import salvaged_object
-from storeio.salvage.decide import LOSSES, TOMBSTONES
 from storeio.salvage.node import saved, told_by
-from storeio.salvaged import Salvaged
-from storeio.simulate.rules import rules_of
+from storeio.salvaged import LOSSES, TOMBSTONES, Salvaged
+from storeio.simulate.rules import NEWEST, rules_of
 from storeio.targets import is_inside
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import WorkersError, conclude_stores

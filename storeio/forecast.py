@@ -13,9 +13,9 @@ from typing import Final
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
-from storeio.prediction import LOOKED_AT, NEWEST, not_simulated, setup_of
+from storeio.prediction import LOOKED_AT, not_simulated, setup_of
 from storeio.scan import Bytes, Listing, kept_open, list_store, read_range, require_listed
-from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker
+from storeio.simulate.broker import Broker
 from storeio.simulate.clock import due_times, hour_of
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
@@ -23,7 +23,7 @@ from storeio.simulate.outcome import Outcome, simulate_start
 from storeio.simulate.predicted import Forecast
 from storeio.simulate.progress import progress_of
 from storeio.simulate.retention import Cleaner, Cleaning, Conditions, Cycle, cleaning_of, used_ratio
-from storeio.simulate.rules import rules_of
+from storeio.simulate.rules import DEFAULT_HEAP_BYTES, NEWEST, rules_of
 from storeio.uris import refuse_remote
 
 MOST_RUNS: Final = 10_000  # ten files each

@@ -38,7 +38,7 @@ from storeio.scan import (
     require_same,
 )
 from storeio.settings import default, log_elsewhere, not_followed, not_read
-from storeio.simulate.broker import DEFAULT_HEAP_BYTES, Broker, Setup
+from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
@@ -46,15 +46,13 @@ from storeio.simulate.metadata import TIMER_WHEEL, Switches
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
-from storeio.simulate.rules import LINES, rules_of
+from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, rules_of
 from storeio.staging import PIECE_BYTES, staged
 from storeio.targets import checked_target
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
-ALL: Final = "all"
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
-NEWEST: Final = "5.5.1"
 # Where a start looks: what of that cannot even be listed is not taken for missing.
 LOOKED_AT: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL))
 

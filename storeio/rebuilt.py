@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from storeio.findings import Finding
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
+
+QUEUES: Final = "queues"
+INDEXES: Final = "index"
+CHECKPOINTS: Final = "checkpoint"
+PARTS: Final = (QUEUES, INDEXES, CHECKPOINTS)
 
 
 @dataclass(frozen=True, slots=True)

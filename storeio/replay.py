@@ -18,11 +18,11 @@ from typing import Any, Final
 from storeio.errors import UsageError
 from storeio.format import commitlog as log
 from storeio.format import properties as props
-from storeio.inspect.bodies import MOST_BYTES, decoded
+from storeio.inspect.bodies import decoded
 from storeio.inspect.logwalk import walk_segment
 from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import row_view
-from storeio.inspect.views import RecordView
+from storeio.inspect.views import MOST_BYTES, RecordView
 from storeio.kernels import tables as w
 from storeio.salvage.fillers import TOMBSTONE, is_filler
 from storeio.salvaged import LostMessages, Moved, Salvaged

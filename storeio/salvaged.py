@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from storeio.rebuilt import QueueBuilt
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
 
 UNREAD = "could not be read: "
 """What a problem begins with that names bytes which may be there all the same."""
+TOMBSTONES: Final = "tombstones"
+GAPS: Final = "gaps"
+LOSSES: Final = (TOMBSTONES, GAPS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,8 +288,10 @@ def test_process_with_wrong_use(tmp_path: Path) -> None:
     assert storeio("check", "--frobnicate", str(tmp_path)).returncode == 16
 
 
-def test_help_needs_no_compiler() -> None:
-    code = "import sys, storeio.cli; storeio.cli.run(['check', '--help']); sys.exit('numba' in sys.modules)"
+@pytest.mark.parametrize("verb", cli.COMMANDS)
+@pytest.mark.parametrize("option", ["--help", "--frobnicate"])
+def test_help_and_wrong_options_need_no_compiler(verb: str, option: str) -> None:
+    code = f"import sys, storeio.cli; storeio.cli.run([{verb!r}, {option!r}]); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
 
 

@@ -15,7 +15,6 @@ from storebuilder import StoreBuilder
 
 import storeio
 from storeio import cli
-from storeio.commands import rebuild as command
 from storeio.commands.console import Meter
 from storeio.rebuild.node import rebuild
 
@@ -154,7 +153,7 @@ def test_what_went_wrong_inside_is_8(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("by chance")
 
-    monkeypatch.setattr(command, "build", broken)
+    monkeypatch.setattr("storeio.rebuild.node.rebuild", broken)
     assert call(tmp_path / "new") == 8
     assert "ZeroDivisionError" in capsys.readouterr().err
 

@@ -38,7 +38,8 @@ from storeio.rebuild.shares import (
     stitched,
     truly,
 )
-from storeio.rebuild.tally import PARTS, Names, Tally, shape_of, wanted_of
+from storeio.rebuild.tally import Names, Tally, shape_of, wanted_of
+from storeio.rebuilt import PARTS
 from storeio.staging import Staging, created, write_all
 
 __all__ = ["no_waiting_for_disks"]

@@ -15,8 +15,8 @@ from rebuilds import no_waiting_for_disks, sizes_of
 
 from storeio import audit, cli
 from storeio.planning import plan_store
-from storeio.salvage.decide import GAPS
 from storeio.salvage.node import salvage
+from storeio.salvaged import GAPS
 from tests.test_plan_recorded import given_for
 
 __all__ = ["no_waiting_for_disks"]

@@ -10,6 +10,7 @@ from functools import cached_property
 from storeio import __version__, crc
 from storeio.audit.bytes import byte_results
 from storeio.audit.facts import type_findings
+from storeio.audit.misnumbered import without_follow_ups
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
 from storeio.audit.queues import QueueVerdicts, judge_queues
@@ -124,7 +125,7 @@ def concluded(
     gathered.findings += rare_findings(rare, sum(report.records for report in stitched))
     verdicts = judge_queues(plan, stitched, view)
     gathered.findings += without_replaced((f for r in stitched for f in r.findings), verdicts.begun_again)
-    gathered.findings += verdicts.findings
+    gathered.findings = [*without_follow_ups(gathered.findings, verdicts.findings), *verdicts.findings]
     gathered.failed += verdicts.failed.values()
     gathered.checks.update(verdicts.checks)
     beyond = _index(plan, stitched, view, gathered)

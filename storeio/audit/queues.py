@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from storeio.audit.misnumbered import units_of
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.shifts import SHIFTED, as_recorded
@@ -119,6 +120,7 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
     if queue.files:
         try:
             stretches = partial(data_stretches, plan.root)
+            said.covered = merged([*said.covered, *units_of(queue, read, numbering.expected)])
             leftover = judge_uncovered(queue, said.covered, numbering.runs, view, read, _namer(plan), stretches)
         except UnreadableError as error:
             verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=str(error)))

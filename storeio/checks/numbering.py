@@ -34,7 +34,8 @@ class Numbering:
     """What the runs of one queue say. Ranges are half-open queue offsets.
 
     ``begun_again`` tells where numbers go back. ``end`` is the record of the highest number, told as a unit of no bytes
-    at its end; None without records.
+    at its end; None without records. ``expected`` are the numbers that records with wrong ones should have, by physical
+    offset.
     """
 
     runs: list[tuple[int, int]] = field(default_factory=list)
@@ -43,6 +44,7 @@ class Numbering:
     records: int = 0
     begun_again: list[BegunAgain] = field(default_factory=list)
     end: UnitRow | None = None
+    expected: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ def _without_outliers(
                 width = run[RUN_STOP] - run[RUN_FIRST]
                 expected = before if before is not None else 0 if found else (after or width) - width
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
+                if run[RUN_RECORDS] == 1:
+                    result.expected[run[RUN_START_AT]] = expected
                 run = [expected, expected + width, *run[2:]]
                 before = run[RUN_STOP]
             if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:

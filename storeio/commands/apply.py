@@ -8,9 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from storeio.apply import home
-from storeio.apply.engine import apply_plan, store_of
-from storeio.apply.undoing import undo as take_back
 from storeio.commands.console import Meter, coloured, complain, explain, json_sink, put, terminal_width
 from storeio.commands.options import Task, failure_of, json_option, quiet_option, refuse_json_inside
 from storeio.errors import StoreError
@@ -53,6 +50,8 @@ def run_apply(
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
     """Return the exit code of one apply, its report printed; ``keep`` takes the same object and adds its bits."""
+    from storeio.apply.engine import apply_plan, store_of
+
     for read in (plan, f"{plan}.bytes"):
         refuse_same({"PLAN and what is beside it": read, "--json": json_to})
     try:
@@ -80,6 +79,8 @@ def run_apply(
 @quiet_option
 def undo(store: str, name: str | None, json_to: str | None, quiet: bool) -> int:
     """Take an apply back, complete or not, to the exact old bytes."""
+    from storeio.apply.undoing import undo as take_back
+
     return _run(
         lambda tell: take_back(store, name=name, progress=tell),
         store,
@@ -100,6 +101,8 @@ def _run(
     keep: Callable[[dict[str, Any]], int] | None = None,
 ) -> int:
     """Return the exit code of the work, told as JSON and as text; what was done counts also if that cannot be told."""
+    from storeio.apply import home
+
     refuse_json_inside(json_to, home.beside(store), "where what applies replaced is kept")
     code, found, told = EXIT_SOUND, None, None
     try:

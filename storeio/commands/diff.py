@@ -9,7 +9,6 @@ import click
 
 from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
 from storeio.commands.options import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
-from storeio.compare.node import diff as compare
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
 
@@ -26,6 +25,8 @@ def diff(
     one: str, other: str, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str]
 ) -> int:
     """Compare the logs of two stores, such as a master and its slave. Writes nothing into either."""
+    from storeio.compare.node import diff as compare  # numba takes half a second to import
+
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     meter = Meter()
     with json_sink(json_to, [one, other]) as sink:

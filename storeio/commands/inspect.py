@@ -7,18 +7,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from storeio.commands.console import complain, explain, json_sink, settings_of
 from storeio.commands.inspect_options import Asked, InspectCommand, asked_options
 from storeio.errors import StoreError, UnreadableError
-from storeio.inspect import api, text
-from storeio.inspect.reader import Reader
 from storeio.inspect.views import RecordView
 from storeio.results import EXIT_FAILED, EXIT_SOUND
-from storeio.scan import kept_open
+
+# Each function imports what it needs of the engine: numba takes half a second.
+if TYPE_CHECKING:
+    from storeio.inspect.reader import Reader
 
 Line = dict[str, Any]
 
@@ -74,6 +75,9 @@ def inspect(context: click.Context, asked: Asked) -> None:
 
 def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
+    from storeio.inspect.reader import Reader
+    from storeio.scan import kept_open
+
     given = settings_of(asked.conf, asked.sets, {"--json": asked.json}, quiet=asked.quiet)
     with ExitStack() as stack:
         stack.enter_context(kept_open())
@@ -87,11 +91,15 @@ def run(asked: Asked) -> int:
 
 
 def _show_files(reader: Reader, asked: Asked, output: Output) -> None:
+    from storeio.inspect import api, text
+
     for view in _limited(api.files(reader), asked.limit):
         output.show(view.as_json(), [text.file_line(view)])
 
 
 def _show_records(reader: Reader, asked: Asked, output: Output) -> None:
+    from storeio.inspect import api
+
     found = api.records(
         reader,
         at=asked.at,
@@ -119,6 +127,8 @@ def _show_records(reader: Reader, asked: Asked, output: Output) -> None:
 
 def _record_lines(reader: Reader, view: RecordView, asked: Asked) -> Iterator[str]:
     """Yield a record as one line among neighbours, else in full where one record was asked for."""
+    from storeio.inspect import api, text
+
     is_asked = asked.at is not None and view.physical_offset <= asked.at < view.physical_offset + view.extent
     if asked.wants_block:
         yield from text.record_block(view)
@@ -130,6 +140,8 @@ def _record_lines(reader: Reader, view: RecordView, asked: Asked) -> Iterator[st
 
 def _record_json(reader: Reader, view: RecordView, asked: Asked) -> Line:
     """Return the JSON line of a record, its body added on request."""
+    from storeio.inspect import api
+
     line = view.as_json()
     if asked.body != "none":
         body = api.body(reader, view, asked.most)
@@ -149,6 +161,8 @@ def _exact_text(data: bytes) -> str | None:
 
 
 def _show_units(reader: Reader, asked: Asked, output: Output) -> None:
+    from storeio.inspect import api, text
+
     found = api.units(
         reader, topic=asked.topic, queue_id=asked.queue, queue_offset=asked.queue_offset, limit=asked.limit
     )
@@ -157,6 +171,8 @@ def _show_units(reader: Reader, asked: Asked, output: Output) -> None:
 
 
 def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
+    from storeio.inspect import api, text
+
     found = api.index_entries(
         reader, key=asked.key, unique_key=asked.unique_key, tag=asked.tag, topic=asked.topic, at=asked.at,
         limit=asked.limit,
@@ -166,6 +182,8 @@ def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
 
 
 def _show_hex(reader: Reader, asked: Asked, output: Output) -> None:
+    from storeio.inspect import api, text
+
     view = api.hex_view(reader, asked.hex or 0, asked.file, asked.most)
     if output.text_file is not None:
         for line in text.hex_view_lines(view):

@@ -12,7 +12,7 @@ import click
 
 from storeio.commands.options import Task
 from storeio.errors import UsageError
-from storeio.inspect.bodies import MOST_BYTES
+from storeio.inspect.views import MOST_BYTES
 from storeio.paths import MAX_LONG
 from storeio.results import EXIT_USAGE
 from storeio.safe import parse_range, parse_time, printable

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,13 +26,14 @@ from storeio.commands.options import (
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
-from storeio.planning import GOALS, REPAIR, Selection, plan_store
-from storeio.planning.output import output_at
-from storeio.prediction import NEWEST
+from storeio.plan.results import GOALS, REPAIR
 from storeio.report import to_json
-from storeio.report.planning import plan_object, plan_sentence, render_plan
-from storeio.simulate.rules import rules_of
+from storeio.simulate.rules import NEWEST, rules_of
 from storeio.uris import place_of
+
+# Each function imports what it needs of the engine: numba takes half a second.
+if TYPE_CHECKING:
+    from storeio.planning import Selection
 
 
 def selection(
@@ -45,6 +47,8 @@ def selection(
     for code in codes:
         if code not in CODES:
             raise UsageError(f"--code {code}: no such finding; docs/findings.md lists them")
+    from storeio.planning import Selection
+
     named = (*((topic, None) for topic in topics), *map(queue_named, queues))
     return Selection(named, tuple(paths), tuple(codes), tuple(risks))
 
@@ -76,8 +80,12 @@ def plan(
     json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
-    select = selection(topics, queues, paths, codes, risks)
     rules_of(broker or NEWEST)
+    select = selection(topics, queues, paths, codes, risks)
+    from storeio.planning import plan_store
+    from storeio.planning.output import output_at
+    from storeio.report.planning import plan_object, plan_sentence, render_plan
+
     outputs: dict[str, str | Path | None] = {"--json": json_to}
     if out is not None:
         output = output_at(out, *map(place_of, (store, *donors)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,12 +27,13 @@ from storeio.commands.options import (
     topic_option,
 )
 from storeio.errors import UsageError
-from storeio.rebuild.node import rebuild as build
-from storeio.rebuild.tally import PARTS, QUEUES, Names
-from storeio.rebuilt import Rebuilt
+from storeio.rebuilt import PARTS, QUEUES, Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
 from storeio.uris import shown
+
+if TYPE_CHECKING:
+    from storeio.rebuild.tally import Names
 
 
 def names_of(topics: Iterable[str], queues: Iterable[str]) -> Names | None:
@@ -82,6 +84,8 @@ def rebuild(
     parts = parts_of(only, names)
     refuse_json_inside(json_to, into)
     meter = Meter()
+    from storeio.rebuild.node import rebuild as build  # numba takes half a second to import
+
     with json_sink(json_to, [store]) as sink:
         left = f"nothing was left in {shown(into)}"
         with attempt(store, sink, meter, bar=not quiet, left=left) as tried:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,17 +20,17 @@ from storeio.commands.options import (
 )
 from storeio.commands.rebuild import names_of
 from storeio.errors import StoreError, UsageError
-from storeio.prediction import NEWEST
-from storeio.replay import checked_file
 from storeio.report import to_json
 from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence
 from storeio.safe import parse_range, parse_time
-from storeio.salvage.chosen import Choice
-from storeio.salvage.decide import LOSSES, TOMBSTONES
-from storeio.salvage.node import salvage as save
-from storeio.salvaged import Salvaged, Written
+from storeio.salvaged import LOSSES, TOMBSTONES, Salvaged, Written
+from storeio.simulate.rules import NEWEST
 from storeio.targets import file_target
 from storeio.uris import shown
+
+# Each function imports what it needs of the engine: numba takes half a second.
+if TYPE_CHECKING:
+    from storeio.salvage.chosen import Choice
 
 
 def show(result: Salvaged, *, quiet: bool) -> None:
@@ -54,6 +55,8 @@ def choice_of(
         raise UsageError("--queue-offset: goes with --topic or --queue")
     if times[0] is not None and times[1] is not None and times[0] > times[1]:
         raise UsageError("--since and --until: the time range ends before it starts")
+    from storeio.salvage.chosen import Choice
+
     return Choice(names, deleted, times[0], times[1], bounds)
 
 
@@ -82,6 +85,8 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
     """
     if place is None:
         return lambda result: None
+    from storeio.replay import checked_file
+
     local = file_target("--messages", place, (into, *stores))
     write = checked_file(place)
 
@@ -127,6 +132,8 @@ def salvage(
     write = messages_writer(messages, into, [store, *donors])
     given = settings_of(conf, sets, {"--json": json_to, "--messages": messages}, quiet=quiet)
     refuse_json_inside(json_to, into)
+    from storeio.salvage.node import salvage as save
+
     meter = Meter()
     with json_sink(json_to, [store, *donors]) as sink:
         left = f"nothing was left in {shown(into)}"

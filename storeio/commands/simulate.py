@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -13,16 +13,14 @@ from storeio.commands.console import Meter, coloured, json_sink, put, settings_o
 from storeio.commands.options import Task, conf_option, failure_of, refuse_json_inside, set_option
 from storeio.config import Given
 from storeio.errors import UsageError
-from storeio.forecast import forecast_retention
-from storeio.prediction import ALL, NEWEST, place_for, versions_of, write_into
-from storeio.prediction import simulate as predict
 from storeio.report import to_json
-from storeio.report.retention import render_retention, retention_object
-from storeio.report.simulation import render_lines, render_simulation, simulation_object, warning_sentence
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND
-from storeio.simulate.broker import DEFAULT_HEAP_BYTES
 from storeio.simulate.ends import STARTS
-from storeio.simulate.predicted import Prediction
+from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, NEWEST
+
+# Each function imports what it needs of the engine: numba takes half a second.
+if TYPE_CHECKING:
+    from storeio.simulate.predicted import Prediction
 
 HEAP_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -73,6 +71,8 @@ def simulate(
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
     del jobs  # one start is one thread's work, as in the broker
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
+    from storeio.prediction import versions_of
+
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
         raise UsageError("--into: one store and one version at a time")
@@ -100,6 +100,10 @@ def _one(
     found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
     """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
+    from storeio.prediction import place_for, write_into
+    from storeio.prediction import simulate as predict
+    from storeio.report.simulation import simulation_object
+
     meter = Meter()
     try:
         if into is not None:
@@ -122,6 +126,9 @@ def _one(
 
 def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, quiet: bool) -> int:
     """Return the exit code of one forecast, which was printed."""
+    from storeio.forecast import forecast_retention
+    from storeio.report.retention import render_retention, retention_object
+
     try:
         found = forecast_retention(store, broker=version, given=given)
     except Exception as error:
@@ -137,6 +144,8 @@ def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, 
 
 
 def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:
+    from storeio.report.simulation import render_lines, render_simulation, warning_sentence
+
     if quiet:
         for prediction in found:
             put(sys.stdout, warning_sentence(prediction))

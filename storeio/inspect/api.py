@@ -11,12 +11,12 @@ import numpy as np
 from storeio.errors import UsageError
 from storeio.format import properties as props
 from storeio.inspect import filelist, hexview, indexunits, queueunits
-from storeio.inspect.bodies import MOST_BYTES, Body, read_body
+from storeio.inspect.bodies import Body, read_body
 from storeio.inspect.lookup import records_around
 from storeio.inspect.matching import Filter
 from storeio.inspect.reader import Failed, Note, Reader
 from storeio.inspect.selection import by_message_id, check_wanted, known_topics, select
-from storeio.inspect.views import EntryView, FileView, RecordView, UnitView
+from storeio.inspect.views import MOST_BYTES, EntryView, FileView, RecordView, UnitView
 
 Root = str | os.PathLike[str] | Reader
 Range = int | tuple[int, int]

@@ -11,10 +11,9 @@ from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.inspect.reader import Reader
-from storeio.inspect.views import RecordView
+from storeio.inspect.views import MOST_BYTES, RecordView
 from storeio.safe import printable
 
-MOST_BYTES: Final = 16 << 20  # what a body may become; brokers take 4 MiB
 ZLIB: Final = "zlib"
 LZ4: Final = "lz4"
 ZSTD: Final = "zstd"

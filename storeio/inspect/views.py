@@ -11,6 +11,7 @@ RECORD_FIELDS: Final = (
     "body_length", "properties", "tags_code", "batch_size", "valid",
 )  # fmt: skip
 
+MOST_BYTES: Final = 16 << 20  # what a body may become; brokers take 4 MiB
 WRITTEN: Final = "written"
 PRE_BLANK: Final = "pre-blank"
 ZERO: Final = "zero"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storeio.plan.model import Plan
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Audit
-from storeio.simulate.predicted import Prediction
+
+if TYPE_CHECKING:
+    from storeio.simulate.predicted import Prediction
 
 REPAIR: Final = "repair"
 SALVAGE: Final = "salvage"

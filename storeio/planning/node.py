@@ -21,12 +21,12 @@ from storeio.planning.harm import is_worse, takes_more
 from storeio.planning.output import output_at
 from storeio.planning.planner import EVERYTHING, Planner
 from storeio.planning.selection import Selection
-from storeio.prediction import NEWEST, simulate
+from storeio.prediction import simulate
 from storeio.results import Audit, Tell, messages_in
 from storeio.scan import kept_open
 from storeio.simulate.metadata import REFUSING
 from storeio.simulate.predicted import Prediction
-from storeio.simulate.rules import rules_of
+from storeio.simulate.rules import NEWEST, rules_of
 from storeio.uris import is_remote, place_of, shown
 
 WORK: Final = ".work"

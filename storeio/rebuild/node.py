@@ -21,8 +21,8 @@ from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
 from storeio.rebuild.index import IndexWriter
 from storeio.rebuild.old import old_units
 from storeio.rebuild.queues import QueueWriter
-from storeio.rebuild.tally import INDEXES, PARTS, Names, Tally, shape_of, sizes_of, told_more, wanted_of
-from storeio.rebuilt import Rebuilt
+from storeio.rebuild.tally import Names, Tally, shape_of, sizes_of, told_more, wanted_of
+from storeio.rebuilt import INDEXES, PARTS, Rebuilt
 from storeio.scan import kept_open, require_listed, require_same
 from storeio.splits import Split, WalkState
 from storeio.staging import Staging

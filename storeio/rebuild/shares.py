@@ -25,7 +25,8 @@ from storeio.rebuild.layout import Bridge, FileSizes, Write, laid
 from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
 from storeio.rebuild.stretches import QueueKey
-from storeio.rebuild.tally import INDEXES, Tally, shape_of, sizes_of
+from storeio.rebuild.tally import Tally, shape_of, sizes_of
+from storeio.rebuilt import INDEXES
 from storeio.splits import Split, WalkState
 
 PIECE_BYTES: Final = 64 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces

@@ -29,17 +29,13 @@ from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
 from storeio.rebuild.unread import unread_evidence
-from storeio.rebuilt import QueueBuilt, Rebuilt
+from storeio.rebuilt import CHECKPOINTS, INDEXES, PARTS, QUEUES, QueueBuilt, Rebuilt
 from storeio.safe import printable
 from storeio.settings import default
 from storeio.splits import merge_spans
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown
 
-QUEUES: Final = "queues"
-INDEXES: Final = "index"
-CHECKPOINTS: Final = "checkpoint"
-PARTS: Final = (QUEUES, INDEXES, CHECKPOINTS)
 MOST_NAMES: Final = 1000  # of queues left out that are told by name; damaged bytes may name millions
 MOST_TOLD: Final = 10  # of topics in a sentence
 OTHER_NAMES: Final = "(other names)"

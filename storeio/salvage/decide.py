@@ -20,11 +20,8 @@ from storeio.salvage.numbers import lost_after
 from storeio.salvage.regions import Fixed, Judged, judge
 from storeio.salvage.stretches import END, RECORD, bases, beyond, stretches
 from storeio.salvage.survey import Survey
-from storeio.salvaged import DroppedRecord
+from storeio.salvaged import TOMBSTONES, DroppedRecord
 
-TOMBSTONES: Final = "tombstones"
-GAPS: Final = "gaps"
-LOSSES: Final = (TOMBSTONES, GAPS)
 UNKNOWN: Final = Setting(0)  # of a hole, until everything around it is decided
 IN_A_BODY: Final = "lies in the body of another message"
 

@@ -20,26 +20,28 @@ from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore, copied
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
-from storeio.prediction import NEWEST, simulate
+from storeio.prediction import simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
-from storeio.rebuild.tally import PARTS, wanted_of
+from storeio.rebuild.tally import wanted_of
+from storeio.rebuilt import PARTS
 from storeio.report import to_json
 from storeio.report.salvaging import MARK, mark_of
 from storeio.results import Audit, Setting
 from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
-from storeio.salvage.decide import GAPS, TOMBSTONES, Decision, decide
+from storeio.salvage.decide import Decision, decide
 from storeio.salvage.readable import readable
 from storeio.salvage.survey import LEAP, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvage.unread import unread, unread_since
 from storeio.salvage.writing import copy_others, write_log
-from storeio.salvaged import LostMessages, Moved, Salvaged
+from storeio.salvaged import GAPS, TOMBSTONES, LostMessages, Moved, Salvaged
 from storeio.scan import Listing, kept_open
 from storeio.simulate.ends import STARTS
+from storeio.simulate.rules import NEWEST
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown
 

@@ -24,10 +24,9 @@ from storeio.simulate.index import Index, refuse_index
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
 from storeio.simulate.queueext import QueueExt
-from storeio.simulate.rules import Rules
+from storeio.simulate.rules import DEFAULT_HEAP_BYTES, Rules
 from storeio.simulate.topics import Topics
 
-DEFAULT_HEAP_BYTES: Final = 2 << 30
 CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp
 QueueKey = tuple[str, int]
 

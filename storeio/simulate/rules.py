@@ -14,6 +14,10 @@ from storeio.errors import UsageError
 
 Version = tuple[int, int, int]
 
+ALL: Final = "all"  # in place of a version: one of each line
+NEWEST: Final = "5.5.1"
+DEFAULT_HEAP_BYTES: Final = 2 << 30
+
 # The lines that start differently, each with the release that stands for it.
 LINES: Final = {
     "4.9.x": "4.9.8",
