@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -15,14 +16,17 @@ from storeio.findings import Finding
 from storeio.format import properties as p
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_RECORDS, RUN_START_AT, RUN_STOP_AT
+from storeio.paths import StoreFile
 from storeio.splits import Split, WalkState
 from storeio.walk import walk_split
 
+MOST_LOOKED_AT: Final = 64 << 20  # bytes of the log in which the records of one run are looked for
 Queue = tuple[str, int]
 
 
 def in_a_row(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
     """Yield the place of each record of a run whose numbers fit nowhere, and what is said of it."""
+    files = {file.base_offset: file for file in concluded.plan.segments}
     for (topic, queue_id), tables in concluded.runs.items():
         runs = {run[RUN_START_AT]: run for run in joined_runs([run for table in tables for run in table.T.tolist()])}
         if len(runs) < 2:
@@ -31,20 +35,19 @@ def in_a_row(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
             run = runs.get(finding.physical_offset or 0)
             if finding.code != "LOG_FIELD" or run is None:
                 continue
-            for k, place in enumerate(_places(concluded.plan, (topic, queue_id), run)):
+            for k, place in enumerate(_places(concluded.plan, files, (topic, queue_id), run)):
                 number = finding.queue_offset + k if finding.queue_offset is not None else None
                 position = finding.position - run[RUN_START_AT] + place
                 yield place, replace(finding, position=position, queue_offset=number, physical_offset=place, count=1)
 
 
-def _places(plan: AuditPlan, queue: Queue, run: list[int]) -> Iterator[int]:
-    """Yield where the records of a run lie; what cannot be read holds none."""
+def _places(plan: AuditPlan, files: Mapping[int | None, StoreFile], queue: Queue, run: list[int]) -> Iterator[int]:
+    """Yield where the records of a run lie, of those far apart the first alone; what cannot be read holds none."""
     start, stop = run[RUN_START_AT], run[RUN_STOP_AT]
-    if run[RUN_RECORDS] == 1:
+    if run[RUN_RECORDS] == 1 or stop - start > MOST_LOOKED_AT:
         yield start
         return
     size = plan.config.commitlog_file_bytes
-    files = {file.base_offset: file for file in plan.segments}
     for base in range(start - start % size, stop, size):
         file = files.get(base)
         if file is None:
