@@ -21,6 +21,7 @@ from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk, FileBytes
 from storeio.simulate.ends import CrashesError, JavaError, QueuesStopError, RefusesError
 from storeio.simulate.index import Index, refuse_index
+from storeio.simulate.java import as_long
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
 from storeio.simulate.queueext import QueueExt
@@ -45,8 +46,8 @@ class Checkpoint:
 
     @property
     def min_ms(self) -> int:
-        """``getMinTimestamp``."""
-        return max(min(self.physical_ms, self.logic_ms) - CLOCK_SLACK_MS, 0)
+        """``getMinTimestamp``: a time near the smallest number becomes the largest one, younger than all records."""
+        return max(as_long(min(self.physical_ms, self.logic_ms) - CLOCK_SLACK_MS), 0)
 
 
 @dataclass(frozen=True, slots=True)
