@@ -188,7 +188,7 @@ def cuts(broker: Broker) -> bool:
         return True
     for files in (broker.log, *(queue.files for queue in broker.queues.values())):
         for file in files.files[-1:]:
-            for at in range(file.wrote, file.size, TAIL_BYTES):
+            for at in range(max(file.wrote, 0), file.size, TAIL_BYTES):
                 stop = min(at + TAIL_BYTES, file.size)
                 if first_nonzero(files.read(file, at, stop), 0, stop - at) < stop - at:
                     return True

@@ -165,7 +165,7 @@ class BatchQueue(ConsumeQueue):
             request.offset, request.size, request.tags_code, request.store_ms, request.base, request.batch,
             NOT_COMPACTED, 0,
         )  # fmt: skip
-        if not self._append(file, unit):
+        if not self.files.append(file, unit):
             raise QueuesStopError(f"{file.path} ends amid a unit")
         self.max_physical = request.offset
         self._max_offset = request.base + request.batch

@@ -235,7 +235,7 @@ class ConsumeQueue:
                 return False
             self.shifted += 1
         self.max_physical = end  # before it is written: where the file has no room, the second try takes it for done
-        return self._append(file, struct.pack(">qiq", offset, size, tags_code))
+        return self.files.append(file, struct.pack(">qiq", offset, size, tags_code))
 
     def _file_for(self, expected: int) -> Mapped:
         if not self.files.files:
@@ -244,15 +244,7 @@ class ConsumeQueue:
         return last if last.wrote < last.size else self.files.append_file(last.stop)
 
     def _pre_blank(self, file: Mapped, stop: int) -> None:
-        self._append(file, PRE_BLANK * -(-stop // UNIT))
-
-    def _append(self, file: Mapped, units: bytes) -> bool:
-        """Append units, unless the file ends amid them; tell whether it had room."""
-        if file.wrote + len(units) > file.size:
-            return False
-        self.files.disk.write(file.path, file.wrote, units)
-        file.wrote += len(units)
-        return True
+        self.files.append(file, PRE_BLANK * -(-stop // UNIT))
 
 
 def _last_address(units: format_.Units, before: int) -> int:
