@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -120,7 +121,7 @@ def simulate(
     listing = list_store(root)
     require_listed(listing, LOOKED_AT)
     config = infer_config(listing, given or {})
-    setup = setup_of(listing, config, heap_bytes)
+    setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
     disk = Disk(listing.files, read)
     switches = Switches(timer_wheel=(given or {}).get("timerWheelEnable", "true") == "true")

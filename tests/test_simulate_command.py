@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rebuilds import tree
 
 from storeio import cli
 from storeio.errors import WriteError
@@ -85,6 +86,31 @@ def test_into_is_the_store_that_the_broker_leaves(damaged: Path, tmp_path: Path)
     )
     assert (target / "config").is_dir() == (damaged / "config").is_dir()
     assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_into_is_a_store_that_the_next_start_goes_on_with(version: str, tmp_path: Path) -> None:
+    root, once, twice = (
+        golden_data.copy_of(f"base-{version}", tmp_path / "store"),
+        tmp_path / "once",
+        tmp_path / "twice",
+    )
+    for gone in ("index", "consumequeue"):
+        shutil.rmtree(root / gone)
+    for name in ("abort", "checkpoint"):
+        (root / name).unlink(missing_ok=True)
+    for source, target in ((root, once), (once, twice)):
+        cli.run(["simulate", str(source), "--broker", version, "--into", str(target), "--quiet", *SETS])
+    assert (once / "abort").exists()  # what a killed broker leaves
+    assert (once / "checkpoint").read_bytes() == bytes(4096)
+    names = sorted(path.name for path in (once / "index").iterdir())
+    assert names
+    assert all(name.isdecimal() and len(name) == 17 for name in names)  # others are passed over
+    (once / "abort").unlink()  # after a clean stop the index counts as it is
+    shutil.rmtree(twice)
+    cli.run(["simulate", str(once), "--broker", version, "--into", str(twice), "--quiet", *SETS])
+    assert tree(twice, "index") == tree(once, "index")
+    assert tree(twice, "commitlog", "consumequeue") == tree(once, "commitlog", "consumequeue")
 
 
 @pytest.mark.parametrize("where", ["inside", "full"])

@@ -29,6 +29,7 @@ from storeio.simulate.rules import Rules
 from storeio.simulate.topics import Topics
 
 DEFAULT_HEAP_BYTES: Final = 2 << 30
+CHECKPOINT_BYTES: Final = 4096
 CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp
 QueueKey = tuple[str, int]
 
@@ -68,6 +69,7 @@ class Setup:
     ext_enabled: bool | None = None  # None: if there are such files
     batch_topics: frozenset[str] | None = None  # None: those of topics.json, without it told from the directories
     most_recovered: int = 0  # commitLogRecoverMaxNum; below 1: the version's default
+    now_ms: int = 0  # the moment of the start, of which new index files get their names
     scalar: bool = False  # look at every record by itself: slow, and how the fast way is proven
 
 
@@ -90,7 +92,7 @@ class Broker:
         ext = setup.ext_enabled
         self.ext = disk.exists(QUEUE_EXT) if ext is None else ext
         self.topics = Topics(disk, rules, setup.batch_topics)
-        self.index = Index(disk, setup.index_slots, setup.index_units, rules)
+        self.index = Index(disk, setup.index_slots, setup.index_units, rules, setup.now_ms)
         self.checkpoint = Checkpoint()
         self.dispatched = Dispatched()
         self.start_file = ""
@@ -135,11 +137,10 @@ class Broker:
             raise refuse_index()
 
     def _read_checkpoint(self) -> Checkpoint:
-        if not self.disk.exists(CHECKPOINT):
-            return Checkpoint()
         if self.disk.is_directory(CHECKPOINT):
             raise RefusesError(f"{CHECKPOINT} is a directory", "load exception", CHECKPOINT)
-        data = self.disk.read(CHECKPOINT, 0, min(self.disk.size(CHECKPOINT), 48)).tobytes().ljust(48, b"\0")
+        self.disk.create(CHECKPOINT, CHECKPOINT_BYTES)  # a shorter file is extended
+        data = self.disk.read(CHECKPOINT, 0, 48).tobytes()
         return Checkpoint(*struct.unpack(">6q", data))
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
