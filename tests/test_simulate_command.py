@@ -135,6 +135,28 @@ def test_all_lines_side_by_side(damaged: Path, capsys: pytest.CaptureFixture[str
     assert all(len(line) <= 80 for line in out.splitlines() if str(damaged) not in line)
 
 
+@pytest.mark.parametrize(
+    ("case_id", "first", "then"),
+    [
+        (
+            "4-clean",
+            "DO NOT START: every broker line harms {}; none does less than the others.",
+            "what one of them does",
+        ),
+        ("26-clean", "DO NOT START: every broker line harms {}; none starts.", "what one of them does"),
+        ("39-clean", "CHOOSE: only 4.9.x can be started on {} without harm.", "the worst of them"),
+    ],
+)
+def test_no_line_is_said_to_do_least_or_worst_of_those_that_do_the_same(
+    case_id: str, first: str, then: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.damaged("base-5.3.3", case_of("rows-5.3.3", case_id)["edits"], tmp_path / "store")
+    assert cli.run(["simulate", str(root), "--broker", "all", *SETS]) == 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith(first.format(root))
+    assert f"{then}, in full" in out
+
+
 def test_text_has_the_worst_first(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["simulate", str(damaged), "--broker", "4.9.8", *SETS]) == 4
     out = " ".join(capsys.readouterr().out.split())
