@@ -273,6 +273,7 @@ def test_a_usual_broker_conf_leaves_a_prediction_sure(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     "setting",
     [
+        "writeWithoutMmap=true",
         "brokerRole=SLAVE", "enableAcceleratedRecovery=true", "checkCommitLogOffsetOnRecover=true",
         "recoverConcurrently=true", "enableControllerMode=true", "configManagerVersion=v2",
         "indexFileWriteEnable=false",
