@@ -43,7 +43,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *   delivered=FILE   pull every queue from its minimum to its maximum, one line a message
  *   keys=FILE        query each line, topic TAB key; found=FILE gets topic TAB key TAB physical offsets; from 5.4 on
  *                    T#TAG is the key that the index has for a tag
- *   put=FILE         then put one message for each line, topic TAB queue id; pull it and query its key
+ *   put=FILE         then put one message for each line, topic TAB queue id; pull it and query its key; one of
+ *                    bcqTopics gets a batch of one
  *   stop=clean|halt  shut down as an operator does (default), or stop at once as a killed broker
  *   stop=loaded      the same as halt, but after load: nothing is started or asked
  * </pre>
@@ -395,9 +396,13 @@ public final class BrokerStart {
         }
     }
 
-    private static MessageExtBrokerInner newMessage(Queue queue, String key) {
+    private MessageExtBrokerInner newMessage(Queue queue, String key) {
         MessageExtBrokerInner message = new MessageExtBrokerInner();
         MessageAccessor.setProperties(message, new HashMap<>(Map.of("KEYS", key)));
+        if (List.of(options.getOrDefault("bcqTopics", "").split(",")).contains(queue.topic)) {
+            MessageAccessor.putProperty(message, "INNER_NUM", "1"); // a batch of one: other messages get no unit there
+            message.setSysFlag(INNER_BATCH);
+        }
         message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
         message.setTopic(queue.topic);
         message.setQueueId(queue.id);
