@@ -68,6 +68,11 @@ class ConsumeQueue:
         """First queue offset that consumers get."""
         return quotient(self.min_position, UNIT)
 
+    @property
+    def hides(self) -> str:
+        """The path of the file that takes new units where readers do not find them; else empty."""
+        return self.files.hides
+
     def units(self, file: Mapped, start: int = 0, stop: int | None = None) -> format_.Units:
         """Return whole units of a file between two positions of it."""
         stop = file.size if stop is None else stop

@@ -160,3 +160,18 @@ def test_three_starts_in_a_row(version: str, tmp_path: Path) -> None:
         assert contents(real, "index") == contents(predicted, "index")
         assert ("abort" in real, "checkpoint" in real) == ("abort" in predicted, "checkpoint" in predicted)
         shutil.copy(root / "checkpoint", before)  # when it is flushed depends on how long the broker runs
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.1"])
+def test_a_batch_queue_whose_units_are_out_of_order_hides_what_is_new(version: str, tmp_path: Path) -> None:
+    name = f"rich-{version}"
+    root, options = golden_data.copy_of(name, tmp_path / "store"), golden_data.options(name)
+    queue = "batchconsumequeue/bcq_a/0"
+    (file,) = (root / queue).iterdir()
+    golden_data.apply_edits(root, [["write", f"{queue}/{file.name}", 28, f"{2**40:016x}"]])  # its first queue offset
+    given = {**sizes_of(options), "enableMultiDispatch": "true", "enableLmq": "true"}
+    said = simulate(root, broker=version, given=given)
+    assert said.stopped is not None
+    assert said.stopped.hidden == (f"{queue}/{file.name}",)
+    broker = run(version, root, options, put=[("bcq_a", 0), ("bcq_b", 0)], stop="halt")
+    assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
