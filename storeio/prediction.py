@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -120,7 +121,7 @@ def simulate(
     listing = list_store(root)
     require_listed(listing, LOOKED_AT)
     config = infer_config(listing, given or {})
-    setup = setup_of(listing, config, heap_bytes)
+    setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
     disk = Disk(listing.files, read)
     switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
@@ -187,7 +188,7 @@ def cuts(broker: Broker) -> bool:
         return True
     for files in (broker.log, *(queue.files for queue in broker.queues.values())):
         for file in files.files[-1:]:
-            for at in range(file.wrote, file.size, TAIL_BYTES):
+            for at in range(max(file.wrote, 0), file.size, TAIL_BYTES):
                 stop = min(at + TAIL_BYTES, file.size)
                 if first_nonzero(files.read(file, at, stop), 0, stop - at) < stop - at:
                     return True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rebuilds import tree
 
 from storeio import cli
 from storeio.errors import WriteError
@@ -87,6 +88,31 @@ def test_into_is_the_store_that_the_broker_leaves(damaged: Path, tmp_path: Path)
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_into_is_a_store_that_the_next_start_goes_on_with(version: str, tmp_path: Path) -> None:
+    root, once, twice = (
+        golden_data.copy_of(f"base-{version}", tmp_path / "store"),
+        tmp_path / "once",
+        tmp_path / "twice",
+    )
+    for gone in ("index", "consumequeue"):
+        shutil.rmtree(root / gone)
+    for name in ("abort", "checkpoint"):
+        (root / name).unlink(missing_ok=True)
+    for source, target in ((root, once), (once, twice)):
+        cli.run(["simulate", str(source), "--broker", version, "--into", str(target), "--quiet", *SETS])
+    assert (once / "abort").exists()  # what a killed broker leaves
+    assert (once / "checkpoint").read_bytes() == bytes(4096)
+    names = sorted(path.name for path in (once / "index").iterdir())
+    assert names
+    assert all(name.isdecimal() and len(name) == 17 for name in names)  # others are passed over
+    (once / "abort").unlink()  # after a clean stop the index counts as it is
+    shutil.rmtree(twice)
+    cli.run(["simulate", str(once), "--broker", version, "--into", str(twice), "--quiet", *SETS])
+    assert tree(twice, "index") == tree(once, "index")
+    assert tree(twice, "commitlog", "consumequeue") == tree(once, "commitlog", "consumequeue")
+
+
 @pytest.mark.parametrize("where", ["inside", "full"])
 def test_into_never_goes_over_anything(
     where: str, damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -107,6 +133,28 @@ def test_all_lines_side_by_side(damaged: Path, capsys: pytest.CaptureFixture[str
     assert out.startswith("CHOOSE: only 5.3.2-5.3.3, 5.3.4, 5.4.0, 5.5.0, 5.5.1 can be started")
     assert sum(line.startswith(("  4.9.x", "  5.")) for line in out.splitlines()) == len(LINES)
     assert all(len(line) <= 80 for line in out.splitlines() if str(damaged) not in line)
+
+
+@pytest.mark.parametrize(
+    ("case_id", "first", "then"),
+    [
+        (
+            "4-clean",
+            "DO NOT START: every broker line harms {}; none does less than the others.",
+            "what one of them does",
+        ),
+        ("26-clean", "DO NOT START: every broker line harms {}; none starts.", "what one of them does"),
+        ("39-clean", "CHOOSE: only 4.9.x can be started on {} without harm.", "the worst of them"),
+    ],
+)
+def test_no_line_is_said_to_do_least_or_worst_of_those_that_do_the_same(
+    case_id: str, first: str, then: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.damaged("base-5.3.3", case_of("rows-5.3.3", case_id)["edits"], tmp_path / "store")
+    assert cli.run(["simulate", str(root), "--broker", "all", *SETS]) == 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith(first.format(root))
+    assert f"{then}, in full" in out
 
 
 def test_text_has_the_worst_first(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,6 +273,7 @@ def test_a_usual_broker_conf_leaves_a_prediction_sure(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     "setting",
     [
+        "writeWithoutMmap=true",
         "brokerRole=SLAVE", "enableAcceleratedRecovery=true", "checkCommitLogOffsetOnRecover=true",
         "recoverConcurrently=true", "enableControllerMode=true", "configManagerVersion=v2",
         "indexFileWriteEnable=false",

@@ -8,12 +8,14 @@ Source: ``org.apache.rocketmq.store.index.IndexFile`` and ``IndexHeader``.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.errors import LayoutError
+from storeio.paths import INDEX
 
 Units = npt.NDArray[np.void]  # shape (n,), dtype UNIT
 
@@ -35,6 +37,8 @@ UNIT: Final = np.dtype(
         ("previous", ">i4"),  # byte 16: unit before in the same slot, 0 none
     ]
 )
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999: a name has four digits for it
 HEADER_BYTES: Final = HEADER.itemsize
 SLOT_BYTES: Final = 4
 UNIT_BYTES: Final = UNIT.itemsize
@@ -74,3 +78,14 @@ def decode_units(data: bytes | memoryview) -> Units:
     if view.nbytes % UNIT_BYTES:
         raise LayoutError(f"{view.nbytes} bytes are not whole {UNIT_BYTES}-byte index units")
     return np.frombuffer(view, dtype=UNIT)
+
+
+def named_at(moment_ms: int) -> int:
+    """Return the name, as a number of 17 digits, of a file that was begun at a moment."""
+    moment = EPOCH + timedelta(milliseconds=min(max(moment_ms, 0), LATEST_MS))
+    return int(f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}")
+
+
+def file_path(name: int) -> str:
+    """Return the path of a file with a number as name."""
+    return f"{INDEX}/{name:017d}"

@@ -6,23 +6,17 @@ Source: ``IndexService.buildIndex``, ``IndexFile.putKey``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.format import index as layout
 from storeio.kernels import place as p
-from storeio.paths import INDEX
 from storeio.rebuild.derive import Keys
 from storeio.staging import Staging
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-LATEST_MS: Final = 253_402_300_799_999  # the end of the year 9999: a name has four digits for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +86,8 @@ def name_at(now_ms: int, before: str | None) -> str:
     A broker's clock is in no log: the first file bears the time of the log's first record, others that of the last
     key of the file before.
     """
-    moment = EPOCH + timedelta(milliseconds=min(max(now_ms, 0), LATEST_MS))
-    name = int(f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}")
     last = int(before.rpartition("/")[2]) if before else 0
-    return f"{INDEX}/{max(name, last + 1):017d}"
+    return layout.file_path(max(layout.named_at(now_ms), last + 1))
 
 
 class IndexWriter:

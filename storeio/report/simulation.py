@@ -242,10 +242,12 @@ def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
     lines += ["", *table(head, rows, width, left=2), ""]
     text = "given up and undelivered: messages; reissued: queues that hand out numbers again; deleted: files with data."
     lines += paragraph("", text, width, "  ")
-    worst = max(predictions, key=_harm)
+    worst = max(reversed(predictions), key=_harm)  # of those alike the newest
     store, version = root_word(worst.store), worst.outcome.broker
     if worst.harms:
-        steps = [Step(f"storeio simulate {store} --broker {version}", "the worst of them, in full")]
+        alike = len({_harm(found) for found in predictions}) == 1
+        purpose = "what one of them does, in full" if alike else "the worst of them, in full"
+        steps = [Step(f"storeio simulate {store} --broker {version}", purpose)]
         steps.append(Step(f"storeio check {store}", "what is wrong, and what helps"))
     else:
         steps = [Step(f"storeio check {store}", "reads every byte; brokers read the end of the log only")]
@@ -253,9 +255,15 @@ def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _harm(found: Prediction) -> tuple[bool, int, int, bool]:
+def _harm(found: Prediction) -> tuple[int, ...]:
+    """Return what tells harmful starts apart: the larger the worse, what weighs more comes first."""
     lost = found.given_up.messages if found.given_up else 0
-    return found.outcome.outcome != STARTS, lost, len(found.emptied), found.harms
+    twice = len(found.given_up.reissues) if found.given_up else 0
+    got, outcome = found.consumers, found.outcome
+    bad = got.undecodable + got.missed + len(got.stuck) if got else 0
+    takes_none = bool(outcome.outcome == STARTS and outcome.reason)
+    stopped = found.stopped is not None
+    return outcome.outcome != STARTS, takes_none, lost, len(found.emptied), bad, twice, stopped, found.harms
 
 
 def _advice(predictions: Sequence[Prediction]) -> str:
@@ -269,6 +277,12 @@ def _advice(predictions: Sequence[Prediction]) -> str:
         return f"SAFE: {', '.join(safe)} start on {store} and give nothing up; the others could not be predicted."
     if safe:
         return f"CHOOSE: only {', '.join(safe)} can be started on {store} without harm."
-    best = min(predictions, key=_harm)
-    rest = "none starts" if best.outcome.outcome != STARTS else f"{best.line} does the least"
+    harms = [_harm(found) for found in predictions]
+    best = [found for found, harm in zip(predictions, harms, strict=True) if harm == min(harms)]
+    if best[0].outcome.outcome != STARTS:
+        rest = "none starts"
+    elif len(best) == len(predictions):
+        rest = "none does less than the others"
+    else:
+        rest = f"{', '.join(found.line for found in best)} {'does' if len(best) == 1 else 'do'} the least"
     return f"DO NOT START: every broker line harms {store}; {rest}."

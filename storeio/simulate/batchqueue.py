@@ -52,6 +52,19 @@ class BatchQueue(ConsumeQueue):
         """First queue offset that consumers get, -1 without units."""
         return self._min_offset
 
+    @property
+    def hides(self) -> str:
+        """The path of the file that takes the next unit, if a search for it ends elsewhere; else empty.
+
+        Files are searched by what their units say, wherever they are.
+        """
+        last = self.files.files[-1] if self.files.files else None
+        if last is None or not 0 < last.wrote < last.size:
+            return ""
+        bases = [*self.units(last, 0, last.wrote)["base_queue_offset"].tolist(), self._max_offset]
+        is_found = bases[0] <= self._max_offset and _search(bases, self._max_offset) == len(bases) - 1
+        return "" if is_found else last.path
+
     def units(self, file: Mapped, start: int = 0, stop: int | None = None) -> format_.Units:
         """Return whole units of a file between two positions of it."""
         stop = min(file.size if stop is None else stop, file.size)
@@ -165,7 +178,7 @@ class BatchQueue(ConsumeQueue):
             request.offset, request.size, request.tags_code, request.store_ms, request.base, request.batch,
             NOT_COMPACTED, 0,
         )  # fmt: skip
-        if not self._append(file, unit):
+        if not self.files.append(file, unit):
             raise QueuesStopError(f"{file.path} ends amid a unit")
         self.max_physical = request.offset
         self._max_offset = request.base + request.batch

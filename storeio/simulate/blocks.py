@@ -165,7 +165,7 @@ def _room(queue: ConsumeQueue) -> int:
     if not files:
         return 0
     last = files[-1]
-    if last.base < 0 or last.stop < 0 or last.base % UNIT or last.wrote % UNIT or last.size % UNIT:
+    if min(last.base, last.stop, last.wrote) < 0 or last.base % UNIT or last.wrote % UNIT or last.size % UNIT:
         return 0
     if last.first and not last.wrote:
         return 0  # made for a record that got no unit: the next one is still the queue's first

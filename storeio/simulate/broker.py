@@ -21,12 +21,14 @@ from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk, FileBytes
 from storeio.simulate.ends import CrashesError, JavaError, QueuesStopError, RefusesError
 from storeio.simulate.index import Index, refuse_index
+from storeio.simulate.java import as_long
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
 from storeio.simulate.queueext import QueueExt
 from storeio.simulate.rules import DEFAULT_HEAP_BYTES, Rules
 from storeio.simulate.topics import Topics
 
+CHECKPOINT_BYTES: Final = 4096
 CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp
 QueueKey = tuple[str, int]
 
@@ -44,8 +46,8 @@ class Checkpoint:
 
     @property
     def min_ms(self) -> int:
-        """``getMinTimestamp``."""
-        return max(min(self.physical_ms, self.logic_ms) - CLOCK_SLACK_MS, 0)
+        """``getMinTimestamp``: a time near the smallest number becomes the largest one, younger than all records."""
+        return max(as_long(min(self.physical_ms, self.logic_ms) - CLOCK_SLACK_MS), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Setup:
     ext_enabled: bool | None = None  # None: if there are such files
     batch_topics: frozenset[str] | None = None  # None: those of topics.json, without it told from the directories
     most_recovered: int = 0  # commitLogRecoverMaxNum; below 1: the version's default
+    now_ms: int = 0  # the moment of the start, of which new index files get their names
     scalar: bool = False  # look at every record by itself: slow, and how the fast way is proven
 
 
@@ -88,7 +91,7 @@ class Broker:
         ext = setup.ext_enabled
         self.ext = disk.exists(QUEUE_EXT) if ext is None else ext
         self.topics = Topics(disk, rules, setup.batch_topics)
-        self.index = Index(disk, setup.index_slots, setup.index_units, rules)
+        self.index = Index(disk, setup.index_slots, setup.index_units, rules, setup.now_ms)
         self.checkpoint = Checkpoint()
         self.dispatched = Dispatched()
         self.start_file = ""
@@ -133,11 +136,10 @@ class Broker:
             raise refuse_index()
 
     def _read_checkpoint(self) -> Checkpoint:
-        if not self.disk.exists(CHECKPOINT):
-            return Checkpoint()
         if self.disk.is_directory(CHECKPOINT):
             raise RefusesError(f"{CHECKPOINT} is a directory", "load exception", CHECKPOINT)
-        data = self.disk.read(CHECKPOINT, 0, min(self.disk.size(CHECKPOINT), 48)).tobytes().ljust(48, b"\0")
+        self.disk.create(CHECKPOINT, CHECKPOINT_BYTES)  # a shorter file is extended
+        data = self.disk.read(CHECKPOINT, 0, 48).tobytes()
         return Checkpoint(*struct.unpack(">6q", data))
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:

@@ -68,6 +68,11 @@ class ConsumeQueue:
         """First queue offset that consumers get."""
         return quotient(self.min_position, UNIT)
 
+    @property
+    def hides(self) -> str:
+        """The path of the file that takes new units where readers do not find them; else empty."""
+        return self.files.hides
+
     def units(self, file: Mapped, start: int = 0, stop: int | None = None) -> format_.Units:
         """Return whole units of a file between two positions of it."""
         stop = file.size if stop is None else stop
@@ -235,7 +240,7 @@ class ConsumeQueue:
                 return False
             self.shifted += 1
         self.max_physical = end  # before it is written: where the file has no room, the second try takes it for done
-        return self._append(file, struct.pack(">qiq", offset, size, tags_code))
+        return self.files.append(file, struct.pack(">qiq", offset, size, tags_code))
 
     def _file_for(self, expected: int) -> Mapped:
         if not self.files.files:
@@ -244,15 +249,7 @@ class ConsumeQueue:
         return last if last.wrote < last.size else self.files.append_file(last.stop)
 
     def _pre_blank(self, file: Mapped, stop: int) -> None:
-        self._append(file, PRE_BLANK * -(-stop // UNIT))
-
-    def _append(self, file: Mapped, units: bytes) -> bool:
-        """Append units, unless the file ends amid them; tell whether it had room."""
-        if file.wrote + len(units) > file.size:
-            return False
-        self.files.disk.write(file.path, file.wrote, units)
-        file.wrote += len(units)
-        return True
+        self.files.append(file, PRE_BLANK * -(-stop // UNIT))
 
 
 def _last_address(units: format_.Units, before: int) -> int:

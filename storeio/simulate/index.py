@@ -20,6 +20,7 @@ from storeio.simulate.rules import Rules
 
 HEADER: Final = struct.Struct(">qqqqii")
 UNIT: Final = struct.Struct(">iqii")
+DAY_MS: Final = 86_400_000
 
 
 @dataclass(slots=True)
@@ -42,12 +43,11 @@ class IndexFile:
 class Index:
     """All index files of a store."""
 
-    def __init__(self, disk: Disk, slots: int, units: int, rules: Rules) -> None:
-        self.disk, self.slots, self.units, self.rules = disk, slots, units, rules
+    def __init__(self, disk: Disk, slots: int, units: int, rules: Rules, now_ms: int) -> None:
+        self.disk, self.slots, self.units, self.rules, self.now_ms = disk, slots, units, rules, now_ms
         self.bytes = format_.file_length(slots, units)
         self.files: list[IndexFile] = []
         self.destroyed: list[str] = []
-        self.made = 0
 
     def load(self, *, clean: bool, index_timestamp_ms: int) -> bool:
         """Map the files; after a crash delete those newer than the checkpoint. False where loading stops."""
@@ -87,8 +87,7 @@ class Index:
         if self.files and self.files[-1].count < self.units:
             return self.files[-1]
         before = self.files[-1] if self.files else None
-        self.made += 1
-        file = IndexFile(f"index/new-{self.made}")
+        file = IndexFile(self._fresh_path())
         self.disk.create(file.path, self.bytes)
         if before is not None:
             if before.end_offset > 0:
@@ -98,6 +97,16 @@ class Index:
         self.write_header(file, fresh=True)
         self.files.append(file)
         return file
+
+    def _fresh_path(self) -> str:
+        """Return the path of a new file: the time, behind those in the names of the files that are there.
+
+        A broker's clock may be in another zone than this one; names of times that nowhere have come stay behind.
+        """
+        latest = format_.named_at(self.now_ms + DAY_MS)
+        names = [text.java_long(entry.name) or 0 for entry in self.disk.entries("index")]
+        last = max((name for name in names if name <= latest), default=0)
+        return format_.file_path(max(format_.named_at(self.now_ms), last + 1))
 
     def write_header(self, file: IndexFile, *, fresh: bool = False) -> None:
         """Write what is known of a file; a fresh one has no count yet."""

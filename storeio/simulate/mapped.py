@@ -29,7 +29,7 @@ NAME_BYTES: Final = 255  # what file systems take for one name
 
 @dataclass(slots=True)
 class Mapped:
-    """One file; ``wrote`` is its read and write position."""
+    """One file; ``wrote`` is its read and write position, below 0 where the log or queue ends below 0."""
 
     path: str
     base: int
@@ -83,7 +83,7 @@ class MappedQueue:
         for file in self.files:
             if file.stop > offset:
                 if offset >= file.base:
-                    file.wrote = max(remainder(offset, self.size), 0)
+                    file.wrote = remainder(offset, self.size)
                 else:
                     gone.append(file)
         for file in gone:
@@ -156,6 +156,18 @@ class MappedQueue:
             others, last = self.files, Mapped(self._path(last.stop), last.stop, self.size, 0)
         is_found = self._found_among([*others, last], last.end) is last
         return "" if is_found and last.end >= 0 and remainder(last.end, self.size) == last.wrote else last.path
+
+    def append(self, file: Mapped, data: bytes) -> bool:
+        """Append to a file that has room; tell whether it has.
+
+        Below 0 nothing can be written, of which the broker only logs the exception: the position moves on.
+        """
+        if file.wrote + len(data) > file.size:
+            return False
+        if file.wrote >= 0:
+            self.disk.write(file.path, file.wrote, data)
+        file.wrote += len(data)
+        return True
 
     def read(self, file: Mapped, start: int, stop: int) -> Bytes:
         """Return bytes of a file."""

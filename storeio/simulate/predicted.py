@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND, Setting
-from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.broker import Broker
 from storeio.simulate.clock import Due
 from storeio.simulate.disk import Disk
@@ -23,7 +22,8 @@ class Stopped:
     ``queues`` get no units before ``until``; nor do all others and the index where ``every`` is set. The index gets
     no keys before ``keys_until``. Physical offsets are 0 where nothing is stopped. ``hidden`` are the files that
     take what is new and in which nobody looks for it, as their names, or those of files beside them, are not their
-    places: a segment's messages reach neither consumers nor queries, of a queue's file consumers miss some.
+    places, or as units of a batch queue are out of order: a segment's messages reach neither consumers nor queries,
+    of a queue's file consumers miss some.
     """
 
     queues: tuple[tuple[str, int], ...] = ()
@@ -42,12 +42,11 @@ def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
     """
     end = broker.log.max_offset
     ahead = {key: queue.max_physical for key, queue in broker.queues.items() if queue.max_physical > end}
-    # Batch queues look for a message by what their units say, not by where these lie.
-    ordinary = [queue.files for _, queue in sorted(broker.queues.items()) if not isinstance(queue, BatchQueue)]
+    holders = (broker.log, *(queue for _, queue in sorted(broker.queues.items())))
     keys_until = broker.index.files[-1].end_offset if has_index and broker.index.files else 0
     found = Stopped(
         tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.rules.reput_from_queues,
-        keys_until if keys_until > end else 0, tuple(files.hides for files in (broker.log, *ordinary) if files.hides),
+        keys_until if keys_until > end else 0, tuple(path for holder in holders if (path := holder.hides)),
     )  # fmt: skip
     return found if found != Stopped() else None
 

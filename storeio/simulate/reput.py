@@ -18,7 +18,7 @@ WAITS: Final = "[SetReputOffset] get reput offset from CQ"
 
 
 def start(broker: Broker) -> None:
-    """Do what ``start`` does to the files; since 5.0 nothing, as recovery has dispatched what it wanted to.
+    """Do what ``start`` does to the files: the abort file is there, and 4.x dispatches; since 5.0 recovery has done so.
 
     Raises:
         CrashesError: The abort file cannot be written.
@@ -26,6 +26,8 @@ def start(broker: Broker) -> None:
     """
     if broker.rules.writes_abort and broker.disk.is_directory(ABORT):
         raise CrashesError(f"{ABORT} is a directory and cannot be written", path=ABORT)
+    if not broker.disk.is_directory(ABORT):
+        broker.disk.create(ABORT, 0)
     if not broker.rules.reput_from_queues:
         return
     try:

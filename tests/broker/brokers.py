@@ -77,7 +77,7 @@ class New:
 
     topic: str
     queue_id: int
-    status: str
+    status: str  # begins with THROWS where the store threw something
     queue_offset: int  # -1 if it was not put
     physical_offset: int
     delivered: bool  # a pull at queue_offset gives it

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from rebuilds import sizes_of
+from rebuilds import contents, sizes_of, tree
 
 from broker.brokers import VERSIONS, Queue, Started, run
 from broker.versions import EVERY_VERSION
-from storeio.prediction import Prediction, simulate
+from storeio.prediction import Prediction, simulate, write_into
 from tests import golden_data
 
 pytestmark = pytest.mark.broker
@@ -80,12 +81,8 @@ BEYOND: Final[dict[str, tuple[str, str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("what", BEYOND)
-@pytest.mark.parametrize("version", EVERY_VERSION)
-def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) -> None:
-    path, folder, number = BEYOND[what]
-    edits: golden_data.Edit = [["mkdir", folder], ["rename", path, f"{folder}/{number:020d}"]]
-    said, broker = started(version, edits, tmp_path, [*NEW, ("%LMQ%a", 0)] if what == "light" else NEW)
+def assert_same(said: Prediction, broker: Started) -> None:
+    """Compare a start as said with one as it was: ends of log and queues, what consumers get, whether new ones do."""
     assert said.outcome.outcome == broker.outcome
     if broker.outcome == "starts":
         after = said.outcome.after_start
@@ -97,5 +94,84 @@ def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) 
             f"{topic}/{number}": ends for (topic, number), ends in broker.queues.items() if ends != (0, 0)
         }
         assert said.consumers.messages == len(broker.delivered)
-        reached = all(new.delivered and new.found for new in broker.new)
-        assert reached == (said.stopped is None)
+        if broker.new:
+            assert all(new.delivered and new.found for new in broker.new) == (said.stopped is None)
+
+
+@pytest.mark.parametrize("what", BEYOND)
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) -> None:
+    path, folder, number = BEYOND[what]
+    edits: golden_data.Edit = [["mkdir", folder], ["rename", path, f"{folder}/{number:020d}"]]
+    assert_same(*started(version, edits, tmp_path, [*NEW, ("%LMQ%a", 0)] if what == "light" else NEW))
+
+
+QUEUE: Final = "consumequeue/topic_0/0"
+# Files whose names are below 0, so that the log or a queue ends there: a position in a file is below 0, too.
+BELOW: Final[dict[str, golden_data.Edit]] = {
+    "segments": [["create", "commitlog/32769", 32768], ["create", f"commitlog/-{1:020d}", 32768]],
+    "queue": [
+        *(["delete", f"{QUEUE}/{base:020d}"] for base in (0, 1000, 2000, 3000)),
+        ["rename", f"{QUEUE}/{4000:020d}", f"{QUEUE}/-{2000:020d}"],
+        ["write", f"{QUEUE}/-{2000:020d}", 20, "ff" * 20],
+    ],
+}
+
+
+@pytest.mark.parametrize("what", BELOW)
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_names_below_zero(version: str, what: str, tmp_path: Path) -> None:
+    edits = [*BELOW[what], ["create", "abort", 0], ["zero", "checkpoint", 0, 4096]]
+    assert_same(*started(version, edits, tmp_path, NEW))
+
+
+@pytest.mark.parametrize("at", [0, 8])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_checkpoint_with_the_smallest_time(version: str, at: int, tmp_path: Path) -> None:
+    edits = [
+        ["create", "abort", 0],
+        ["write", "checkpoint", at, "8000000000000000"],
+        ["zero", "checkpoint", 40, 8],
+        ["rmtree", QUEUE],
+    ]
+    assert_same(*started(version, edits, tmp_path, NEW))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_three_starts_in_a_row(version: str, tmp_path: Path) -> None:
+    """The first two are killed; what they leave is said from what was said of the one before."""
+    name = f"base-{version}"
+    edits: golden_data.Edit = [
+        ["delete", f"{QUEUE}/{4000:020d}"],
+        ["zero", "consumequeue/topic_1/1/" + f"{2000:020d}", 400, 20],
+        ["write", f"commitlog/{262144:020d}", 20000, "00ff00ff"],
+    ]
+    root, options = golden_data.damaged(name, edits, tmp_path / "store"), golden_data.options(name)
+    before = shutil.copytree(root, tmp_path / "before")
+    for number in range(3):
+        said = simulate(before, broker=version, given=sizes_of(options))
+        write_into(said, tmp_path / f"said-{number}")
+        before = tmp_path / f"said-{number}"
+        assert_same(said, run(version, root, options, stop="halt"))
+        real, predicted = tree(root), tree(before)
+        for top in ("commitlog", "consumequeue"):
+            of_top = {path: data for path, data in real.items() if path.startswith(f"{top}/")}
+            assert of_top == {path: data for path, data in predicted.items() if path.startswith(f"{top}/")}
+        assert contents(real, "index") == contents(predicted, "index")
+        assert ("abort" in real, "checkpoint" in real) == ("abort" in predicted, "checkpoint" in predicted)
+        shutil.copy(root / "checkpoint", before)  # when it is flushed depends on how long the broker runs
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.1"])
+def test_a_batch_queue_whose_units_are_out_of_order_hides_what_is_new(version: str, tmp_path: Path) -> None:
+    name = f"rich-{version}"
+    root, options = golden_data.copy_of(name, tmp_path / "store"), golden_data.options(name)
+    queue = "batchconsumequeue/bcq_a/0"
+    (file,) = (root / queue).iterdir()
+    golden_data.apply_edits(root, [["write", f"{queue}/{file.name}", 28, f"{2**40:016x}"]])  # its first queue offset
+    given = {**sizes_of(options), "enableMultiDispatch": "true", "enableLmq": "true"}
+    said = simulate(root, broker=version, given=given)
+    assert said.stopped is not None
+    assert said.stopped.hidden == (f"{queue}/{file.name}",)
+    broker = run(version, root, options, put=[("bcq_a", 0), ("bcq_b", 0)], stop="halt")
+    assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]

@@ -18,6 +18,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.TopicConfig;
@@ -42,13 +43,14 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *   delivered=FILE   pull every queue from its minimum to its maximum, one line a message
  *   keys=FILE        query each line, topic TAB key; found=FILE gets topic TAB key TAB physical offsets; from 5.4 on
  *                    T#TAG is the key that the index has for a tag
- *   put=FILE         then put one message for each line, topic TAB queue id; pull it and query its key
+ *   put=FILE         then put one message for each line, topic TAB queue id; pull it and query its key; one of
+ *                    bcqTopics gets a batch of one
  *   stop=clean|halt  shut down as an operator does (default), or stop at once as a killed broker
  *   stop=loaded      the same as halt, but after load: nothing is started or asked
  * </pre>
  *
  * Each event is one JSON object a line on stdout. Exit codes: 0 done, 3 load refused, 9 something was thrown.
- * One source for all brokers from 4.9.8 on: what differs between them is reached by reflection, at the file's end.
+ * One source for all brokers from 4.9.0 on: what differs between them is reached by reflection, at the file's end.
  */
 public final class BrokerStart {
     private static final Map<String, String> SIZES = Map.of(
@@ -61,6 +63,7 @@ public final class BrokerStart {
     private static final int PULL_MESSAGES = 32;
     private static final int MOST_EMPTY_PULLS = 1000; // a queue may claim 2^60 messages; nobody waits for these
     private static final int MOST_HITS = 1 << 16; // brokers answer with 64 at most; tests want to see all of them
+    private static final long DISPATCH_MILLIS = 10_000; // of new messages, where something stops it
     private static final int INNER_BATCH = 0x80; // sys flag: the body holds messages that the client unwraps
     private static final String GROUP = "storeio";
     private static final String NEW_KEY = "storeio-new-";
@@ -357,33 +360,49 @@ public final class BrokerStart {
 
     // ---- new messages ---------------------------------------------------------------------------------------------
 
-    private record Put(Queue queue, String key, PutMessageResult result) { }
+    private record Put(Queue queue, String key, PutMessageResult result, String status) {
+        boolean isOk() {
+            return result != null && result.isOk();
+        }
+    }
+
+    private Put put(Queue queue, String key) throws Exception {
+        try {
+            PutMessageResult result = store.putMessage(newMessage(queue, key));
+            return new Put(queue, key, result, String.valueOf(result.getPutMessageStatus()));
+        } catch (RuntimeException thrown) { // where the log's positions are below 0
+            return new Put(queue, key, null, "THROWS " + thrown);
+        }
+    }
 
     private void put(Path file) throws Exception {
         List<Put> puts = new ArrayList<>();
         for (String line : Files.readAllLines(file)) {
             String[] topicAndQueue = line.split("\t", -1);
             Queue queue = new Queue(plain(topicAndQueue[0]), Integer.parseInt(topicAndQueue[1]));
-            String key = NEW_KEY + puts.size();
-            puts.add(new Put(queue, key, store.putMessage(newMessage(queue, key))));
+            puts.add(put(queue, NEW_KEY + puts.size()));
         }
         Watch watch = new Watch(store);
         watch.storeStarted = true;
         watch.start();
-        watch.join();
+        watch.join(DISPATCH_MILLIS); // it may never get there
         for (Put put : puts) {
-            AppendMessageResult where = put.result.getAppendMessageResult();
-            boolean ok = put.result.isOk();
-            emit("put", "topic", put.queue.topic, "queueId", put.queue.id, "status", put.result.getPutMessageStatus(),
+            boolean ok = put.isOk();
+            AppendMessageResult where = ok ? put.result.getAppendMessageResult() : null;
+            emit("put", "topic", put.queue.topic, "queueId", put.queue.id, "status", put.status,
                 "queueOffset", ok ? where.getLogicsOffset() : -1, "physicalOffset", ok ? where.getWroteOffset() : -1,
                 "delivered", ok && isDelivered(put.queue, where),
                 "found", ok && found(put.queue.topic, put.key).equals(List.of(where.getWroteOffset())));
         }
     }
 
-    private static MessageExtBrokerInner newMessage(Queue queue, String key) {
+    private MessageExtBrokerInner newMessage(Queue queue, String key) {
         MessageExtBrokerInner message = new MessageExtBrokerInner();
         MessageAccessor.setProperties(message, new HashMap<>(Map.of("KEYS", key)));
+        if (List.of(options.getOrDefault("bcqTopics", "").split(",")).contains(queue.topic)) {
+            MessageAccessor.putProperty(message, "INNER_NUM", "1"); // a batch of one: other messages get no unit there
+            message.setSysFlag(INNER_BATCH);
+        }
         message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
         message.setTopic(queue.topic);
         message.setQueueId(queue.id);
@@ -396,7 +415,12 @@ public final class BrokerStart {
 
     /** Tells whether a pull at the offset that the broker promised gives the message that was put. */
     private boolean isDelivered(Queue queue, AppendMessageResult where) throws Exception {
-        GetMessageResult answer = store.getMessage(GROUP, queue.topic, queue.id, where.getLogicsOffset(), 1, null);
+        GetMessageResult answer;
+        try {
+            answer = store.getMessage(GROUP, queue.topic, queue.id, where.getLogicsOffset(), 1, null);
+        } catch (RuntimeException thrown) {
+            return false;
+        }
         List<ByteBuffer> messages = answer.getMessageBufferList();
         MessageExt message = messages.isEmpty() ? null : decode(messages.get(0));
         answer.release();
@@ -474,18 +498,35 @@ public final class BrokerStart {
 
     private static DefaultMessageStore open(MessageStoreConfig config, Map<?, ?> topics) throws Exception {
         BrokerConfig broker = new BrokerConfig();
-        BrokerStatsManager statistics = new BrokerStatsManager(GROUP, false);
+        BrokerStatsManager statistics = statistics();
         Object listener = Proxy.newProxyInstance(BrokerStart.class.getClassLoader(),
             new Class<?>[] {MessageArrivingListener.class}, (proxy, method, arguments) -> null);
         for (Constructor<?> constructor : DefaultMessageStore.class.getConstructors()) {
-            if (constructor.getParameterCount() == 4) { // 4.x
-                return (DefaultMessageStore) constructor.newInstance(config, statistics, listener, broker);
+            if (constructor.getParameterCount() == 4) { // up to 5.1.0; 5.x is told of topics afterwards
+                Object store = constructor.newInstance(config, statistics, listener, broker);
+                Method tell = method(DefaultMessageStore.class, "setTopicConfigTable", ConcurrentMap.class);
+                if (tell != null) {
+                    tell.invoke(store, topics);
+                }
+                return (DefaultMessageStore) store;
             }
             if (constructor.getParameterCount() == 5) {
                 return (DefaultMessageStore) constructor.newInstance(config, statistics, listener, broker, topics);
             }
         }
         throw new IllegalStateException("DefaultMessageStore has no constructor that is known here");
+    }
+
+    private static BrokerStatsManager statistics() throws Exception {
+        for (Constructor<?> constructor : BrokerStatsManager.class.getConstructors()) {
+            if (constructor.getParameterCount() == 1 && constructor.getParameterTypes()[0] == String.class) {
+                return (BrokerStatsManager) constructor.newInstance(GROUP); // up to 4.9.2
+            }
+            if (constructor.getParameterCount() == 2 && constructor.getParameterTypes()[1] == boolean.class) {
+                return (BrokerStatsManager) constructor.newInstance(GROUP, false);
+            }
+        }
+        throw new IllegalStateException("BrokerStatsManager has no constructor that is known here");
     }
 
     private ConcurrentHashMap<String, TopicConfig> topics() throws Exception {
