@@ -85,7 +85,7 @@ def results_with(**settings: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", ["NUMBA_BOUNDSCHECK", "NUMBA_DISABLE_JIT"])
+@pytest.mark.parametrize("setting", [pytest.param("NUMBA_BOUNDSCHECK", marks=pytest.mark.long), "NUMBA_DISABLE_JIT"])
 def test_same_results(setting: str) -> None:
     expected = results_with()
     assert len(expected) > 20

@@ -87,7 +87,7 @@ def test_parts_are_parts_of_the_whole(
 
 def test_a_damaged_log_is_4_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder = StoreBuilder(tmp_path / "store")
-    for number in (0, 1, 2, 7, 8, 5):
+    for number in (0, 1, 2, 7, 8, 5, 6):
         builder.message("t", 3, b"x" * 50, queue_offset=number)
     root = builder.close()
     words = ["--set", "mappedFileSizeConsumeQueue=1000", "--json", str(tmp_path / "j")]

@@ -55,8 +55,8 @@ def irregular_log(root: Path) -> StoreBuilder:
             body = forged(at, topic="t", body=b"not a message") * 30
         number = {20: 2**45, 40: 5, 41: 6, 70: 90, 71: 91, 100: 110, 101: 111}.get(i)
         builder.message("t", 0, body, queue_offset=number, keys=f"k{i % 9}", unique_key=f"u{i}")
-        if number is not None and number < 2**40:
-            builder.next_offsets["t", 0] = number + 1
+        if number is not None:  # behind the wrong one the queue goes on as if it had its own
+            builder.next_offsets["t", 0] = (number if number < 2**40 else i) + 1
         builder.message("other", i % 3, b"y" * 30, tags="tag", keys=None if i % 4 else f"o{i}")
     return builder
 

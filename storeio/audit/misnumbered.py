@@ -30,10 +30,11 @@ def units_of(queue: Queue, read: Read, expected: Mapping[int, int]) -> Iterator[
 def without_follow_ups(findings: Iterable[Finding], told: Iterable[Finding]) -> list[Finding]:
     """Return what splits found without what follows from a number that is told to be wrong.
 
-    That no file holds a unit at such a number, and what a record alone tells of the field.
+    That no file holds a unit at such a number, and what a record alone tells of the field, unless it is the first of
+    several: then the record's own finding is about it, and the other about all of them.
     """
     wrong = [finding for finding in told if finding.code == FIELD and finding.queue_offset is not None]
-    fields = {(finding.path, finding.position) for finding in wrong}
+    fields = {(finding.path, finding.position) for finding in wrong if finding.count == 1}
     records = {(finding.topic, finding.queue_id, finding.physical_offset) for finding in wrong}
 
     def follows(one: Finding) -> bool:

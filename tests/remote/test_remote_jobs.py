@@ -60,6 +60,7 @@ def test_audit_and_tables(root: str, tmp_path: Path, spark: SparkSession, capsys
         assert QUOTED_SECRET not in text
 
 
+@pytest.mark.long
 def test_incremental_audits_keep_no_secret_and_know_the_store_again(
     root: str, tmp_path: Path, spark: SparkSession
 ) -> None:
