@@ -51,7 +51,9 @@ def stores(draw: Draw) -> Files:
     files = {path: bytes(data) for path, data in derived.files.items() if _is_plain(path)}
     files |= {f"commitlog/{base:020d}": data for base, data in builder.segment_files()}
     files |= {f"index/{20231114221320000 + n:017d}": bytes(data) for n, data in enumerate(derived.index)}
-    files["checkpoint"] = struct.pack(">6q", *(draw(st.sampled_from(TIMES)) for _ in range(6))).ljust(CHECKPOINT_BYTES, b"\0")
+    files["checkpoint"] = struct.pack(">6q", *(draw(st.sampled_from(TIMES)) for _ in range(6))).ljust(
+        CHECKPOINT_BYTES, b"\0"
+    )
     if draw(st.booleans()):
         files["abort"] = b""
     for _ in range(draw(st.integers(0, 4))):
