@@ -190,7 +190,7 @@ def run_small_job(command: list[str], folder: Path) -> subprocess.CompletedProce
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_python_starts_a_quiet_session(tmp_path: Path) -> None:
     run = run_small_job([sys.executable], tmp_path)
     assert (run.returncode, run.stdout, run.stderr) == (0, "5 local[1] 3\n", "")
