@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import golden_data as golden
 import pytest
+from faults import Faults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a copy of a sound store of one broker; a module that needs another has its own."""
+    return golden.copy_of("base-5.3.3", tmp_path / "store")
+
+
+@pytest.fixture
+def faults(store: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
+    """Return what makes files of the store unreadable."""
+    return Faults(store, monkeypatch)
 
 
 @pytest.fixture(scope="session")

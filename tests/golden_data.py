@@ -78,6 +78,11 @@ def options(name: str) -> dict[str, Any]:
     return loaded
 
 
+def segment(number: int) -> str:
+    """Return the path of a segment, by its place, of a store whose segments have 32 KiB, as those of ``base-5.3.3``."""
+    return f"commitlog/{number * 32768:020d}"
+
+
 @functools.cache
 def dump(name: str) -> list[dict[str, str]]:
     """Return one dict a record in log order, all values as the broker's decoder printed them."""

@@ -21,6 +21,7 @@ from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import EXIT_REPAIRED
 from tests import golden_data
+from tests.golden_data import segment
 from tests.test_plan_recorded import contents, files_of, given_for
 
 BASE = "base-5.3.3"
@@ -28,10 +29,6 @@ SEGMENT = 32768
 QUEUE = "consumequeue/topic_0/0"
 LAST = f"commitlog/{9 * SEGMENT:020d}"
 SETS = [word for name, value in given_for(BASE).items() for word in ("--set", f"{name}={value}")]
-
-
-def segment(number: int) -> str:
-    return f"commitlog/{number * SEGMENT:020d}"
 
 
 def cq(position: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import golden_data as golden
 import pytest
 from faults import Faults
 
@@ -13,18 +12,7 @@ from storeio import cli
 from storeio.rebuild.node import rebuild
 from storeio.report.rebuilding import render_rebuilt
 
-STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return golden.copy_of(STORE, tmp_path / "store")
-
-
-@pytest.fixture
-def faults(store: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    return Faults(store, monkeypatch)
 
 
 @pytest.mark.parametrize(

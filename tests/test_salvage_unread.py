@@ -9,6 +9,7 @@ from typing import Final
 import golden_data as golden
 import pytest
 from faults import Faults
+from golden_data import segment
 
 from storeio import audit
 from storeio.errors import UnreadableError
@@ -20,20 +21,6 @@ STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768
 BLOCK: Final = 4096
 MESSAGES: Final = 850
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return golden.copy_of(STORE, tmp_path / "store")
-
-
-@pytest.fixture
-def faults(store: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    return Faults(store, monkeypatch)
-
-
-def segment(number: int) -> str:
-    return f"commitlog/{number * SEGMENT:020d}"
 
 
 def require_saved(made: Salvaged, store: Path, *unread: tuple[str, int, int]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import golden_data as golden
 import pytest
 from faults import Faults
+from golden_data import segment
 
 from storeio import around, audit
 from storeio.codes import INFO
@@ -20,20 +21,6 @@ SEGMENT: Final = 32768
 BLOCK: Final = 4096
 EACH: Final = 3  # files of a kind that one after the other cannot be read
 EVERY_KIND: Final = ("rich-4.9.8", "rich-5.3.3", "ext-5.5.1", "base-5.5.1")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return golden.copy_of(STORE, tmp_path / "store")
-
-
-@pytest.fixture
-def faults(store: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    return Faults(store, monkeypatch)
-
-
-def segment(number: int) -> str:
-    return f"commitlog/{number * SEGMENT:020d}"
 
 
 def wrong(found: Audit) -> list[tuple[str, str]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from storeio.compare.model import Difference, Ranges
 from storeio.report.next_step import Step, next_lines, root_word, shell_quoted
-from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.report.tables import ROWS, bytes_text, counted, paragraph, rest_of, table
 from storeio.safe import printable
-
-ROWS: Final = 20
 
 
 def difference_object(result: Difference) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def render_difference(result: Difference, *, width: int = 80) -> str:
     if result.ranges:
         shown = [(part.start, part.stop, part.why, part.first, part.second) for part in result.ranges[:ROWS]]
         lines += ["", "RANGES (physical offsets)", *table(("from", "to", "why", "first", "second"), shown, width)]
-        lines += _rest(len(result.ranges), "range")
+        lines += rest_of(len(result.ranges), "range")
     if result.queues:
         numbers = [
             (f"{queue.topic}/{queue.queue_id}", _numbers(queue.only_first), _numbers(queue.only_second))
@@ -50,7 +48,7 @@ def render_difference(result: Difference, *, width: int = 80) -> str:
         ]
         head = ("queue", "only the first has", "only the second has")
         lines += ["", "QUEUES (queue offsets of records)", *table(head, numbers, width)]
-        lines += _rest(len(result.queues), "queue")
+        lines += rest_of(len(result.queues), "queue")
     lines += ["", *paragraph("", _aligned(result), width, "")]
     text = f"Compared {bytes_text(result.compared_bytes)} in {result.seconds:.2f} s; storeio {result.version}, "
     lines += ["", *paragraph("", f"{text}exit code {result.exit_code}.", width, "")]
@@ -81,7 +79,3 @@ def _aligned(result: Difference) -> str:
 def _numbers(ranges: Ranges) -> str:
     shown = ", ".join(f"{low} to {high - 1}" for low, high in ranges[:3])
     return shown + (f" and {len(ranges) - 3} more" if len(ranges) > 3 else "") or "-"
-
-
-def _rest(count: int, what: str) -> list[str]:
-    return [f"  ... and {counted(count - ROWS, f'more {what}')}; --json FILE has all"] if count > ROWS else []

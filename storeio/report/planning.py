@@ -20,13 +20,12 @@ from storeio.report.next_step import (
     salvage_step,
     shell_quoted,
 )
-from storeio.report.tables import counted, paragraph, table
+from storeio.report.tables import ROWS, counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 
 DEFAULT: Final = "default"  # source of a setting that neither a file nor the command line told
 LENGTHS: Final = {CONSUMEQUEUE: "mappedFileSizeConsumeQueue", BATCHQUEUE: "mapperFileSizeBatchConsumeQueue"}
-ROWS: Final = 20
 LEFT: Final = 10
 VERBS: Final = {
     model.WRITE: "replace",

@@ -9,13 +9,12 @@ from storeio.paths import BATCHQUEUE, CHECKPOINT, INDEX, queue_directory
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.report.json_form import finding_object
 from storeio.report.next_step import shell_quoted
-from storeio.report.tables import counted, paragraph, table
+from storeio.report.tables import ROWS, counted, paragraph, rest_of, table, told_as_list
 from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 from storeio.uris import is_remote
 
-ROWS: Final = 20
 KINDS: Final = {BATCHQUEUE: "bcq"}
 SIZES: Final = ("mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
 MOST_MOVES: Final = 4
@@ -113,7 +112,7 @@ def _queues(queues: Sequence[QueueBuilt], width: int) -> list[str]:
         rows = [_odd_row(queue) for queue in odd[:ROWS]]
         head = ("queue", "units", "gaps", "missing", "own units", "repeated", "replaced", "moved")
         lines += ["", "NUMBERS (of queues whose records do not follow on from each other)", *table(head, rows, width)]
-        lines += _rest(len(odd), "such queue")
+        lines += rest_of(len(odd), "such queue")
         for queue in [queue for queue in odd if queue.gaps][:ROWS]:
             shown = ", ".join(f"{first} to {stop - 1}" for first, stop in queue.gaps[:5])
             more = f" and {len(queue.gaps) - 5:,} more" if len(queue.gaps) > 5 else ""
@@ -121,7 +120,7 @@ def _queues(queues: Sequence[QueueBuilt], width: int) -> list[str]:
     if queues:
         rows = [(f"{q.topic}/{q.queue_id}", KINDS.get(q.kind, "cq"), q.first, q.stop, q.units) for q in queues[:ROWS]]
         lines += ["", "QUEUES (queue offsets; max is exclusive)"]
-        lines += [*table(("queue", "kind", "min", "max", "units"), rows, width), *_rest(len(queues), "queue")]
+        lines += [*table(("queue", "kind", "min", "max", "units"), rows, width), *rest_of(len(queues), "queue")]
     return lines
 
 
@@ -133,17 +132,8 @@ def _odd_row(queue: QueueBuilt) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _rest(count: int, what: str) -> list[str]:
-    return [f"  ... and {counted(count - ROWS, f'more {what}')}; --json FILE has all"] if count > ROWS else []
-
-
 def _failed(failed: Sequence[str], width: int) -> list[str]:
-    if not failed:
-        return []
-    lines = ["", "COULD NOT READ (what the store's own files decide was decided without these)"]
-    for text in failed[:ROWS]:
-        lines += paragraph("- ", printable(text), width, "  ")
-    return [*lines, *_rest(len(failed), "place")]
+    return told_as_list("COULD NOT READ (what the store's own files decide was decided without these)", failed, width)
 
 
 def _left_out(left_out: dict[str, int], width: int) -> list[str]:
@@ -151,7 +141,7 @@ def _left_out(left_out: dict[str, int], width: int) -> list[str]:
         return []
     rows = [(name, count) for name, count in sorted(left_out.items())[:ROWS]]
     lines = ["", "LEFT OUT (names that never become a path)", *table(("topic/queue id", "records"), rows, width)]
-    return [*lines, *_rest(len(left_out), "name")]
+    return [*lines, *rest_of(len(left_out), "name")]
 
 
 def _log(result: Rebuilt, width: int) -> list[str]:
@@ -161,7 +151,7 @@ def _log(result: Rebuilt, width: int) -> list[str]:
     for finding in result.log[:ROWS]:
         text = f"{finding.code} at {printable(finding.path)} {finding.position}, {finding.length} bytes"
         lines += paragraph("- ", text + (f": {printable(finding.detail)}" if finding.detail else ""), width, "  ")
-    return [*lines, *_rest(len(result.log), "finding")]
+    return [*lines, *rest_of(len(result.log), "finding")]
 
 
 def _sizes(result: Rebuilt) -> list[str]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from storeio import __version__
 from storeio.report.next_step import Step, next_lines, root_word
-from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.report.tables import ROWS, bytes_text, counted, paragraph, table
 from storeio.safe import printable, time_text
 from storeio.simulate.predicted import Forecast
 from storeio.simulate.progress import Unread
 from storeio.simulate.retention import Cycle, as_recorded
-
-ROWS: Final = 20
 
 
 def cycle_object(cycle: Cycle) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from storeio.report.next_step import Step, next_lines, root_word
-from storeio.report.tables import counted, paragraph, table
+from storeio.report.tables import ROWS, counted, paragraph, rest_of, table, told_as_list
 from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 from storeio.salvaged import UNREAD, Salvaged
 
-ROWS: Final = 20
 MARK: Final = "storeio-salvage.json"
 """File in the new store that tells what it is."""
 
@@ -81,7 +79,7 @@ def salvaged_sentence(result: Salvaged) -> str:
 def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
     """Return the report; every line ends."""
     lines = paragraph("", salvaged_sentence(result), width, "")
-    lines += _problems(result.problems, width)
+    lines += told_as_list("NOT DONE", result.problems, width)
     lines += _chosen(result, width)
     lines += _lost(result, width)
     lines += _restored(result, width)
@@ -89,7 +87,7 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
     if result.dropped:
         lines += ["", "DROPPED (records that are no messages)"]
         rows = [(row.physical_offset, row.size, row.reason) for row in result.dropped[:ROWS]]
-        lines += [*table(("physical offset", "bytes", "why"), rows, width), *_rest(len(result.dropped), "record")]
+        lines += [*table(("physical offset", "bytes", "why"), rows, width), *rest_of(len(result.dropped), "record")]
     also = f"{counted(result.tombstones, 'tombstone')} and {counted(result.fillers, 'filler')} among them"
     lines += ["", *written_lines(result, width, also)]
     if result.messages:
@@ -104,15 +102,6 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _problems(problems: Sequence[str], width: int) -> list[str]:
-    if not problems:
-        return []
-    lines = ["", "NOT DONE"]
-    for text in problems[:ROWS]:
-        lines += paragraph("- ", printable(text), width, "  ")
-    return [*lines, *_rest(len(problems), "place")]
-
-
 def _chosen(result: Salvaged, width: int) -> list[str]:
     """Return what was chosen, and the topics that are only in the log any more."""
     lines = ["", "CHOSEN", *paragraph("- ", printable(result.chosen), width, "  ")] if result.chosen else []
@@ -120,7 +109,7 @@ def _chosen(result: Salvaged, width: int) -> list[str]:
     if gone:
         rows = [(topic.topic, topic.messages) for topic in gone[:ROWS]]
         lines += ["", "DELETED TOPICS (that are still in the log; --deleted takes only these)"]
-        lines += [*table(("topic", "messages"), rows, width), *_rest(len(gone), "topic")]
+        lines += [*table(("topic", "messages"), rows, width), *rest_of(len(gone), "topic")]
     return lines
 
 
@@ -138,7 +127,7 @@ def _lost(result: Salvaged, width: int) -> list[str]:
     ]  # fmt: skip
     head = ("queue", "first", "last", "bytes", "physical offsets", "known from")
     lines = ["", f"LOST (messages that no byte of {store} can supply)", *table(head, rows, width)]
-    return [*lines, *_rest(len(lost), "range")]
+    return [*lines, *rest_of(len(lost), "range")]
 
 
 def _restored(result: Salvaged, width: int) -> list[str]:
@@ -150,7 +139,7 @@ def _restored(result: Salvaged, width: int) -> list[str]:
     ]
     head = ("physical offset", "queue", "queue offset", "field", "was", "is")
     lines = ["", "RESTORED (one damaged field, and one answer)", *table(head, rows, width)]
-    return [*lines, *_rest(len(result.restored), "record")]
+    return [*lines, *rest_of(len(result.restored), "record")]
 
 
 def _moved(result: Salvaged, width: int) -> list[str]:
@@ -160,8 +149,4 @@ def _moved(result: Salvaged, width: int) -> list[str]:
         (piece.physical_offset, piece.length, f"{piece.source} at {piece.position}") for piece in result.moved[:ROWS]
     ]
     lines = ["", "PUT INTO PLACE", *table(("physical offset", "bytes", "from"), rows, width)]
-    return [*lines, *_rest(len(result.moved), "piece")]
-
-
-def _rest(count: int, what: str) -> list[str]:
-    return [f"  ... and {counted(count - ROWS, f'more {what}')}; --json FILE has all"] if count > ROWS else []
+    return [*lines, *rest_of(len(result.moved), "piece")]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from storeio import __version__
 from storeio.paths import COMMITLOG
 from storeio.report.next_step import PLAN, Step, next_lines, root_word
-from storeio.report.tables import bytes_text, counted, paragraph, table
+from storeio.report.tables import ROWS, bytes_text, counted, paragraph, table
 from storeio.safe import printable
 from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
 from storeio.simulate.losses import Loss
@@ -17,7 +17,6 @@ from storeio.simulate.outcome import as_recorded
 from storeio.simulate.predicted import Prediction, Stopped
 from storeio.simulate.rules import LINES
 
-ROWS: Final = 20
 FEW: Final = 5  # names in a sentence
 ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
 

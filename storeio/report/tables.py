@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from storeio.safe import printable
 
 GAP = "  "
+ROWS = 20  # of a table
 LEAST_COLUMN = 8  # a shortened name still tells something
 
 
@@ -97,3 +98,18 @@ def bytes_text(count: int) -> str:
     if units[0] == "bytes":
         return "1 byte" if count == 1 else f"{count} bytes"
     return f"{value:#.3g}".rstrip(".") + f" {units[0]}"
+
+
+def rest_of(count: int, what: str) -> list[str]:
+    """Return the line on rows of a table that are not shown; none where all are."""
+    return [f"  ... and {counted(count - ROWS, f'more {what}')}; --json FILE has all"] if count > ROWS else []
+
+
+def told_as_list(title: str, texts: Sequence[str], width: int) -> list[str]:
+    """Return a heading and a paragraph for each of some texts on places; nothing where there are none."""
+    if not texts:
+        return []
+    lines = ["", title]
+    for text in texts[:ROWS]:
+        lines += paragraph("- ", printable(text), width, "  ")
+    return [*lines, *rest_of(len(texts), "place")]

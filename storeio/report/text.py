@@ -11,12 +11,11 @@ from typing import Final
 
 from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
 from storeio.report.next_step import next_lines, next_steps
-from storeio.report.tables import bytes_text, counted, flowed, paragraph, table
+from storeio.report.tables import ROWS, bytes_text, counted, flowed, paragraph, table
 from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult, Reading, Unfinished, messages_in
 from storeio.safe import printable, time_text
 
 PLACES: Final = 5  # of one code; the rest is counted
-ROWS: Final = 20  # of a table
 _HEADINGS: Final = {ERROR: "ERRORS", WARNING: "WARNINGS", INFO: "NOTES"}
 _RANK: Final = {name: rank for rank, name in enumerate(CODES)}
 
