@@ -172,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from bench.results import as_markdown
 
     given = asked(arguments)
+    given.out.mkdir(parents=True, exist_ok=True)  # before an hour of measuring, not behind it
     path = given.out / "results.json"
     found: Figures = json.loads(path.read_text()) if path.exists() else {}
     run: dict[str, Any] = {"scaling": scaling, "cases": cases, "brokers": against_brokers}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench import suite
 from bench.generate import Generated, generate
 from storeio import crc
 from storeio.format import commitlog as log
@@ -311,6 +312,14 @@ def test_measure_of_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the system's own figure is taken")
+def test_results_go_into_a_new_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "scaling", lambda given, place: [])
+    out = tmp_path / "a" / "b"
+    suite.main(["--only", "scaling", "--directory", str(tmp_path), "--out", str(out)])
+    assert json.loads((out / "results.json").read_text(encoding="utf-8"))["scaling"]["figures"] == []
+    assert (out / "RESULTS.md").exists()
+
+
 def test_a_peak_is_not_that_of_the_process_before() -> None:
     held = np.ones(256 << 20, np.uint8)
     words = [sys.executable, "-c", "from bench.cases import peak_bytes; print(peak_bytes())"]
