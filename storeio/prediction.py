@@ -136,16 +136,12 @@ def simulate(
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
     emptied = [path for path in disk.deleted if held_something(listing, read, path)]
-    seconds = time.monotonic() - started
     require_same(listing)
-    unread = gaps.told()
-    for state in (outcome.after_load, outcome.after_start) if unread else ():
-        without_digests(state, gaps.paths)
-    store = shown(place_of(os.fspath(root)))
+    without_digests(outcome, gaps.paths)
     return Prediction(
-        store, rules.name, outcome, given_up, found, disk, config.settings, emptied,
-        stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None, seconds,
-        not_simulated=not_simulated(listing, config), running_end=running_end, unread=unread,
+        shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,
+        stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None,
+        time.monotonic() - started, not_simulated(listing, config), running_end, gaps.told(),
     )  # fmt: skip
 
 

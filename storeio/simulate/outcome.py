@@ -117,13 +117,13 @@ def state_of(broker: Broker, *, abort: bool, digests: bool = True) -> State:
     )
 
 
-def without_digests(state: State | None, paths: Collection[str]) -> None:
-    """Take the digests of some files out of a state, and those of all index files if one of them is among these."""
-    if state is None:
-        return
-    state.files.update({path: (state.files[path][0], "") for path in paths if path in state.files})
-    if any(path.startswith(f"{INDEX}/") for path in paths):
-        state.index[:] = sorted((size, "") for size, _ in state.index)
+def without_digests(outcome: Outcome, paths: Collection[str]) -> None:
+    """Take the digests of some files out of an outcome, and those of all index files if one of them is among these."""
+    for state in (outcome.after_load, outcome.after_start):
+        if state is not None:
+            state.files.update({path: (state.files[path][0], "") for path in paths if path in state.files})
+            if any(path.startswith(f"{INDEX}/") for path in paths):
+                state.index[:] = sorted((size, "") for size, _ in state.index)
 
 
 def as_recorded(state: State) -> dict[str, Any]:
