@@ -1,7 +1,9 @@
-"""Bytes of a segment some blocks of which a disk does not give: zeros stand for these, and where is told."""
+"""Bytes of files some blocks of which a disk does not give: zeros stand for these, and where is told."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 from storeio.checks.ranges import Ranges, add, meeting, subtract
 from storeio.errors import UnreadableError
 from storeio.kernels import tables as w
+from storeio.paths import StoreFile
 from storeio.splits import Split, WalkState
 from storeio.walk import walk_split
 from storeio.window import PIECE_BYTES, Bytes, Read
@@ -96,3 +99,34 @@ class Around:
                 return
             for row in cut:
                 add(self.unread, row)
+
+
+class ReadAround:
+    """Reads files by path. Of what cannot be read of them zeros are given, and ``told`` says where."""
+
+    def __init__(self, read: Callable[[str, int, int], Bytes], files: Iterable[StoreFile]) -> None:
+        """Take how bytes of a file are read, and which files there are."""
+        self._read, self._sizes = read, {file.path: file.size for file in files}
+        self._around: dict[str, Around] = {}
+
+    def __call__(self, path: str, start: int, stop: int) -> Bytes:
+        """Return bytes of a file, read-only."""
+        if path not in self._around:  # a failing disk is not asked for the same block again
+            try:
+                return self._read(path, start, stop)
+            except UnreadableError:
+                self._around[path] = Around(partial(self._read, path), self._sizes.get(path, stop), gives_up=False)
+        return self._around[path](start, stop)
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The files of which something could not be read."""
+        return self._around.keys()
+
+    def told(self) -> tuple[str, ...]:
+        """Return what could not be read, as path, bytes and reason."""
+        return tuple(
+            f"{path}: bytes {low} to {high}: {around.why}"
+            for path, around in sorted(self._around.items())
+            for low, high in around.bad
+        )

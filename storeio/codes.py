@@ -50,6 +50,8 @@ _TABLE: Final = (
          "A renamed file, or files of several settings in one directory.", "Rename it to the offset that its content names."),
     Code("QUEUE_TYPE", ERROR, "a topic has queues of another type than config/topics.json gives it",
          "A table of another time or store, or a queue directory that was moved.", "Give the topic the type of its queues in config/topics.json (attribute queue.type); 5.x brokers refuse to start."),
+    Code("QUEUE_ELSEWHERE", ERROR, "a topic's directory of batch queues holds the files of ordinary queues",
+         "A queue directory that was moved or copied to another place.", "Move it out of the store and rebuild the queues; 5.x brokers refuse to start with it."),
     Code("LOG_MISSING", ERROR, "there is no commitlog, but there are queues or indexes",
          "A wrong mount or a deleted directory.", "Do not start a broker: it deletes all queues. Mount or restore the commitlog first."),
     Code("LOG_GAP", ERROR, "segments are missing between others",

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from storeio.around import ReadAround
 from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, infer_config
-from storeio.errors import StoreError
+from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
@@ -44,7 +45,7 @@ from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
 from storeio.simulate.metadata import TIMER_WHEEL, Switches
-from storeio.simulate.outcome import simulate_start
+from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, rules_of
@@ -114,7 +115,7 @@ def simulate(
     Raises:
         NotAStoreError: ``root`` is no store.
         UsageError: No such version, or a setting that is unknown or has a bad value.
-        UnreadableError: A file could not be read.
+        UnreadableError: A directory could not be listed, or a store elsewhere not be read.
     """
     started = time.monotonic()
     rules = rules_of(broker)
@@ -123,6 +124,7 @@ def simulate(
     config = infer_config(listing, given or {})
     setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
+    read = gaps = ReadAround(read, listing.files)
     disk = Disk(listing.files, read)
     switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
@@ -134,13 +136,12 @@ def simulate(
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
     emptied = [path for path in disk.deleted if held_something(listing, read, path)]
-    seconds = time.monotonic() - started
     require_same(listing)
-    store = shown(place_of(os.fspath(root)))
+    without_digests(outcome, gaps.paths)
     return Prediction(
-        store, rules.name, outcome, given_up, found, disk, config.settings, emptied,
-        stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None, seconds,
-        not_simulated=not_simulated(listing, config), running_end=running_end,
+        shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,
+        stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None,
+        time.monotonic() - started, not_simulated(listing, config), running_end, gaps.told(),
     )  # fmt: skip
 
 
@@ -236,8 +237,11 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
     Raises:
         UsageError: The directory holds something, or lies in the store.
         WriteError: A file could not be written.
+        UnreadableError: Some of the store could not be read.
     """
     store, disk = prediction.store, prediction.disk
+    for text in prediction.unread:
+        raise UnreadableError(text)
     with staged(place_for(target, store)) as staging:
         if not is_remote(store):  # elsewhere only reading them tells what of files is zero
             files = (path for path, file in disk.files.items() if not file.is_dir)

@@ -17,6 +17,7 @@ from storeio import audit
 from storeio.apply import apply_plan
 from storeio.findings import Finding
 from storeio.planning.node import plan_store
+from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 
@@ -97,6 +98,7 @@ def test_a_plan_leaves_a_queue_as_brokers_left_it(numbers: list[Number], tmp_pat
     builder, _ = restarted(tmp_path / "store", numbers)
     made = plan_store(tmp_path / "store", tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)
     assert not made.plan.actions
+    assert not made.predicted_before.harms  # no start gives up what an earlier broker has replaced
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -155,6 +157,10 @@ def test_a_queue_that_was_lost_after_it_began_again_lacks_what_the_later_records
         found = looked_at(builder, tmp_path / "store", split_bytes).findings
         missing = [f for f in found if f.code == "CQ_MISSING"]
         assert sum(f.count for f in missing) == len(queue.at)
+    start = simulate(tmp_path / "store", broker="5.5.1", given=settings_of(builder.settings))
+    assert start.given_up is not None
+    assert start.given_up.messages == len(queue.at)
+    assert [(again.first, again.stop) for again in start.given_up.reissues] == [(0, queue.stop)]
 
 
 @pytest.mark.parametrize(

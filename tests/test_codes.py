@@ -230,6 +230,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "EXT_LENGTH": ("ext-5.5.1", lambda root: shorten(first(root, "consumequeue_ext/*/*/*"), 1)),
     "MISALIGNED_NAME": ("base-5.3.3", lambda root: queue(root).rename(queue(root).with_name(f"{7:020d}"))),
     "QUEUE_TYPE": ("base-5.3.3", lambda root: golden.declare(root, {"topic_1": "BatchCQ"})),
+    "QUEUE_ELSEWHERE": ("base-5.3.3", lambda root: (root / "consumequeue").rename(root / "batchconsumequeue")),
     "UNREADABLE": ("base-5.3.3", loop),
     "UNSUPPORTED_LAYOUT": ("base-5.3.3", lambda root: (root / "dledger-n0").mkdir()),
     "LOG_BLANK_SIZE": ("base-5.3.3", wrong_blank),

@@ -71,7 +71,7 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
-    "prediction": FILES | {"audit", "staging"},
+    "prediction": FILES | {"around", "audit", "staging"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,

@@ -143,6 +143,25 @@ def test_queues_of_another_type_than_declared_are_told_where_brokers_refuse_them
     assert (start.outcome == "refuses") == bool(wrong)
 
 
+@pytest.mark.parametrize("types", [None, {"topic_0": None, "topic_1": "SimpleCQ"}])
+def test_queues_among_the_batch_queues_make_no_batch_queues_of_their_topics(
+    types: dict[str, str | None] | None, tmp_path: Path
+) -> None:
+    """Their units say what they are: a plan that made batch queues of them led to a store that no broker takes."""
+    root = golden.copy_of("base-long-5.5.1", tmp_path / "store")
+    before = tree(root, "consumequeue")
+    if types is not None:
+        golden.declare(root, types)
+    (root / "consumequeue").rename(root / "batchconsumequeue")
+    assert simulate(root, broker="5.5.1").outcome.outcome == "refuses"
+    sizes = {"mappedFileSizeConsumeQueue": "1000"}  # no file is left to tell
+    assert plan_store(root, tmp_path / "plan.json", given=sizes).cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert tree(root, "consumequeue") == before
+    assert not any((root / "batchconsumequeue").iterdir())
+    assert simulate(root, broker="5.5.1").exit_code == 0
+
+
 @pytest.mark.parametrize("name", RICH)
 def test_incremental_audits_learn_it_as_full_ones_do(name: str, tmp_path: Path) -> None:
     kept, root = Kept(), golden.copy_of(name, tmp_path / "store")

@@ -121,6 +121,17 @@ def test_units_that_no_pull_comes_to(case_id: str, missed: int, place: Path, tmp
     assert (got.missed, got.lacking) == (missed, True)
 
 
+def test_a_distance_beyond_64_bits_keeps_a_unit_in_the_answer(place: Path, tmp_path: Path) -> None:
+    """46 * 2^62 is negative in the broker, so near: it was seen to deliver 73 of 107, the unit at 2^62 the last of its
+    queue, which leads behind the queue's end."""
+    root = tmp_path / "store"
+    shutil.copytree(store("tinymix-5.1.4", place), root)
+    third_base = 2 * 46 + 28
+    golden_data.apply_edits(root, [["write", f"batchconsumequeue/b1/0/{0:020d}", third_base, f"{2**62:016x}"]])
+    got = consume(simulated(root, {"broker": "5.1.4", "store": "tinymix-5.1.4"})[1])
+    assert (got.messages, got.undecodable) == (73, 0)
+
+
 def test_what_the_cases_cover() -> None:
     assert {case["broker"] for case in CASES} >= {"4.9.8", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"}
     assert {case["outcome"] for case in CASES} >= {"starts", "refuses", "hangs"}

@@ -14,12 +14,17 @@ from golden_data import segment
 
 from storeio import around, audit
 from storeio.codes import INFO
+from storeio.errors import UnreadableError
+from storeio.planning.node import plan_store
+from storeio.prediction import simulate, write_into
+from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import Audit, messages_in
 
 STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768
 BLOCK: Final = 4096
 EACH: Final = 3  # files of a kind that one after the other cannot be read
+UNITS: Final = f"consumequeue/topic_0/0/{1000:020d}"
 EVERY_KIND: Final = ("rich-4.9.8", "rich-5.3.3", "ext-5.5.1", "base-5.5.1")
 
 
@@ -142,6 +147,44 @@ def test_a_record_that_is_read_in_part_is_not_taken_for_intact(shift: int, store
     unread = [range(p.first_queue_offset, p.stop_queue_offset) for p in found.unread if p.topic == row["topic"]]
     assert any(int(row["queue_offset"]) in numbers for numbers in unread)
     assert found.lost == []
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "stop"),
+    [(segment(3), 4096, 8192), (segment(9), 0, 4096), ("checkpoint", 0, 4096), (UNITS, 0, 1000)],
+)
+def test_a_start_is_told_as_far_as_it_is_known(
+    path: str, start: int, stop: int, store: Path, faults: Faults, tmp_path: Path
+) -> None:
+    faults.fail(path, start, stop)
+    found = simulate(store, broker="5.3.3")
+    assert found.unread == (f"{path}: bytes {start} to {stop}: Input/output error",)
+    assert found.exit_code & 8
+    assert warning_sentence(found).startswith("UNSURE: ")
+    assert simulation_object(found)["unread"] == list(found.unread)
+    state = found.outcome.after_start
+    assert state is not None
+    assert path not in state.files or not state.files[path][1]
+    with pytest.raises(UnreadableError, match=path):
+        write_into(found, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "mends"), [(segment(3), False), ("checkpoint", True), (UNITS, True), ("config/topics.json", False)]
+)
+def test_a_plan_mends_what_does_not_rest_on_it(
+    path: str, mends: bool, store: Path, faults: Faults, tmp_path: Path
+) -> None:
+    golden.declare(store, {"topic_0": None, "topic_1": None})
+    other = "consumequeue/topic_1/0/" + UNITS.rpartition("/")[2]
+    golden.apply_edits(store, [["zero", other, 40, 20]])
+    faults.deny(path)
+    made = plan_store(store, tmp_path / "plan.json")
+    assert [(action.kind, action.path) for action in made.plan.actions] == ([("write", other)] if mends else [])
+    assert (made.cures, made.exit_code) == (False, 12)
+    assert any(text.startswith(f"UNREADABLE {path} ") for text in made.plan.left)
+    assert "is not known" in made.plan.left[-1]
 
 
 def test_too_many_bad_blocks_are_given_up(store: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,9 @@ from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
 from storeio.simulate.disk import Disk
-from storeio.simulate.topics import TOPICS, declared_topics
+from storeio.simulate.topics import TOPICS, declared_topics, ordinary_topics
 
+ORDINARY: Final = "its units are of ordinary queues"
 SAYS: Final = {True: "BatchCQ", False: "SimpleCQ, as of any topic without another type"}
 
 
@@ -102,30 +103,45 @@ def _declared(plan: AuditPlan) -> dict[str, bool] | None:
 
 
 def type_findings(plan: AuditPlan) -> list[Finding]:
-    """Return a finding for each topic directory that is not for the type that ``topics.json`` gives the topic."""
+    """Return a finding for each topic directory that is not for the type that ``topics.json`` or its files tell."""
     try:
         table = _declared(plan)
     except UnreadableError:
         return []  # which is told as such
+    moved = _moved_topics(plan) - {topic for topic, is_batch in (table or {}).items() if is_batch}
+    found = [
+        Finding("QUEUE_ELSEWHERE", f"{BATCHQUEUE}/{topic}", topic=topic, detail=ORDINARY) for topic in sorted(moved)
+    ]
     if table is None:
-        return []  # the store was copied without its configuration, or a broker makes a new one
+        return found  # the store was copied without its configuration, or a broker makes a new one
     entries = [file for file in plan.listing.files if file.topic and file.queue_id is not None]
     types = {(file.kind, file.topic or "") for file in entries if file.kind in (CONSUMEQUEUE, BATCHQUEUE)}
-    return [
+    return found + [
         Finding("QUEUE_TYPE", f"{kind}/{topic}", topic=topic, detail=f"the table says {SAYS[table.get(topic, False)]}")
         for kind, topic in sorted(types)
-        if table.get(topic, False) != (kind == BATCHQUEUE)
+        if table.get(topic, False) != (kind == BATCHQUEUE) and not (kind == BATCHQUEUE and topic in moved)
     ]
+
+
+def _moved_topics(plan: AuditPlan) -> frozenset[str]:
+    """Return the topics of whose ordinary queues a directory of batch queues holds the files."""
+    try:
+        return ordinary_topics(Disk(plan.listing.of_kind(BATCHQUEUE), plan.read))
+    except UnreadableError:
+        return frozenset()  # which is told as such
 
 
 def listed_batches(plan: AuditPlan, declared: frozenset[str] | None) -> frozenset[str]:
     """Return the topics that have batch queues, as directories tell and ``topics.json``, which gives ``declared``.
 
-    That table's word, and that of an empty directory, counts where no consume queue file says otherwise.
+    That table's word, and that of an empty directory, counts where no consume queue file says otherwise. A directory of
+    batch queues says nothing if it holds an ordinary queue's files.
     """
     queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.topic]
-    placed = {file.topic or "" for file in queues if file.kind == BATCHQUEUE and not file.is_dir}
-    likely = {file.topic or "" for file in queues if file.kind == BATCHQUEUE}.union(declared or ())
+    batch = [file for file in queues if file.kind == BATCHQUEUE]
+    moved = _moved_topics(plan) if batch else frozenset()
+    placed = {file.topic or "" for file in batch if not file.is_dir} - moved
+    likely = ({file.topic or "" for file in batch} - moved).union(declared or ())
     others = {file.topic for file in queues if file.kind == CONSUMEQUEUE and not file.is_dir} if likely else set()
     return frozenset(placed | (likely - others))
 

@@ -27,7 +27,7 @@ Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
 OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on a file comes before what changes it
 STRAY_FILE: Final = "STRAY_FILE"
-STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY")
+STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 AT_ONCE: Final = 16 << 20
@@ -206,6 +206,7 @@ def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes
 PLANNERS: Final[dict[str, Planner]] = {
     "STRAY_FILE": _stray,
     "STRAY_DIRECTORY": _stray,
+    "QUEUE_ELSEWHERE": _stray,
     "LOG_LENGTH": _log_length,
     "LOG_SEGMENT_MISNAMED": _misnamed,
     "LOG_GAP": _behind_gap,

@@ -123,7 +123,11 @@ def left_of(found: Audit, start: Prediction, *, allow_log: bool) -> tuple[str, .
         for f in found.findings
         if f.severity in (ERROR, WARNING)
     ]
-    if start.harms:
+    if start.unread:
+        left.append(
+            f"broker {start.outcome.broker}: what its start does is not known: some of the store cannot be read"
+        )
+    elif start.harms:
         left.append(f"broker {start.outcome.broker}: {start.outcome.reason or 'its start still does harm'}")
     if left and not allow_log and any(text.startswith(("LOG_", "STRAY")) for text in left):
         left.append("some of this may need --allow-log, or salvage")

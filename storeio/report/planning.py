@@ -49,6 +49,7 @@ def plan_object(found: Planned, path: str) -> dict[str, Any]:
         "after": dict(found.plan.after),
         "cures": found.cures,
         "not_simulated": list(found.predicted_after.not_simulated),
+        "unread": list(found.predicted_after.unread),
         "left": list(found.plan.left),
         "bytes_length": found.plan.bytes_length,
         "exit_code": found.exit_code,
@@ -156,6 +157,8 @@ def _starts(found: Planned, width: int) -> list[str]:
         lines += paragraph(f"- {when}: ", printable(text), width, "  ")
     for what in found.predicted_after.not_simulated[:LEFT]:
         lines += paragraph("- not simulated: ", printable(what), width, "  ")
+    for what in found.predicted_after.unread[:LEFT]:
+        lines += paragraph("- could not be read, zeros are taken for it: ", printable(what), width, "  ")
     return lines
 
 

@@ -46,6 +46,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "shifted": None,
         "stopped": None,
         "not_simulated": list(found.not_simulated),
+        "unread": list(found.unread),
         "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
         "exit_code": found.exit_code,
         "seconds": round(found.seconds, 6),
@@ -72,6 +73,8 @@ def warning_sentence(found: Prediction) -> str:
     """Return what the start comes to, in one sentence that begins with one word in capitals."""
     outcome, store = found.outcome, printable(found.store)
     broker = f"broker {outcome.broker}"
+    if found.unread:
+        return f"UNSURE: what {broker} does on {store} is not known: some of it could not be read."
     if outcome.outcome != STARTS:
         return f"NO START: {broker} {ENDS[outcome.outcome]} on {store}: {printable(outcome.reason)}."
     lost = found.given_up.messages if found.given_up else 0
@@ -99,6 +102,11 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
         lines += ["", "NOT SIMULATED (the broker may do otherwise)"]
         for what in found.not_simulated[:ROWS]:
             lines += paragraph("- ", printable(what), width, "  ")
+    if found.unread:
+        lines += ["", "COULD NOT BE READ (all that follows takes zeros for it)"]
+        for what in found.unread[:ROWS]:
+            lines += paragraph("- ", printable(what), width, "  ")
+        lines += [f"  ... and {len(found.unread) - ROWS} more"] if len(found.unread) > ROWS else []
     lines += _losses(found, width)
     lines += _numbers(found, width)
     lines += _files(found, width)
@@ -268,6 +276,8 @@ def _harm(found: Prediction) -> tuple[int, ...]:
 def _advice(predictions: Sequence[Prediction]) -> str:
     safe = [found.line for found in predictions if not found.harms]
     store = printable(predictions[0].store)
+    if any(found.unread for found in predictions):
+        return f"UNSURE: some of {store} could not be read; the lines below take zeros for it."
     if safe and any(found.not_simulated for found in predictions):
         return f"UNSURE: {', '.join(safe)} start on {store} without harm, as far as this can be simulated."
     if len(safe) == len(predictions) == len(LINES):

@@ -248,6 +248,8 @@ def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings
         start = simulate(root, broker=broker, given=settings, consumers=False, digests=False)
     except UnreadableError:
         return None
+    if start.unread:
+        return None
     if start.outcome.outcome != STARTS:
         return records
     return start.given_up.messages if start.given_up is not None else None

@@ -20,6 +20,7 @@ from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
+from storeio.simulate.replaced import Replaced
 from storeio.simulate.units_there import Messages, UnitsThere, decodable
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import walk_split
@@ -83,6 +84,7 @@ class Finder:
     def __init__(self, broker: Broker, files: Iterable[StoreFile], read: Read) -> None:
         self.broker, self.read = broker, read
         self.stored = {f.path: f for f in files if not f.is_dir and f.base_offset is not None}
+        self.replaced = Replaced()
         segments = sorted(
             (f for f in self.stored.values() if f.kind == COMMITLOG and (f.base_offset or 0) >= 0),
             key=lambda f: f.base_offset or 0,
@@ -95,7 +97,20 @@ class Finder:
         self.there = UnitsThere(broker)
 
     def find(self, tell: Tell | None = None) -> GivenUp:
-        """Walk the log once and return what is given up; ``tell`` is called after each stretch of it."""
+        """Walk the log and return what is given up; ``tell`` is called after each stretch of it.
+
+        Where the numbers of a queue begin again, the log is walked once more: what is replaced only the end tells.
+        """
+        self._walk(tell)
+        if self.replaced.begun_again(self.broker.setup.commitlog_file_bytes):
+            self.losses, self.highest, self.found = {}, {}, GivenUp()
+            self._walk(tell)
+        self.found.losses = sorted(self.losses.values(), key=lambda loss: (loss.topic, loss.queue_id, loss.action))
+        self.found.reissues = list(self._reissues())
+        self.found.shifted = {key: q.shifted for key, q in self.broker.queues.items() if q.shifted}
+        return self.found
+
+    def _walk(self, tell: Tell | None) -> None:
         total = sum(split.stop - split.start for split in self.splits)
         done = 0
         state, path = WalkState(0), ""
@@ -107,14 +122,11 @@ class Finder:
             done += split.stop - split.start
             if tell is not None:
                 tell(Progress(done, total, "commitlog"))
-        self.found.losses = sorted(self.losses.values(), key=lambda loss: (loss.topic, loss.queue_id, loss.action))
-        self.found.reissues = list(self._reissues())
-        self.found.shifted = {key: q.shifted for key, q in self.broker.queues.items() if q.shifted}
-        return self.found
 
     def _split(self, split: Split, state: WalkState) -> WalkState:
         delays = np.array(self.broker.setup.delays_ms, np.int64)
         walked = walk_split(lambda a, b: self.read(split.path, a, b), split, state, delays_ms=delays, reuse=True)
+        self.replaced.log(self.stored[split.path], walked)
         setup, grouped = self.broker.setup, grouped_units(walked)
         light = setup.multi_dispatch and setup.lmq and self.broker.rules.light_queues
         listed = multi_dispatched(walked) if light else {}
@@ -132,15 +144,16 @@ class Finder:
         key = implied.topic, implied.queue_id
         physical = implied.physical()
         self.found.intact += int(implied.messages().sum())
-        stop = int((implied.queue_offset + implied.messages()).max())
+        own = ~self.replaced.of(implied)
+        stop = int((implied.queue_offset + implied.messages()).max(where=own, initial=0))
         self.highest[key] = max(self.highest.get(key, 0), stop)
         gone, behind, front = self._out_of_log(split, implied, physical)
         self._add(key, implied, physical, gone, UNLINKS, split.path)
         self._add(key, implied, physical, behind, CUTS, split.path)
         self._add(key, implied, physical, front, BEFORE, split.path)
         left = ~(gone | behind | front)
-        if left.any():
-            self._units(split, implied, physical, left)
+        lacks = self._units(split, implied, physical, left) if left.any() else left
+        self.replaced.queue(implied, lacks | ~left)
 
     def _out_of_log(self, split: Split, implied: Implied, physical: Numbers) -> tuple[Mask, Mask, Mask]:
         """Tell which messages the log has no more: their segment is gone, it ends before them, begins behind them."""
@@ -172,8 +185,8 @@ class Finder:
         ]
         return np.array(told, np.bool_)[which]
 
-    def _units(self, split: Split, implied: Implied, physical: Numbers, left: Mask) -> None:
-        """Find those without a unit; most stand at their own number, so all others are searched for."""
+    def _units(self, split: Split, implied: Implied, physical: Numbers, left: Mask) -> Mask:
+        """Find those without a unit, and return which; most stand at their own number, all others are searched for."""
         key = implied.topic, implied.queue_id
         missing = left.copy()
         if key in self.broker.queues:
@@ -186,7 +199,8 @@ class Finder:
         if missing.any():
             had = self._had_units(key, implied, physical, missing)
             self._add(key, implied, physical, missing & had, CUTS_QUEUE, "")
-            self._add(key, implied, physical, missing & ~had, DOES_NOT_QUEUE, "")
+            self._add(key, implied, physical, missing & ~had & ~self.replaced.of(implied), DOES_NOT_QUEUE, "")
+        return missing
 
     def _had_units(self, key: QueueKey, implied: Implied, physical: Numbers, missing: Mask) -> Mask:
         """Tell which messages have a unit at their number in the files as they are before the start."""

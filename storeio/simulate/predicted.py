@@ -59,7 +59,7 @@ class Prediction:
     deleted files of log and queues that held something, ``stopped`` what new messages do not get into.
     ``running_end`` is the end of the log at the moment that was looked at, where a broker runs on the store.
     ``not_simulated`` names what the store or its settings have that is not followed here, so that the
-    broker may do otherwise.
+    broker may do otherwise; ``unread`` what could not be read, for which zeros were taken.
     """
 
     store: str
@@ -74,6 +74,7 @@ class Prediction:
     seconds: float = 0.0
     not_simulated: tuple[str, ...] = ()
     running_end: int | None = None
+    unread: tuple[str, ...] = ()
 
     @property
     def harms(self) -> bool:
@@ -85,8 +86,8 @@ class Prediction:
 
     @property
     def exit_code(self) -> int:
-        """4 where the start harms; 8 is added where something is not simulated."""
-        return (EXIT_DAMAGED if self.harms else EXIT_SOUND) | (EXIT_FAILED if self.not_simulated else 0)
+        """4 where the start harms; 8 is added where something is not simulated, or could not be read."""
+        return (EXIT_DAMAGED if self.harms else EXIT_SOUND) | (EXIT_FAILED if self.not_simulated or self.unread else 0)
 
 
 @dataclass(frozen=True, slots=True)

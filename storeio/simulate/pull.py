@@ -207,7 +207,7 @@ def _collected(
     while not (rules.checked_magic and pulled.next_offset >= stop) and (row := next(rows, None)) is not None:
         number, count, physical, size, code = row
         behind = next_file is not None and physical < next_file
-        looked = (number - offset) * queue.unit_bytes
+        looked = as_long((number - offset) * queue.unit_bytes)  # a far number comes out as a near one
         if rules.checked_magic and queue.ext is not None:
             queue.ext.read(code)  # 5.x at every unit, before it looks whether the answer is full
         full = taken != 0 and messages != 0 and _full(rules, messages, count, as_int(taken + size))

@@ -6,8 +6,12 @@ Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
+import numpy as np
+
+from storeio.format import consumequeue
 from storeio.format import properties as text
 from storeio.format.fastjson import decode
 from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE
@@ -17,6 +21,8 @@ from storeio.simulate.rules import Rules
 
 TOPICS: Final = (f"{CONFIG}/topics.json", f"{CONFIG}/topics.json.bak")
 MOST_BYTES: Final = 64 << 20  # a larger file is no table of topics
+MOST_LOOKED_AT: Final = 16  # files of a topic, of which the first units are read
+UNITS_LOOKED_AT: Final = 16
 QUEUE_TYPE: Final = "queue.type"
 BATCH: Final = "BatchCQ"
 WRONG_TYPE: Final = "The queue type of topic:"
@@ -26,7 +32,7 @@ class Topics:
     """The types of a store's topics.
 
     Without ``topics.json``, as in a store that was copied without its ``config``, a topic has the type of
-    the directory in which it stands.
+    the directory in which it stands, unless its files say that they were moved there.
     """
 
     def __init__(self, disk: Disk, rules: Rules, batch: frozenset[str] | None) -> None:
@@ -34,7 +40,9 @@ class Topics:
         table = declared_topics(disk) if batch is None else None
         declared = batch if table is None else frozenset(name for name, is_batch in table.items() if is_batch)
         self.known = declared is not None
-        self._batch = {topic for topic, _ in self.queues_in(BATCHQUEUE)} if declared is None else set(declared)
+        if declared is None:
+            declared = frozenset(topic for topic, _ in self.queues_in(BATCHQUEUE)) - ordinary_topics(disk)
+        self._batch = set(declared)
 
     @property
     def batch(self) -> frozenset[str]:
@@ -80,6 +88,32 @@ def declared_topics(disk: Disk) -> dict[str, bool] | None:
         if not found.problem and isinstance(table, dict):
             return {name: _is_batch(config) for name, config in table.items()}
     return None
+
+
+def ordinary_topics(disk: Disk) -> frozenset[str]:
+    """Return the topics of directories of batch queues all of whose files begin with units of ordinary queues."""
+    found = set()
+    for topic in disk.entries(BATCHQUEUE):
+        place = f"{BATCHQUEUE}/{topic.name}"
+        queues = (f"{place}/{queue.name}" for queue in disk.entries(place))
+        paths = (f"{queue}/{file.name}" for queue in queues for file in disk.entries(queue))
+        looks = [_holds_ordinary(disk, path) for path in islice(paths, MOST_LOOKED_AT)]
+        if looks and all(looks):
+            found.add(topic.name)
+    return frozenset(found)
+
+
+def _holds_ordinary(disk: Disk, path: str) -> bool:
+    """Tell whether the first units of a file are of an ordinary queue: they point at one record behind the other.
+
+    Where the second one of them has its size, one of a batch queue has the upper half of its number, mostly zeros.
+    """
+    size = min(max(disk.size(path), 0), UNITS_LOOKED_AT * consumequeue.UNIT_BYTES)
+    units = consumequeue.decode(disk.read(path, 0, size - size % consumequeue.UNIT_BYTES).data)
+    units = units[~consumequeue.is_pre_blank(units)]
+    written = int(np.argmin(np.append(consumequeue.is_written(units), False)))
+    ends = units["physical_offset"][:written].astype(np.int64) + units["size"][:written]
+    return written > 1 and bool((units["physical_offset"][1:written] >= ends[:-1]).all())
 
 
 def _is_batch(config: object) -> bool:

@@ -1,0 +1,89 @@
+"""Numbers that a queue gave out again, as the check tells them: what of its messages later ones have replaced.
+
+An earlier broker has left such a message without a unit, so no start gives it up.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks.begun_again import BegunAgain, believed
+from storeio.checks.numbering import joined_runs, number_queue
+from storeio.checks.segments import LogView, Segment, view_log
+from storeio.dispatch import Implied
+from storeio.findings import Finding
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
+from storeio.paths import StoreFile
+from storeio.simulate.broker import QueueKey
+from storeio.splits import merge_spans
+from storeio.walk import Walked
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+LACKS_UNIT: Final = "CQ_UNIT_MISSING"
+
+
+class Replaced:
+    """What a walk over the log tells of queues that began again."""
+
+    def __init__(self) -> None:
+        """Begin before the walk."""
+        self._spans: dict[str, list[Numbers]] = {}
+        self._files: dict[str, StoreFile] = {}
+        self._runs: dict[QueueKey, list[list[int]]] = {}  # joined as they come: mostly one a queue
+        self._lacking: dict[QueueKey, list[Finding]] = {}
+        self._begun: dict[QueueKey, list[BegunAgain]] = {}
+        self._is_known = False
+
+    def log(self, file: StoreFile, walked: Walked) -> None:
+        """Take note of a stretch of the log; all of them in order."""
+        if self._is_known:
+            return
+        self._files[file.path] = file
+        self._spans.setdefault(file.path, []).append(walked.spans)
+
+    def queue(self, implied: Implied, lacks: Mask) -> None:
+        """Take note of a queue's records in a stretch of the log, and of which no unit is there."""
+        if self._is_known:
+            return
+        key = implied.topic, implied.queue_id
+        runs = implied.runs()
+        known = self._runs.setdefault(key, [])
+        known[-1:] = joined_runs([*known[-1:], *runs.T.tolist()])
+        if lacks.any():
+            alone = runs[RUN_START_AT, runs[RUN_RECORDS] == 1]
+            physical = implied.physical()
+            lacking = physical[lacks & np.isin(physical, alone)].tolist()
+            found = self._lacking.setdefault(key, [])
+            found += [Finding(LACKS_UNIT, implied.walked.split.path, physical_offset=at) for at in lacking]
+
+    def begun_again(self, segment_bytes: int) -> bool:
+        """Tell whether numbers of any queue begin again, once the whole log was walked."""
+        self._is_known = True
+        view: LogView | None = None
+        for key, runs in self._runs.items():
+            if all(later[RUN_FIRST] >= run[RUN_STOP] for run, later in pairwise(runs)):
+                continue
+            if view is None:
+                spans = self._spans
+                view = view_log(
+                    [Segment(file, merge_spans(spans[p])) for p, file in self._files.items()], segment_bytes
+                )
+            begun = number_queue(*key, [np.array(runs).T], view).begun_again
+            if begun := believed(begun, self._lacking.get(key, [])):
+                self._begun[key] = begun
+        return bool(self._begun)
+
+    def of(self, implied: Implied) -> Mask:
+        """Tell which records of a queue have numbers that later ones have."""
+        begun = self._begun.get((implied.topic, implied.queue_id), [])
+        if not begun:
+            return np.zeros(len(implied.record), np.bool_)
+        later = np.searchsorted([again.start_at for again in begun], implied.physical(), side="right")
+        numbers = np.array([*(again.number for again in begun), np.iinfo(np.int64).max])
+        return implied.queue_offset >= numbers[later]
