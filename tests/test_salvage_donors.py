@@ -68,6 +68,21 @@ def test_two_copies_damaged_in_different_places(name: str, seed: int, tmp_path: 
     assert now == before or unprotected(now, before, damage), damage.kinds
 
 
+def test_a_segment_of_a_donor_has_another_name(tmp_path: Path) -> None:
+    """Brokers parse names as numbers: one without its zeros is that of the same segment."""
+    name = "base-5.3.3"
+    root, donor = golden.copy_of(name, tmp_path / "store"), golden.copy_of(name, tmp_path / "donor")
+    size = int(golden.options(name)["clFile"])
+    before = log_of(root, size)
+    for file, cut in ((golden.segment(2), 9000), (golden.segment(9), 0)):
+        data = (root / file).read_bytes()
+        (root / file).write_bytes(data[:cut] + bytes(5000) + data[cut + 5000 :])
+        (donor / file).rename((donor / file).with_name(str(int(Path(file).name))))
+    result = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, donors=[donor], jobs=1)
+    assert (result.lost, result.problems) == ([], [])
+    assert log_of(tmp_path / "new", size) == before
+
+
 def test_another_log_is_no_donor(tmp_path: Path) -> None:
     """What differs next to the hole is not believed."""
     name = "base-5.3.3"

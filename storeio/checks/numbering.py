@@ -114,8 +114,8 @@ def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> b
     between = before is not None and after == before + run[RUN_STOP] - run[RUN_FIRST]
     if before is not None:
         wild = abs(run[RUN_FIRST] - before) > LONG_JUMP
-    else:  # of the first two numbers the greater one is wild
-        wild = run[RUN_FIRST] - (after or 0) > LONG_JUMP
+    else:  # of the first two numbers the greater one is wild, or both are
+        wild = run[RUN_FIRST] - (after if after is not None and after <= LONG_JUMP else 0) > LONG_JUMP
     return between or wild or run[RUN_FIRST] < 0
 
 
@@ -184,9 +184,9 @@ def _without_outliers(
             result.findings += [_stranger(view, topic, queue_id, run) for run in group]
             continue
         for run in group:
-            if found or (len(runs) > 1 and fits_nowhere(run, before, after)):
+            if found or ((len(runs) > 1 or is_whole) and fits_nowhere(run, before, after)):
                 width = run[RUN_STOP] - run[RUN_FIRST]
-                expected = before if before is not None else 0 if found else (after or width) - width
+                expected = before if before is not None else 0 if found else _before(after, width)
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
                 if run[RUN_RECORDS] == 1:
                     result.expected[run[RUN_START_AT]] = expected
@@ -197,6 +197,11 @@ def _without_outliers(
             else:
                 kept.append(run)
     return kept
+
+
+def _before(after: int | None, width: int) -> int:
+    """Return the first number of so many before the next one; 0 where that is none, or as wild."""
+    return after - width if after is not None and width < after <= LONG_JUMP else 0
 
 
 def _stranger(view: LogView, topic: str, queue_id: int, run: Sequence[int]) -> Finding:

@@ -6,11 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from storeio.audit import Concluded
+from storeio.audit import AuditPlan, Concluded
 from storeio.checks.ranges import Ranges, meeting, merged, subtract
+from storeio.checks.segments import Segment
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
-from storeio.paths import COMMITLOG, file_name
 from storeio.salvage.pieces import Piece, ranges_of, records_of
 from storeio.salvage.regions import Judged, judge
 from storeio.salvage.stretches import stretches
@@ -18,13 +18,16 @@ from storeio.salvage.survey import Survey, survey
 
 SIDE_BYTES: Final = 64  # on either side of a hole in which two copies must agree: no record is so short
 
+Good = dict[tuple[int, int], Segment]
+
 
 def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     """Yield what a copy of the log holds where this one has holes, or records that something speaks against."""
     if donor.plan.config.commitlog_file_bytes != known.segment_bytes:
         return
     theirs = survey(donor)
-    good = [row for segment in donor.view.segments for row in ranges_of(segment, w.RECORD, w.BLANK)]
+    good = _good(donor)
+    ranges = list(good)
     judged = [judge(known, stretch) for stretch in stretches(known)]
     holes = [(each.stretch.start, _reach(known, each)) for each in judged]
     holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
@@ -36,13 +39,27 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     for start, stop in sorted(set(holes)):
         if start >= stop or not _agree(known, theirs, own, start, stop):
             continue
-        for low, high in meeting(good, start, stop):
+        for low, high in meeting(ranges, start, stop):
             part = max(low, start), min(high, stop)
-            if bisect_left(theirs_doubted, part[0]) < bisect_left(theirs_doubted, part[1]):
-                continue
-            path = f"{COMMITLOG}/{file_name(part[0] - part[0] % known.segment_bytes)}"
-            yield Piece(donor.plan, path, part[0] % known.segment_bytes, part[1] - part[0], part[0])
+            if bisect_left(theirs_doubted, part[0]) == bisect_left(theirs_doubted, part[1]):
+                yield _piece(donor.plan, good[low, high], part)
     yield from _tail(known, theirs, good, own)
+
+
+def _good(donor: Concluded) -> Good:
+    """Return the ranges of intact bytes of a copy, and the segment of each; of files for the same place the first."""
+    rows = [(*row, s) for s in donor.view.segments for row in ranges_of(s, w.RECORD, w.BLANK)]
+    found: Good = {}
+    end = 0
+    for low, high, segment in sorted(rows, key=lambda row: row[:2]):
+        if low >= end:
+            found[low, high], end = segment, high
+    return found
+
+
+def _piece(plan: AuditPlan, segment: Segment, part: tuple[int, int]) -> Piece:
+    """Return a range of a segment, whatever its name is."""
+    return Piece(plan, segment.file.path, part[0] - segment.base, part[1] - part[0], part[0])
 
 
 def _odd_blanks(known: Survey) -> Iterator[tuple[int, int]]:
@@ -53,16 +70,15 @@ def _odd_blanks(known: Survey) -> Iterator[tuple[int, int]]:
                 yield segment.base + low, segment.base + high
 
 
-def _tail(known: Survey, theirs: Survey, good: Ranges, own: Ranges) -> Iterator[Piece]:
+def _tail(known: Survey, theirs: Survey, good: Good, own: Ranges) -> Iterator[Piece]:
     """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
     last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
     lost = any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings)
     if not lost or not _agree(known, theirs, own, last + known.segment_bytes, 2**62):
         return
-    for low, high in good:
-        if low >= last + known.segment_bytes:
-            path = f"{COMMITLOG}/{file_name(low - low % known.segment_bytes)}"
-            yield Piece(theirs.plan, path, low % known.segment_bytes, high - low, low)
+    for part, segment in good.items():
+        if part[0] >= last + known.segment_bytes:
+            yield _piece(theirs.plan, segment, part)
 
 
 def _reach(known: Survey, judged: Judged) -> int:

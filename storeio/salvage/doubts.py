@@ -14,6 +14,8 @@ from typing import Final
 from storeio.checks.numbering import MISFIT, STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
+from storeio.salvage.at_the_end import GOES_ON
+from storeio.salvage.copies import COPY
 from storeio.salvage.evidence import Known, Unit, agrees, enters_queue, is_host, property_crc_agrees, whole_record
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
@@ -61,7 +63,7 @@ class Doubts:
             return None if record.physical_offset == place else self._copy(place, record)
         if record.physical_offset != place and self._lies_at(record.physical_offset, raw):
             return self._copy(place, record)
-        if self._stands_elsewhere(place, record, raw):
+        if self._is_said(place, COPY) or self._stands_elsewhere(place, record, raw):
             return self._copy(place, record)
         numbers = self._numbers(place)
         units = self._units(place, record, numbers)
@@ -75,11 +77,12 @@ class Doubts:
         host = self._store_host(place, record.size)
         known = Known(
             place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
-            is_stranger=any(row.detail.startswith(STRANGER) for row in self.survey.doubts[place]),
+            is_stranger=self._is_said(place, STRANGER),
         )  # fmt: skip
         good = plain and not sure and not leaps
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
-        vouched = not units and (own == record.queue_offset or self._support.is_inner(record, place))
+        has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
+        vouched = not units and (has_own or self._support.is_inner(record, place))
         if good and (vouched or agrees(raw, known) is not None):
             return None
         harmless = plain and not sure and not units
@@ -175,6 +178,10 @@ class Doubts:
         if own == record.queue_offset:
             return [Unit(*said, place, record.size, 0)]
         return [unit for unit in self.survey.batch_units(*said[:2], place) if unit.size == record.size]
+
+    def _is_said(self, place: int, words: str) -> bool:
+        """Tell whether something was found out about the record at a place, told by these words."""
+        return any(words in row.detail for row in self.survey.doubts[place])
 
     def _is_sure(self, place: int) -> bool:
         """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""

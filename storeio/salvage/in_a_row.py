@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -15,8 +15,7 @@ from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import properties as p
 from storeio.kernels import tables as w
-from storeio.kernels.group import RUN_RECORDS, RUN_START_AT, RUN_STOP_AT
-from storeio.paths import StoreFile
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP_AT
 from storeio.splits import Split, WalkState
 from storeio.walk import walk_split
 
@@ -26,27 +25,28 @@ Queue = tuple[str, int]
 
 def in_a_row(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
     """Yield the place of each record of a run whose numbers fit nowhere, and what is said of it."""
-    files = {file.base_offset: file for file in concluded.plan.segments}
+    view = concluded.view
     for (topic, queue_id), tables in concluded.runs.items():
         runs = {run[RUN_START_AT]: run for run in joined_runs([run for table in tables for run in table.T.tolist()])}
-        if len(runs) < 2:
-            continue
-        for finding in number_queue(topic, queue_id, tables, concluded.view).findings:
+        if len(runs) < 2 and (view.min_physical_offset or all(run[RUN_FIRST] == 0 for run in runs.values())):
+            continue  # nothing says that it does not begin so
+        for finding in number_queue(topic, queue_id, tables, view).findings:
             run = runs.get(finding.physical_offset or 0)
             if finding.code != "LOG_FIELD" or run is None:
                 continue
-            for k, place in enumerate(_places(concluded.plan, files, (topic, queue_id), run)):
+            for k, place in enumerate(places_of(concluded.plan, (topic, queue_id), run)):
                 number = finding.queue_offset + k if finding.queue_offset is not None else None
                 position = finding.position - run[RUN_START_AT] + place
                 yield place, replace(finding, position=position, queue_offset=number, physical_offset=place, count=1)
 
 
-def _places(plan: AuditPlan, files: Mapping[int | None, StoreFile], queue: Queue, run: list[int]) -> Iterator[int]:
+def places_of(plan: AuditPlan, queue: Queue, run: Sequence[int]) -> Iterator[int]:
     """Yield where the records of a run lie, of those far apart the first alone; what cannot be read holds none."""
     start, stop = run[RUN_START_AT], run[RUN_STOP_AT]
     if run[RUN_RECORDS] == 1 or stop - start > MOST_LOOKED_AT:
         yield start
         return
+    files = {file.base_offset: file for file in plan.segments}
     size = plan.config.commitlog_file_bytes
     for base in range(start - start % size, stop, size):
         file = files.get(base)

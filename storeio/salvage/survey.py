@@ -26,10 +26,9 @@ from storeio.results import Audit, LostRange
 from storeio.salvage.behind import disbelieved
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
-from storeio.salvage.in_a_row import in_a_row
 from storeio.salvage.nearest import Nearest
 from storeio.salvage.shifted import Shifted
-from storeio.salvage.strangers import lone, repeated
+from storeio.salvage.suspects import suspects
 from storeio.salvage.units import surviving, units_at
 
 Numbers = npt.NDArray[np.int64]
@@ -237,7 +236,7 @@ def survey(concluded: Concluded) -> Survey:
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, shifted, units, doubts)
     found.leave_out(disbelieved(found))
-    for at, finding in (*in_a_row(concluded), *_bare(plan, audit), *lone(found), *repeated(found)):
+    for at, finding in (*_bare(plan, audit), *suspects(found)):
         doubts.setdefault(at, []).append(finding)
     return found
 

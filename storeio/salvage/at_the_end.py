@@ -1,0 +1,105 @@
+"""The last records of queues, whose numbers do not go on while the units that point at them do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from storeio.audit import Concluded
+from storeio.checks.numbering import MISFIT, MOST_ASTRAY, joined_runs, place_of
+from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.salvage.evidence import Unit
+from storeio.salvage.in_a_row import Queue, places_of
+
+Place = tuple[int, int]
+"""Physical offset of a record, and its number."""
+
+GOES_ON: Final = f"{MISFIT}, its queue goes on with"
+
+
+class Surveyed(Protocol):
+    """What a survey knows, as far as it is asked here; see ``storeio.salvage.survey``."""
+
+    @property
+    def concluded(self) -> Concluded: ...
+    def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None: ...
+    def record(self, physical_offset: int) -> log.Record | None: ...
+
+
+def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield the few last records of queues that stand at numbers which follow on, and have others; and those numbers.
+
+    Brokers append units behind a jump of numbers, too, so records that follow on from one another behind one are as
+    they were. But no broker appends a unit to records whose numbers go back, and numbers jump once, not time and again.
+    """
+    view = found.concluded.view
+    for queue, tables in found.concluded.runs.items():
+        runs = joined_runs([run for table in tables for run in table.T.tolist()])
+        if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
+            continue
+        goes_back = len(runs) > 1 and runs[-1][RUN_RECORDS] == 1 and runs[-1][RUN_FIRST] < runs[-2][RUN_STOP]
+        for before, tail in _tails(runs, is_whole=not view.min_physical_offset):
+            start_at = before[RUN_STOP_AT] if before is not None else 0
+            if view.is_damaged(start_at, tail[-1][RUN_STOP_AT]):
+                continue
+            expected = before[RUN_STOP] if before is not None else 0
+            rows = [row for run in tail for row in _rows(found.concluded, queue, run)]
+            if not _is_unit_of(found, queue, expected - 1, before) or not _stand(found, queue, expected, rows):
+                continue
+            for number, (place, own) in enumerate(rows, expected):
+                if own != number:
+                    yield place, _misfit(found.concluded, queue, place, own, number)
+            break
+        else:
+            if goes_back and runs[-2][RUN_RECORDS] > 1:
+                place, own = runs[-1][RUN_START_AT], runs[-1][RUN_FIRST]
+                yield place, _misfit(found.concluded, queue, place, own, runs[-2][RUN_STOP])
+
+
+def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[Sequence[int] | None, list[list[int]]]]:
+    """Yield the run before the last ones of a queue, None where these are all, and the last ones; the longest first."""
+    for i in range(max(len(runs) - MOST_ASTRAY, 0 if is_whole else 1), len(runs)):
+        before, tail = runs[i - 1] if i else None, [list(run) for run in runs[i:]]
+        number, odd = before[RUN_STOP] if before is not None else 0, False
+        for run in tail:
+            if run[RUN_RECORDS] > 1 and run[RUN_FIRST] > number:
+                break
+            odd |= run[RUN_FIRST] != number
+            number += run[RUN_STOP] - run[RUN_FIRST]
+        else:
+            if odd and sum(run[RUN_RECORDS] for run in tail) <= MOST_ASTRAY:
+                yield before, tail
+
+
+def _rows(concluded: Concluded, queue: Queue, run: list[int]) -> Iterator[Place]:
+    """Yield the records of a run."""
+    for k, place in enumerate(places_of(concluded.plan, queue, run)):
+        yield place, run[RUN_FIRST] + k
+
+
+def _is_unit_of(found: Surveyed, queue: Queue, number: int, run: Sequence[int] | None) -> bool:
+    """Tell whether the unit of the last record of a run stands at its number; of no record it does."""
+    if run is None:
+        return True
+    unit = found.unit_of(*queue, number)
+    record = None if unit is None else found.record(unit.physical_offset)
+    return unit is not None and record is not None and record.queue_offset == number and record.size == unit.size
+
+
+def _stand(found: Surveyed, queue: Queue, first: int, rows: Sequence[Place]) -> bool:
+    """Tell whether the units from a number on are those of records, one behind the other."""
+    for number, (place, _) in enumerate(rows, first):
+        unit = found.unit_of(*queue, number)
+        record = found.record(place)
+        if unit is None or record is None or (unit.physical_offset, unit.size) != (place, record.size):
+            return False
+    return bool(rows)
+
+
+def _misfit(concluded: Concluded, queue: Queue, place: int, own: int, number: int) -> Finding:
+    """Return that a record has another number than its unit."""
+    path, position = place_of(concluded.view, place)
+    detail = f"queue offset {own} {GOES_ON} {number}"
+    return Finding("LOG_FIELD", path, position + log.QUEUE_OFFSET_AT, 8, *queue, number, place, 1, detail)
