@@ -20,6 +20,9 @@ def main() -> NoReturn:
 
         cli.main()
     except KeyboardInterrupt:  # outside of any verb
+        from storeio.process import end_undisturbed
+
+        end_undisturbed()
         with contextlib.suppress(OSError):
             print("storeio: cancelled", file=sys.stderr, flush=True)
         sys.exit(32)  # EXIT_CANCELLED of storeio.results, which may not be there yet

@@ -100,7 +100,7 @@ import sys, signal
 class Moment:
     def find_spec(self, name, *_):
         if name == "storeio.commands.console":
-            signal.raise_signal(signal.SIGINT)
+            exec("signal.raise_signal(signal.SIGINT)")
 sys.meta_path.insert(0, Moment())
 """,
     "import of the engine": """
