@@ -25,7 +25,7 @@ from storeio import __version__
 from storeio.commands.console import complain, drop_output, errors_shown, explain, lost_output
 from storeio.commands.examples import TASKS
 from storeio.commands.options import Task
-from storeio.process import own_process
+from storeio.process import end_undisturbed, own_process
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
 from storeio.safe import printable
 
@@ -150,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         drop_output(sys.stdout)
     except OSError as error:
         code |= explain(lost_output(error))
+    end_undisturbed()
     sys.exit(code)
 
 

@@ -6,10 +6,16 @@ import gc
 import os
 import signal
 import sys
-from typing import Final
+import threading
+from _thread import interrupt_main
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 COLLECTED_AFTER: Final = (20_000, 20, 10)  # objects, then collections
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
+COMES_AGAIN_S: Final = 0.01
 
 
 def own_process() -> None:
@@ -43,3 +49,22 @@ def stop_when_asked() -> None:
     """Have SIGTERM, which service managers and ``timeout`` send, stop the work as Ctrl-C does: cleaned up, and said."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.unraisablehook = come_again
+
+
+def come_again(dropped: UnraisableHookArgs) -> None:
+    """Have Ctrl-C come again a moment later where Python drops what is raised: in a finaliser, a callback from C."""
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        later = threading.Timer(COMES_AGAIN_S, interrupt_main)
+        later.daemon = True
+        later.start()
+    else:
+        sys.__unraisablehook__(dropped)
+
+
+def end_undisturbed() -> None:
+    """Have Ctrl-C change nothing any more, since all is said and only Python clears up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C in code that was made of text, as dataclass makes it, has Python end itself by SIGINT instead of with our
+    # exit code, until other such code has run.
+    exec("")

@@ -91,3 +91,47 @@ def test_before_anything_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (done.returncode, done.stdout) == (32, "")
     assert done.stderr == "storeio: x: cancelled before anything was read\n"
     assert cli.run(["check", str(golden.store("base-5.3.3")), "--quiet"]) == 0
+
+
+# Ctrl-C at the import of one module; else where Python drops it; else where Python ends itself by it afterwards.
+MOMENTS: Final = {
+    "import of the command line": """
+import sys, signal
+class Moment:
+    def find_spec(self, name, *_):
+        if name == "storeio.commands.console":
+            exec("signal.raise_signal(signal.SIGINT)")
+sys.meta_path.insert(0, Moment())
+""",
+    "import of the engine": """
+import sys, signal
+class Moment:
+    def find_spec(self, name, *_):
+        if name == "numpy.linalg":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Moment())
+""",
+    "a finaliser": """
+import signal, time, storeio.commands.check as check
+class Moment:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+check.run_audit = lambda *_, **__: ([Moment()].clear(), [time.sleep(0.1) for _ in range(300)])
+""",
+    "code made of text": """
+import signal, storeio.commands.check as check
+def stopped(*_, **__):
+    exec("signal.raise_signal(signal.SIGINT)")
+check.run_audit = stopped
+""",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_at_any_moment(moment: str, tmp_path: Path) -> None:
+    script = MOMENTS[moment] + "\nfrom storeio.__main__ import main\nmain()"
+    command = [sys.executable, "-c", script, "check", "x", "--html", str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (32, "", [])
+    whose = "" if moment == "import of the command line" else "x: "
+    assert done.stderr == f"storeio: {whose}cancelled" + (" before anything was read\n" if whose else "\n")

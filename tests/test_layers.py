@@ -46,7 +46,7 @@ LAYERS: Final = {
         "store",
         "verbs",
     },  # types
-    "__main__": {"cli"},
+    "__main__": {"cli", "process"},
     "errors": set[str](),
     "verbs": set[str](),  # imports what is called when it is called
     "paths": {"errors"},

@@ -101,7 +101,8 @@ def check_one(store: str, call: Call, sink: IO[str] | None) -> int:
     with attempt(store, sink, meter, bar=not (call.quiet or call.no_progress)) as tried:
         audit = run_audit(store, given=call.given, jobs=call.jobs, split_bytes=call.split_bytes, progress=meter.update)
     if tried.code is not None:
-        if call.page is not None:
+        # What was cancelled while the engine was imported left it in pieces, and a page of that alone shows nothing.
+        if call.page is not None and (call.pages or tried.code != EXIT_CANCELLED):
             call.pages.append(page_of(Failure(store, tried.why, tried.code), call))
         return tried.code
     put(sink, to_json(audit_object(audit)))
