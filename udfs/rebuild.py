@@ -205,7 +205,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     for path in staging.missing({file.path: file.size for file in orders.files}):
         raise WriteError(f"{path}: workers do not write where this process reads; --into must be shared")
     require_same(build.plan.listing)
-    data = build.tally.checkpoint(orders.cuts.rolled_ms)
+    data = build.tally.checkpoint(orders.cuts.rolled_ms, orders.cuts.last_ms)
     if data is not None:
         staging.write(CHECKPOINT, 0, data, size=len(data))
     staging.remove(WRITING)
