@@ -22,15 +22,15 @@ from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
 from storeio.kernels import tables as w
-from storeio.paths import ABORT, CHECKPOINT, INDEX
+from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
 from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
 from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
-from storeio.rebuild.unread import unread_evidence
 from storeio.rebuilt import CHECKPOINTS, INDEXES, PARTS, QUEUES, QueueBuilt, Rebuilt
 from storeio.safe import printable
+from storeio.scan import go_without, gone_without, not_listed
 from storeio.settings import default
 from storeio.splits import merge_spans
 from storeio.staging import Staging
@@ -149,8 +149,18 @@ class Tally:
             (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.config.settings, self._records,
             view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
             files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
-            [*self._notes(), *into.notes], self._partly(), unread_evidence(plan, queues),
+            [*self._notes(), *into.notes], self._partly(), self._unread(),
         )  # fmt: skip
+
+    def _unread(self) -> list[str]:
+        """Return what could not be read of what a rebuild goes by, each as path and reason.
+
+        Those are names in directories of queues, index and configuration, which tell sizes and kinds, and what was read
+        of these files. A server that does not answer ends a rebuild instead.
+        """
+        listing, by_path = self.plan.listing, dict(self.plan.listing.unreadable)
+        names = not_listed(listing, (*QUEUE_KINDS, INDEX, CONFIG, CHECKPOINT))
+        return list(dict.fromkeys([*(f"{path}: {by_path[path]}" for path in names), *gone_without(listing)]))
 
     def _partly(self) -> list[str]:
         """Return what was asked for, empty for everything."""
@@ -191,9 +201,10 @@ def flushed_offset(plan: AuditPlan) -> int:
         return 0
     try:
         fields = checkpoint.decode(plan.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).tobytes())
-    except UnreadableError:
+    except UnreadableError as error:
         if is_remote(plan.root):
             raise
+        go_without(plan.root, error)
         return 0
     value = int(fields["master_flushed_offset"])
     end = max(((f.base_offset or 0) + f.size for f in plan.segments), default=0)
