@@ -6,13 +6,13 @@ from storeio.checks.index_shape import Read, infer_shape
 from storeio.config import StoreConfig
 from storeio.errors import UnreadableError
 from storeio.paths import INDEX
-from storeio.scan import Listing, read_range
+from storeio.scan import Listing, go_without, read_range
 
 
 def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
     """Return (slots, units) of a store's index files; None where neither settings nor files tell.
 
-    A file that cannot be read tells nothing; who reads it whole reports it.
+    A file that cannot be read tells nothing; who reads it whole reports it, and others by what is noted of it.
     """
     if config.index_slots is not None and config.index_units is not None:
         return config.index_slots, config.index_units
@@ -20,20 +20,20 @@ def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | N
     def reader(path: str) -> Read:
         return lambda start, stop: read_range(listing.root, path, start, stop)
 
+    def can_be_read(read: Read, size: int) -> bool:
+        try:
+            read(0, size)
+        except UnreadableError as error:
+            go_without(listing.root, error)
+            return False
+        return True
+
     files = [(f.path, f.size, reader(f.path)) for f in listing.of_kind(INDEX)]
     try:
         return infer_shape(files)
     except UnreadableError:
         pass  # the others may tell
     try:
-        return infer_shape([(path, size, read) for path, size, read in files if _can_be_read(read, size)])
+        return infer_shape([(path, size, read) for path, size, read in files if can_be_read(read, size)])
     except UnreadableError:
         return None
-
-
-def _can_be_read(read: Read, size: int) -> bool:
-    try:
-        read(0, size)
-    except UnreadableError:
-        return False
-    return True

@@ -22,7 +22,7 @@ from storeio import local_files
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
 from storeio.remote import reading as remote
-from storeio.remote.failures import noted_since
+from storeio.remote.failures import note, noted_since
 from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
@@ -101,7 +101,21 @@ def failed_since(listing: Listing) -> list[str]:
 
     Not all who read tell of it, see ``remote.failures``.
     """
-    return noted_since(listing.root, listing.taken_ns) if listing.taken_ns else []
+    return noted_since(listing.root, listing.taken_ns) if listing.taken_ns and is_remote(listing.root) else []
+
+
+def go_without(root: str, error: UnreadableError) -> None:
+    """Take note of bytes on this machine's disk which could not be read and without which the result still is made.
+
+    Of a remote store each read that fails is noted as it is.
+    """
+    if not is_remote(root):
+        note(root, str(error))
+
+
+def gone_without(listing: Listing) -> list[str]:
+    """Return what ``go_without`` noted of a store since it was listed, as path and reason."""
+    return [] if is_remote(listing.root) else noted_since(listing.root, listing.taken_ns)
 
 
 def require_same(listing: Listing) -> None:

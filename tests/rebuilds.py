@@ -165,32 +165,62 @@ class Obvious:
 def obviously_placed(records: list[slow.Head]) -> Obvious:
     """Return where each record's unit stands.
 
-    A record that says the number behind that of the one before stands behind it. Else: one that stands alone
-    between two that follow on from each other, or whose number is far off (of the first two the greater one) or
-    negative, stands where they leave room, nowhere if there is none; so does the last of all if it stands alone and
-    its number was given out; one that jumps too far follows on; any other has its number, which later ones then take
-    from earlier ones.
+    A record that says the number behind that of the one before stands behind it. Else a few that do not belong to the
+    numbers before and behind them stand where these leave room, nowhere if there is none. Else: one alone whose number
+    is far off (of the first two the greater one) or negative follows on; so does the last of all if it stands alone and
+    its number was given out, and one that jumps too far; any other has its number, which later ones then take
+    from earlier ones. The log is whole.
     """
     queue = Obvious()
     numbers = [record.queue_offset for record in records]
     astray = False
-    for i, record in enumerate(records):
+    i = 0
+    while i < len(records):
         follows = i > 0 and numbers[i] == numbers[i - 1] + 1
         stop = queue.stop if queue.at else None
+        count, is_wanted = (0, False) if follows else _misnumbered(numbers, i, queue.stop)
+        for record in records[i : i + count]:
+            queue.replaced += not is_wanted
+            if is_wanted:
+                queue.moved += record.queue_offset != queue.stop
+                queue.at[queue.stop] = record
+        i += count
+        if count:
+            continue
         if follows:
             number = queue.stop
             queue.moved += astray
         else:
             alone = i + 1 == len(records) or numbers[i + 1] != numbers[i] + 1
-            if alone and numbers[i + 1 : i + 2] == [stop] and stop != numbers[i]:
-                queue.replaced += 1
-                continue
             number, astray = _first_of_run(queue, records, i, alone, stop)
         for taken in [n for n in queue.at if n >= number]:
             del queue.at[taken]
             queue.replaced += 1
-        queue.at[number] = record
+        queue.at[number] = records[i]
+        i += 1
     return queue
+
+
+def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
+    """Return how many records from one on have wrong numbers, at most 16, and whether the queue has numbers for them.
+
+    It has if the next record's number leaves them just the room. If there is no next one, or fewer leave no room, they
+    must have just the numbers that are due, in any order.
+    """
+    none = 0
+    for count in range(1, 17):
+        behind = numbers[i + count] if i + count < len(numbers) else None
+        if numbers[i] == stop or i + count > len(numbers):
+            break
+        if behind is not None and behind == numbers[i + count - 1] + 1:
+            continue
+        due = list(range(stop, stop + count))
+        must_be_mixed_up = none or behind is None
+        if behind in (None, stop + count) and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due):
+            return count, True
+        if behind == stop and not none:
+            none = count
+    return none, False
 
 
 def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:
@@ -221,17 +251,22 @@ def _all_follow(records: list[slow.Head]) -> bool:
     return all(b.queue_offset == a.queue_offset + 1 for a, b in pairwise(records))
 
 
-def obvious_files(topic: str, queue_id: int, queue: Obvious, per_file: int) -> Tree:
-    """Return the queue's files; a gap repeats the unit before it, and the first file is filled from its begin."""
+def unit_of(record: slow.Head) -> bytes:
+    return struct.pack(">qiq", record.physical, record.size, record.tags_code)
+
+
+def obvious_files(topic: str, queue_id: int, queue: Obvious, settings: Settings) -> Tree:
+    """Return the queue's files; a gap repeats the unit before it, and the first file is filled from its begin: with
+    the first unit where that points into the segment at 0, else with the broker's filler."""
     if not queue.at:
         return {}
     files: dict[str, bytearray] = {}
-    first = min(queue.at)
-    last = BLANK
+    first, per_file = min(queue.at), settings.units_per_file
+    last = unit_of(queue.at[first]) if queue.at[first].physical < settings.segment_bytes else BLANK
     for number in range(first - first % per_file, queue.stop):
         record = queue.at.get(number)
         if record is not None:
-            last = struct.pack(">qiq", record.physical, record.size, record.tags_code)
+            last = unit_of(record)
         base = number // per_file * per_file * 20
         file = files.setdefault(f"consumequeue/{topic}/{queue_id}/{base:020d}", bytearray(20 * per_file))
         file[number % per_file * 20 : number % per_file * 20 + 20] = last

@@ -80,6 +80,32 @@ def test_a_damage_of_queues_index_or_checkpoint_is_mended(name: str, tmp_path: P
         shutil.rmtree(root)
 
 
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize("which", [8, 80])  # the first record of its queue, and one amid it
+def test_where_a_record_is_lost_its_queue_has_another_unit_that_check_knows(
+    which: int, queues: bool, tmp_path: Path
+) -> None:
+    name = "rich-5.3.3"
+    root, given = golden.copy_of(name, tmp_path / "store"), sizes_of(golden.options(name))
+    row = golden.dump(name)[which]
+    place, size, number = (int(row[field]) for field in ("phy_offset", "size", "queue_offset"))
+    path = f"consumequeue/{row['topic']}/{row['queue_id']}/{0:020d}"
+    unit = (root / path).read_bytes()[20 * number :][:20]
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(place)
+        log.write(bytes(size))
+    if not queues:
+        shutil.rmtree(root / "consumequeue")
+    result = rebuild(root, tmp_path / "new", given=given)
+    swap(root, tmp_path / "new")
+    kept = queues and number > 0
+    beside = (root / path).read_bytes()[20 * (number - 1 if number else 1) :][:20]
+    assert (root / path).read_bytes()[20 * number :][:20] == (unit if kept else beside)
+    assert sum(queue.kept for queue in result.queues) == kept
+    found = audit.check(root, given=given).findings
+    assert [f.code for f in found if f.severity != "info"] == ["LOG_HOLE", *["CQ_INTO_DAMAGE"] * kept]
+
+
 def test_the_upgraded_store_has_tags_in_its_index_only_from_the_newer_broker_on(tmp_path: Path) -> None:
     root = golden.store("upgraded")
     result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options("upgraded")))

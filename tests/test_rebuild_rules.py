@@ -66,12 +66,20 @@ def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path, m
 
 
 def test_checkpoint_says_what_is_true_of_log_and_index(tmp_path: Path) -> None:
-    builder = random_log(tmp_path / "store", 4)
+    builder = random_log(tmp_path / "store", 4, index_units=31)
     root = builder.close()
     rebuild(root, tmp_path / "new", given=settings_of(builder.settings))
     data = (tmp_path / "new" / "checkpoint").read_bytes()
     assert len(data) == 4096
     assert data[:24] == (root / "checkpoint").read_bytes()[:24]
+    # A start after a crash deletes index files that end later than is said.
+    (root / "abort").touch()
+    rebuild(root, tmp_path / "then", given=settings_of(builder.settings))
+    *_, last = contents(tree(tmp_path / "then", "index"), "index")
+    assert (tmp_path / "then" / "checkpoint").read_bytes() == data[:16] + last[8:16] + data[24:]
+    assert last[8:16] > data[16:24]
+    rebuild(root, tmp_path / "alone", given=settings_of(builder.settings), parts=("checkpoint",))
+    assert (tmp_path / "alone" / "checkpoint").read_bytes() == data
 
 
 runs = st.tuples(st.one_of(st.integers(0, 40), st.sampled_from(WILD)), st.integers(1, 4))
@@ -129,8 +137,13 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([2**50, 2**50 + 1], 0, 0, 0),
         ([0, 2**41], 0, 0, 1),  # of the first two the greater one
         ([2**41, 1], 0, 0, 1),
-        ([-5, -4, 0, 1], 0, 2, 2),
+        ([-5, -4, 0, 1], 0, 2, 0),
         ([0, 1, 20, 21, 8, 9], 1, 2, 0),  # back into a gap
+        ([0, 1, 2, 3, 4, 2, 3, 7, 8], 0, 0, 2),  # two in a row are wrong
+        ([0, 1, 2, 3, 4, 90, 70, 7, 8], 0, 0, 2),
+        ([0, 1, 2, 3, 4, 1, 2, 5, 6], 0, 2, 0),  # two of another queue
+        ([4, 1, 2, 3], 0, 0, 1),  # a whole log's queue begins at 0
+        ([0, 1, 2, 4, 3], 0, 0, 2),
     ],
 )
 def test_known_troubles(wanted: list[int], gaps: int, replaced: int, moved: int, tmp_path: Path) -> None:
@@ -144,7 +157,7 @@ def check_numbers(place: Path, wanted: list[int], split_bytes: int | None) -> Ob
     expected = expected_of(builder)
     result = built(builder, place / "new", split_bytes=split_bytes, parts=("queues",))
     found = {path: data for path, data in tree(place / "new").items() if "/t/" in path}
-    assert found == obvious_files("t", 0, expected, 8)
+    assert found == obvious_files("t", 0, expected, builder.settings)
     (queue,) = (queue for queue in result.queues if queue.topic == "t")
     assert list(queue.gaps) == expected.gaps()
     assert (queue.first, queue.stop) == (min(expected.at), expected.stop)

@@ -130,7 +130,7 @@ def shared_rebuild(
         lay(number, file, by_file.get(number, []), partial, old, shape_of(plan))
     assert list((partial / WRITING).iterdir()) == []
     (partial / WRITING).rmdir()
-    data = tally.checkpoint(orders.cuts.rolled_ms)
+    data = tally.checkpoint(orders.cuts.rolled_ms, orders.cuts.last_ms)
     assert (data is not None) == ("checkpoint" in parts_wanted)
     if data is not None:
         (partial / "checkpoint").write_bytes(data)
@@ -207,7 +207,7 @@ def test_a_log_without_records_comes_out_as_on_one_node(tmp_path: Path) -> None:
 
 def test_no_keys_make_no_index_files() -> None:
     cuts = cut([], Shape(3, 4), lambda place: (0, 0))
-    assert (cuts.files, cuts.keys, cuts.rolled_ms) == ([], 0, 0)
+    assert (cuts.files, cuts.keys, cuts.rolled_ms, cuts.last_ms) == ([], 0, 0, 0)
 
 
 class _Sink:
@@ -240,7 +240,7 @@ def test_index_files_are_cut_where_the_writer_cuts_them(seed: int) -> None:
         first_ms = int(times[0]) - chance.randrange(2) if count else now
         splits[number] = Keys(keys.packed.copy())  # the writer makes units of the others
         writer.add(keys, first_ms)
-        counts.append(KeyCount(number, count, keys.more, first_ms))
+        counts.append(KeyCount(number, count, keys.more, first_ms, int(times[-1]) if count else 0))
     writer.close()
     asked = places_to_look_up(counts, shape)
 
@@ -250,7 +250,7 @@ def test_index_files_are_cut_where_the_writer_cuts_them(seed: int) -> None:
 
     cuts = cut(counts, shape, look_up)
     assert [file.path for file in cuts.files] == writer.files
-    assert (cuts.keys, cuts.rolled_ms) == (writer.entries, writer.rolled_ms)
+    assert (cuts.keys, cuts.rolled_ms, cuts.last_ms) == (writer.entries, writer.rolled_ms, writer.last_ms)
     assert [file.stop for file in cuts.files[:-1]] == [file.first for file in cuts.files[1:]]
 
 

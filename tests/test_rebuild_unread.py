@@ -32,6 +32,16 @@ def test_what_was_decided_without_all_files_is_told(path: str, store: Path, faul
     assert cli.run(["rebuild", str(store), "--into", str(tmp_path / "again"), "--quiet"]) == 8
 
 
+def test_an_index_file_amid_which_a_block_cannot_be_read_is_told(store: Path, faults: Faults, tmp_path: Path) -> None:
+    """Its units tell whether tags are indexed."""
+    path = sorted((store / "index").iterdir())[0].relative_to(store).as_posix()
+    faults.fail(path, 4096, (store / path).stat().st_size)
+    made = rebuild(store, tmp_path / "new")
+    assert {text.partition(": ")[0] for text in made.failed} == {path}
+    assert made.exit_code == 8
+    assert rebuild(store, tmp_path / "queues", parts=("queues",)).failed == made.failed
+
+
 def test_what_decides_nothing_need_not_be_read(store: Path, faults: Faults, tmp_path: Path) -> None:
     (store / "lost+found").mkdir()
     faults.deny("lost+found")

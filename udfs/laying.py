@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from storeio.rebuild.old import StoreUnits, old_units
 from storeio.rebuild.packed import packed
 from storeio.rebuild.shares import Orders, Piece, shared_out, truly
 from storeio.rebuild.tally import shape_of
+from storeio.remote.failures import noted_since
 from storeio.scan import kept_open
 from udfs.checks import MOST_ITEMS, Tell, dropped, sent, told, workers_named
 from udfs.memory import freed_at_end
@@ -161,7 +163,10 @@ def lay_files(
             here: Iterator[Piece] = iter(())
             if following is not None and following[0] == n:
                 here = (piece for _, piece in following[1])
-            yield store, lay_in(number, file, here, job.place, job.old, job.shape)
+            began_ns = time.monotonic_ns()
+            laid = lay_in(number, file, here, job.place, job.old, job.shape)
+            laid.failed = noted_since(job.root, began_ns)
+            yield store, laid
             if following is not None and following[0] == n:
                 following = next(by_file, None)
             if done is not None:

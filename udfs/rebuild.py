@@ -33,6 +33,7 @@ from storeio.rebuild.shares import (
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import Tally, told_more
 from storeio.rebuilt import Rebuilt
+from storeio.remote.failures import note
 from storeio.scan import kept_open, require_same
 from storeio.splits import Split
 from storeio.staging import Staging
@@ -192,6 +193,8 @@ def _lay(context: SparkContext, held: RDD[Item], builds: Sequence[Building], tel
     ]
     for store, laid in laid_by_workers(context, held, outputs, tell):
         builds[store].laid.append(laid)
+        for text in laid.failed:
+            note(builds[store].plan.root, text)  # as if this process had read
 
 
 def finish(build: Building, jobs: int) -> Rebuilt:
@@ -205,7 +208,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     for path in staging.missing({file.path: file.size for file in orders.files}):
         raise WriteError(f"{path}: workers do not write where this process reads; --into must be shared")
     require_same(build.plan.listing)
-    data = build.tally.checkpoint(orders.cuts.rolled_ms)
+    data = build.tally.checkpoint(orders.cuts.rolled_ms, orders.cuts.last_ms)
     if data is not None:
         staging.write(CHECKPOINT, 0, data, size=len(data))
     staging.remove(WRITING)

@@ -119,11 +119,6 @@ def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> b
     return between or wild or run[RUN_FIRST] < 0
 
 
-def is_stranger(run: Sequence[int], before: int | None, after: int | None) -> bool:
-    """Tell whether a run is one record behind which the numbers go on as if it was not there; as ``fits_nowhere``."""
-    return run[RUN_RECORDS] == 1 and before is not None and after == before != run[RUN_FIRST]
-
-
 def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None, view: LogView) -> Astray | None:
     """Return the runs from one on that are not of the numbers before and behind them, None where there are none.
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, merged, subtract
 from storeio.checks.segments import LogView
+from storeio.checks.stand_ins import stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
 from storeio.format import consumequeue
@@ -67,8 +68,7 @@ def judge_uncovered(
     uncovered, claimed = subtract((queue.start // size, stop), covered), merged(claimed)
     if not uncovered:
         return result
-    covered_start = min((low for low, _ in covered), default=queue.last_real)
-    state = _State(queue, view, names, covered_start, covered_stop)
+    state = _State(queue, view, read, names, covered, covered_stop)
     gaps = merged(gap for low, high in uncovered for gap in wide_gaps(queue, low, high))
     for gap in gaps:
         for low, high in subtract((gap[0], min(gap[1], covered_stop)), claimed):
@@ -87,8 +87,9 @@ class _State:
 
     queue: Queue
     view: LogView
+    read: Read
     names: Names
-    covered_start: int
+    covered: Ranges
     covered_stop: int
     ended: bool = False
     named: int = 0
@@ -102,16 +103,18 @@ class _State:
         tail = self.tail_of(numbers, zero)
         filler = (physical == 0) & (length == consumequeue.PRE_BLANK_SIZE) & ~gone
         real = (physical >= 0) & (length > 0) & ~filler & ~gone
+        instead = stand_ins(self.queue, self.covered, them, real & ~tail, self.read)
         inside = numbers < self.covered_stop
         self.report(result, "CQ_GAP", them.unknown & inside, them, "no file holds these units")
         self.report(result, "CQ_HOLE", zero & ~tail & inside, them, "zero units")
-        late = filler & ((numbers > self.covered_start) | tail)
+        start = min((low for low, _ in self.covered), default=self.queue.last_real)
+        late = filler & ((numbers > start) | tail)
         self.report(result, "CQ_PRE_BLANK", late, them, "filler where none belongs")
         self.dirty(result, tail & ~zero & ~filler & ~gone, them)
         self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, them, "no unit at all")
-        self.real(result, real & ~tail, them, physical, length)
+        self.real(result, real & ~tail & ~instead, them, physical, length)
         self.count(result, "zero", zero, them)
-        self.count(result, "blank", filler, them)
+        self.count(result, "blank", filler | instead, them)
         self.count(result, "garbage", ~real & ~zero & ~filler & ~gone, them)
 
     def tail_of(self, numbers: Numbers, zero: Mask) -> Mask:

@@ -20,6 +20,7 @@ from storeio.format import consumequeue
 from storeio.paths import ABORT, CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number, queue_directory
 from storeio.planning.draft import Draft, Why
 from storeio.planning.obstacles import make_way
+from storeio.rebuild.checkpoint import index_ms
 from storeio.rebuilt import QueueBuilt
 
 Bytes = npt.NDArray[np.uint8]
@@ -238,9 +239,7 @@ def plan_checkpoint(
         rebuilt: Directory of a rebuild of the same store.
         settings: Of the store.
         why: What the actions say of themselves.
-        vouches: The index is as the log says. After a crash a recovery then is told to keep all of it: it deletes index
-            files that end later than the checkpoint says, and fills new ones from its start file on only. Brokers name
-            no file there before it is full.
+        vouches: The index is as the log says.
 
     Raises:
         RefusedError: As ``make_way_for``.
@@ -252,8 +251,8 @@ def plan_checkpoint(
     elif draft.store.length(CHECKPOINT) != checkpoint_layout.FILE_BYTES:
         draft.resize(CHECKPOINT, checkpoint_layout.FILE_BYTES, why)
     values = np.frombuffer(wanted, checkpoint_layout.CHECKPOINT, 1).copy()
-    rolled_ms, last_ms = _index_ms(draft.store.root, settings)
-    values["index_timestamp_ms"] = max(rolled_ms, last_ms) if vouches and draft.store.exists(ABORT) else rolled_ms
+    aborted = draft.store.exists(ABORT)
+    values["index_timestamp_ms"] = index_ms(*_index_ms(draft.store.root, settings), vouches=vouches, aborted=aborted)
     fields = values.tobytes()
     if b"".join(draft.store.pieces(CHECKPOINT, 0, len(fields))) != fields:
         draft.write(CHECKPOINT, 0, fields, why)

@@ -13,12 +13,16 @@ from storeio.rebuild.index import Before, Shape, name_at
 
 
 class KeyCount(NamedTuple):
-    """What is to be known of a split's keys; ``first_ms`` is of its first record, ``more`` as in ``derive.Keys``."""
+    """What is to be known of a split's keys.
+
+    ``first_ms`` is of its first record, ``last_ms`` of its last key, 0 without; ``more`` as in ``derive.Keys``.
+    """
 
     split: int
     keys: int
     more: bool
     first_ms: int
+    last_ms: int
 
 
 class Place(NamedTuple):
@@ -45,14 +49,15 @@ class Cuts:
     files: list[CutFile] = field(default_factory=list)
     first_key: dict[int, int] = field(default_factory=dict)
     keys: int = 0
-    rolled_ms: int = 0
+    rolled_ms: int = 0  # as of ``IndexWriter``
+    last_ms: int = 0
 
 
 def _begins(counts: Sequence[KeyCount], per_file: int) -> list[tuple[int, Place | None]]:
     """Return of each file its first key, and the last key of the file before."""
     found: list[tuple[int, Place | None]] = []
     total, last = 0, None
-    for split, keys, more, _ in counts:
+    for split, keys, more, *_ in counts:
         if total == len(found) * per_file:
             found.append((total, last))
         while len(found) * per_file < total + keys:
@@ -79,9 +84,10 @@ def cut(counts: Sequence[KeyCount], shape: Shape, look_up: Callable[[Place], tup
         look_up: Returns store time and physical offset of a key.
     """
     cuts = Cuts()
-    for split, keys, *_ in counts:
-        cuts.first_key[split] = cuts.keys
-        cuts.keys += keys
+    for count in counts:
+        cuts.first_key[count.split] = cuts.keys
+        cuts.keys += count.keys
+        cuts.last_ms = count.last_ms if count.keys else cuts.last_ms
     begins = _begins(counts, shape.units - 1)
     if not begins:  # no split has records, or nobody wants their keys
         return cuts

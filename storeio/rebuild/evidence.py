@@ -15,6 +15,7 @@ from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, index, properties
 from storeio.paths import CHECKPOINT, INDEX, QUEUE_EXT
+from storeio.scan import go_without
 from storeio.simulate.rules import rules_of
 
 Numbers = npt.NDArray[np.int64]
@@ -98,7 +99,8 @@ def _index_files(plan: AuditPlan) -> Iterator[tuple[str, int, int]]:
         try:
             header = index.decode_header(plan.read(file.path, 0, index.HEADER_BYTES).tobytes())
             count = _count(plan, file.path, slots, units, int(header["unit_count"]))
-        except UnreadableError:
+        except UnreadableError as error:
+            go_without(plan.root, error)
             continue
         yield file.path, count, slots
 
@@ -144,7 +146,8 @@ def _is_tagged(plan: AuditPlan, path: str, slots: int, unit: int, count: int) ->
     low, high = max(unit - NEIGHBOURS, 1), min(unit + NEIGHBOURS, count)
     try:
         units = _offsets(plan, path, slots, low, high)
-    except UnreadableError:
+    except UnreadableError as error:
+        go_without(plan.root, error)
         return None
     before, after = units[: unit - low], units[unit - low :]
     told = _answers(plan, units, after)
@@ -181,6 +184,7 @@ def _is_since_5_5(plan: AuditPlan) -> bool:
         return False
     try:
         fields = checkpoint.decode(plan.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).tobytes())
-    except UnreadableError:
+    except UnreadableError as error:
+        go_without(plan.root, error)
         return False
     return int(fields["logic_physical_offset"]) > 0

@@ -117,6 +117,11 @@ class IndexWriter:
         if keys.more:  # the record behind the last key makes a new file, too
             self._with_room(first_ms)
 
+    @property
+    def last_ms(self) -> int:
+        """End of the last file, 0 without one."""
+        return self._file.end().end_ms if self._file is not None else 0
+
     def _with_room(self, first_ms: int) -> IndexFile:
         """Return the last file, or a new one where it is full; ``first_ms`` names the very first."""
         if self._file is not None and not self._file.full:

@@ -31,11 +31,15 @@ WRITING: Final = ".writing"  # directory of files that have not got their name y
 
 @dataclass(slots=True)
 class FileLaid:
-    """A file that was written; ``kept`` are units of gaps that are the store's own, by queue."""
+    """A file that was written.
+
+    ``kept`` are units of gaps that are the store's own, by queue; ``failed`` what could not be read of them.
+    """
 
     number: int
     written_bytes: int = 0
     kept: dict[QueueKey, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
 
 def lay_in(

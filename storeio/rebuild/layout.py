@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
+from storeio.checks.segments import LogView
 from storeio.format import consumequeue, queueext
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.placement import MOST_NUMBER, Gap, Part, Placed, place
@@ -25,6 +26,7 @@ Numbers = npt.NDArray[np.int64]
 Units = npt.NDArray[np.void]
 AT_ONCE: Final = 1 << 16  # units of the store that are looked at
 BLANK: Final = consumequeue.PRE_BLANK.tobytes()
+BEFORE_ALL: Final = LogView([], 1, 1)  # of a log of which nothing is known yet, not that it begins at 0 either
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class FileSizes:
     queue_bytes: int
     batch_bytes: int
     ext_bytes: int
+    segment_bytes: int
 
     def of(self, kind: str) -> int:
         """Return the bytes of a queue's files."""
@@ -95,7 +98,7 @@ def first_number(stretch: Stretch) -> int:
         return 0
     number = stretch.first_number
     if stretch.runs is not None:
-        number = place(stretch.runs.T.tolist()).first  # the first record's number may be damaged
+        number = place(stretch.runs.T.tolist(), BEFORE_ALL).first  # the first record's number may be damaged
     return number if 0 <= number <= MOST_NUMBER else 0
 
 
@@ -142,7 +145,8 @@ def laid(stretch: Stretch, before: int, ext_before: int, placed: Placed, sizes: 
         yield from ext_writes(stretch.key, heads[heads["size"] > 0].tobytes(), ext_before, sizes)
         units = memoryview(with_addresses(stretch, ext_before, sizes))
     if kind == CONSUMEQUEUE and placed.parts and before <= placed.parts[0].at < before + stretch.count:
-        yield from front(stretch.key, placed.first, sizes)
+        start = (placed.parts[0].at - before) * unit
+        yield from front(stretch.key, placed.first, bytes(units[start : start + unit]), sizes)
     for number, count, at, gap in pieces(placed, per_file, before, before + stretch.count):
         inside = number % per_file
         path, start = f"{directory}/{file_name((number - inside) * unit)}", (at - before) * unit
@@ -153,12 +157,25 @@ def laid(stretch: Stretch, before: int, ext_before: int, placed: Placed, sizes: 
             yield Bridge(path, inside * unit, last, size, stretch.key, number, number + count, gap)
 
 
-def front(key: QueueKey, first: int, sizes: FileSizes, directory: str = "") -> Iterator[Write]:
-    """Yield what fills a queue's first file up to its first number, as a broker does where a queue begins amid one."""
-    blank = first % sizes.per_file(key[0])
+def front(key: QueueKey, number: int, first: bytes, sizes: FileSizes, directory: str = "") -> Iterator[Write]:
+    """Yield what fills a queue's first file up to its first unit, as a broker does where a queue begins amid one.
+
+    The broker's filler points at the begin of the log's first segment. While the log has that, brokers take it for a
+    message that they cannot read, and go on behind the segment: the queue's units there are never delivered. So a
+    first unit that points into it stands in front of itself in place of the filler.
+
+    Args:
+        key: The queue.
+        number: Of its first unit.
+        first: That unit.
+        sizes: Of the files.
+        directory: Of the queue, where it is not the usual one.
+    """
+    blank = number % sizes.per_file(key[0])
     if blank:
-        path = f"{directory or queue_directory(*key)}/{file_name((first - blank) * consumequeue.UNIT_BYTES)}"
-        yield Write(path, 0, BLANK, sizes.of(key[0]), blank)
+        path = f"{directory or queue_directory(*key)}/{file_name((number - blank) * consumequeue.UNIT_BYTES)}"
+        is_passed_over = int(consumequeue.decode(first)["physical_offset"][0]) < sizes.segment_bytes
+        yield Write(path, 0, first if is_passed_over else BLANK, sizes.of(key[0]), blank)
 
 
 def with_addresses(stretch: Stretch, ext_before: int, sizes: FileSizes) -> bytes:

@@ -151,8 +151,8 @@ class Build:
         """Write what is left, give the directory its name, and return what it holds; ``look`` is called in between."""
         staging, index = self.staging, self.index
         index.close()  # first, so that the disk writes its many slots meanwhile
-        queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()))
-        data = self.tally.checkpoint(index.rolled_ms)
+        queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()), self.tally.view())
+        data = self.tally.checkpoint(index.rolled_ms, index.last_ms)
         if data is not None:
             staging.write(CHECKPOINT, 0, data, size=len(data))
         require_same(self.tally.plan.listing)

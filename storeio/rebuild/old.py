@@ -15,7 +15,7 @@ from storeio.errors import UnreadableError
 from storeio.format import consumequeue
 from storeio.paths import CONSUMEQUEUE
 from storeio.rebuild.stretches import QueueKey
-from storeio.scan import read_range
+from storeio.scan import go_without, read_range
 from storeio.uris import is_remote
 
 Numbers = npt.NDArray[np.int64]
@@ -43,9 +43,10 @@ class StoreUnits:
         size = consumequeue.UNIT_BYTES
         try:
             data, _ = queue.read(self._read, first * size, stop * size)
-        except UnreadableError:
+        except UnreadableError as error:
             if is_remote(self.root):
                 raise  # a server that does not answer is no lost file
+            go_without(self.root, error)
             data = np.zeros((stop - first) * size, np.uint8)
         units = consumequeue.decode(data.tobytes()).copy()
         offset, length = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)

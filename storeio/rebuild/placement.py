@@ -3,8 +3,9 @@
 Units come in log order, in runs of consecutive queue offsets.
 
 1. A run that begins where the one before it ends follows on.
-2. A single record whose number its neighbours contradict stands where they leave room for it: nowhere if they
-   leave none. One that goes back as the last of the queue follows on: nothing else says that the queue began
+2. A few records whose numbers those before and behind them contradict, as ``checks.numbering.astray`` tells, stand
+   where these leave room for just them: nowhere if they leave none. A single one whose number no queue reaches
+   follows on, and so does one that goes back as the last of the queue: nothing else says that the queue began
    again, and so no message loses its unit to a damaged number.
 3. Where numbers go back, as after a queue was lost or a tail was given out again, the queue is cut back to
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
@@ -20,7 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from storeio.checks.numbering import fits_nowhere, is_stranger
+from storeio.checks.numbering import astray, fits_nowhere
+from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
@@ -89,35 +91,58 @@ def add_runs(known: list[Run], more: Iterable[Run]) -> None:
             known.append(list(run))
 
 
-def place(runs: list[Run]) -> Placed:
+def place(runs: list[Run], view: LogView) -> Placed:
     """Return where the units of a queue stand; ``runs`` are all of it, in log order."""
     placed = Placed()
-    at = 0
-    for i, run in enumerate(runs):
-        number = run[RUN_FIRST]
-        before = placed.stop if placed.parts else None
-        after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
-        after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
-        is_last = i + 1 == len(runs)
-        if is_stranger(run, before, after):
-            placed.replaced += 1
-            at += 1
-            continue
-        if len(runs) > 1 and (fits_nowhere(run, before, after) or (is_last and _goes_back(run, before))):
-            number = before if before is not None else max((after or 1) - 1, 0)
-            placed.moved += 1
-        elif not 0 <= number <= MOST_NUMBER:
-            number = before or 0
-            placed.moved += run[RUN_RECORDS]
-        if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):
-            number = placed.stop
-            placed.moved += run[RUN_RECORDS]
-        _cut_back(placed, number)
-        if placed.parts and number > placed.stop:
-            placed.gaps.append(Gap(placed.stop, number, placed.parts[-1].stop_at, run[RUN_START_AT]))
-        _append(placed, Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT]))
-        at += run[RUN_RECORDS]
+    at = i = 0
+    while i < len(runs):
+        found = astray(runs, i, _stopped(placed, view), view)
+        group = runs[i : i + (found.runs if found else 1)]
+        for run in group:
+            if found and found.strangers:
+                placed.replaced += run[RUN_RECORDS]
+            elif found:
+                placed.moved += run[RUN_RECORDS] if run[RUN_FIRST] != placed.stop else 0
+                _append(placed, _part(placed.stop, at, run))
+            else:
+                _place_alone(placed, runs, i, at)
+            at += run[RUN_RECORDS]
+        i += len(group)
     return placed
+
+
+def _stopped(placed: Placed, view: LogView) -> tuple[int, int] | None:
+    """Return where the numbers so far stop and the place; a log that begins at 0 holds all of a queue's."""
+    if placed.parts:
+        return placed.stop, placed.parts[-1].stop_at
+    return None if view.min_physical_offset else (0, 0)
+
+
+def _place_alone(placed: Placed, runs: list[Run], i: int, at: int) -> None:
+    """Place a run that is not astray; its units are those from ``at`` on."""
+    run = runs[i]
+    number = run[RUN_FIRST]
+    before = placed.stop if placed.parts else None
+    after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
+    after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
+    is_last = i + 1 == len(runs)
+    if len(runs) > 1 and (fits_nowhere(run, before, after) or (is_last and _goes_back(run, before))):
+        number = before if before is not None else max((after or 1) - 1, 0)
+        placed.moved += 1
+    elif not 0 <= number <= MOST_NUMBER:
+        number = before or 0
+        placed.moved += run[RUN_RECORDS]
+    if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):
+        number = placed.stop
+        placed.moved += run[RUN_RECORDS]
+    _cut_back(placed, number)
+    if placed.parts and number > placed.stop:
+        placed.gaps.append(Gap(placed.stop, number, placed.parts[-1].stop_at, run[RUN_START_AT]))
+    _append(placed, _part(number, at, run))
+
+
+def _part(number: int, at: int, run: Run) -> Part:
+    return Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT])
 
 
 def _goes_back(run: Run, before: int | None) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
+from storeio.checks.segments import LogView
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.layout import Bridge, FileSizes, Write, as_they_come, bridged, first_number, front, laid, pieces
 from storeio.rebuild.placement import Part, Placed, Run, add_runs, place
@@ -58,9 +59,9 @@ class Growing:
         if stretch.runs is not None:
             add_runs(self.runs, stretch.runs.T.tolist())
 
-    def placement(self) -> Placed:
+    def placement(self, view: LogView) -> Placed:
         """Return where the units stand."""
-        return place(self.runs) if self.placed else Placed([Part(self.first, 0, self.count, 0, 0)])
+        return place(self.runs, view) if self.placed else Placed([Part(self.first, 0, self.count, 0, 0)])
 
 
 def queue_built(key: QueueKey, placed: Placed, kept: int) -> QueueBuilt:
@@ -156,14 +157,17 @@ class QueueWriter:
         data = bytes(piece.data) * piece.times if piece.times > 1 else piece.data
         self.staging.write(piece.path, piece.position, data, size=piece.size)
 
-    def finish(self, old: OldUnits) -> list[QueueBuilt]:
-        """Write what waits, lay out again what needs it, with the store's own units in gaps; return all, sorted."""
+    def finish(self, old: OldUnits, view: LogView) -> list[QueueBuilt]:
+        """Write what waits, lay out again what needs it, with the store's own units in gaps; return all, sorted.
+
+        ``view`` is of the whole log.
+        """
         self._add_held()
         self._lay_all()
-        return [self._finished(self._queues[key], old) for key in sorted(self._queues)]
+        return [self._finished(self._queues[key], old, view) for key in sorted(self._queues)]
 
-    def _finished(self, queue: Growing, old: OldUnits) -> QueueBuilt:
-        placed = queue.placement()
+    def _finished(self, queue: Growing, old: OldUnits, view: LogView) -> QueueBuilt:
+        placed = queue.placement(view)
         usual = len(placed.parts) == 1 and (placed.first, placed.parts[0].at) == (queue.first, 0)
         return queue_built(queue.key, placed, 0 if usual else self._lay_again(queue, placed, old))
 
@@ -173,7 +177,8 @@ class QueueWriter:
         unit, size, per_file = UNIT_BYTES[kind], self.sizes.of(kind), self.sizes.per_file(kind)
         before = queue_directory(*queue.key)
         after = before + RELAID
-        for write in front(queue.key, placed.first, self.sizes, after):
+        first = self._written(queue, placed.parts[0].at, 1)
+        for write in front(queue.key, placed.first, first, self.sizes, after):
             self._write(write)
         for number, count, at, gap in pieces(placed, per_file, 0, queue.count):
             position = number % per_file * unit

@@ -84,7 +84,8 @@ def facts_of(number: int, found: Derived) -> Facts:
     """Return what the driver is told of a split."""
     keys = None
     if found.keys is not None:
-        keys = KeyCount(number, len(found.keys), found.keys.more, found.first_ms)
+        last_ms = found.keys.record_of(len(found.keys) - 1)[0] if len(found.keys) else 0
+        keys = KeyCount(number, len(found.keys), found.keys.more, found.first_ms, last_ms)
     return Facts(number, replace(found, stretches=found.stretches.bare(), keys=None), keys)
 
 
@@ -140,7 +141,8 @@ def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]
     """Return what workers are to do."""
     plan, wanted = tally.plan, tally.wanted
     sizes, shape = sizes_of(plan), shape_of(plan)
-    placed = {key: queue.placement() for key, queue in sorted(parts.queues.items())}
+    view = tally.view()
+    placed = {key: queue.placement(view) for key, queue in sorted(parts.queues.items())}
     cuts = cut([facts.keys for facts in parts.facts if facts.keys], shape, times.__getitem__)
     files = [file for key in placed for file in _queue_files(key, placed[key], sizes)]
     if wanted.ext:

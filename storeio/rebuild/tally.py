@@ -16,21 +16,21 @@ import numpy.typing as npt
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
 from storeio.audit.facts import Told, known_with, silent_of
-from storeio.checks.segments import Segment, view_log
+from storeio.checks.segments import LogView, Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
 from storeio.kernels import tables as w
-from storeio.paths import CHECKPOINT, INDEX
-from storeio.rebuild.checkpoint import checkpoint_bytes
+from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
+from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
 from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
-from storeio.rebuild.unread import unread_evidence
 from storeio.rebuilt import CHECKPOINTS, INDEXES, PARTS, QUEUES, QueueBuilt, Rebuilt
 from storeio.safe import printable
+from storeio.scan import go_without, gone_without, not_listed
 from storeio.settings import default
 from storeio.splits import merge_spans
 from storeio.staging import Staging
@@ -81,8 +81,11 @@ def shape_of(plan: AuditPlan) -> Shape:
 
 
 def sizes_of(plan: AuditPlan) -> FileSizes:
-    """Return the sizes of queue files."""
-    return FileSizes(plan.config.queue_file_bytes, plan.config.batch_file_bytes, plan.config.ext_file_bytes)
+    """Return the sizes of queue files and segments."""
+    config = plan.config
+    return FileSizes(
+        config.queue_file_bytes, config.batch_file_bytes, config.ext_file_bytes, config.commitlog_file_bytes
+    )
 
 
 class Tally:
@@ -116,12 +119,19 @@ class Tally:
             parts.append(spans[[w.SPAN_START, w.SPAN_STOP]][:, records] + (file.base_offset or 0))
         return np.concatenate(parts, axis=1)
 
-    def checkpoint(self, rolled_ms: int) -> bytes | None:
-        """Return the checkpoint's bytes, None where none is wanted; ``rolled_ms`` as in ``checkpoint_bytes``."""
+    def view(self) -> LogView:
+        """Return the log as all splits tell it."""
+        segments = [Segment(file, merge_spans(self._spans.get(file.path, []))) for file in self.plan.segments]
+        return view_log(segments, self.plan.config.commitlog_file_bytes)
+
+    def checkpoint(self, rolled_ms: int, last_ms: int) -> bytes | None:
+        """Return the checkpoint's bytes, None where none is wanted; of the index as in ``checkpoint.index_ms``."""
         if CHECKPOINTS not in self.parts:
             return None
         flushed = flushed_offset(self.plan)
-        return checkpoint_bytes(self._last, self._last_queued, rolled_index_ms=rolled_ms, flushed_offset=flushed)
+        aborted = self.plan.listing.get(ABORT) is not None
+        named_ms = index_ms(rolled_ms, last_ms, vouches=INDEXES in self.parts, aborted=aborted)
+        return checkpoint_bytes(self._last, self._last_queued, index_ms=named_ms, flushed_offset=flushed)
 
     def rebuilt(
         self,
@@ -133,16 +143,24 @@ class Tally:
         index_units: int,
     ) -> Rebuilt:
         """Return the result, of what was written into a directory that is finished."""
-        plan = self.plan
-        segments = [Segment(file, merge_spans(self._spans.get(file.path, []))) for file in plan.segments]
-        view = view_log(segments, plan.config.commitlog_file_bytes)
+        plan, view = self.plan, self.view()
         return Rebuilt(
             shown(plan.root), __version__, into.name, crc.ENGINE, plan.started_ms,
             (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.config.settings, self._records,
             view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
             files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
-            [*self._notes(), *into.notes], self._partly(), unread_evidence(plan, queues),
+            [*self._notes(), *into.notes], self._partly(), self._unread(),
         )  # fmt: skip
+
+    def _unread(self) -> list[str]:
+        """Return what could not be read of what a rebuild goes by, each as path and reason.
+
+        Those are names in directories of queues, index and configuration, which tell sizes and kinds, and what was read
+        of these files. A server that does not answer ends a rebuild instead.
+        """
+        listing, by_path = self.plan.listing, dict(self.plan.listing.unreadable)
+        names = not_listed(listing, (*QUEUE_KINDS, INDEX, CONFIG, CHECKPOINT))
+        return list(dict.fromkeys([*(f"{path}: {by_path[path]}" for path in names), *gone_without(listing)]))
 
     def _partly(self) -> list[str]:
         """Return what was asked for, empty for everything."""
@@ -183,9 +201,10 @@ def flushed_offset(plan: AuditPlan) -> int:
         return 0
     try:
         fields = checkpoint.decode(plan.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).tobytes())
-    except UnreadableError:
+    except UnreadableError as error:
         if is_remote(plan.root):
             raise
+        go_without(plan.root, error)
         return 0
     value = int(fields["master_flushed_offset"])
     end = max(((f.base_offset or 0) + f.size for f in plan.segments), default=0)

@@ -1,7 +1,8 @@
 """Reads that failed, with their times: those of which nobody tells are told in the end.
 
-A file of a disk that cannot be read now cannot be read later. So who needs little of it may go without: who reads all
-of it tells. Of a server that is not so, and what was made without those bytes would look as if they had been seen.
+A file of a disk that cannot be read now cannot be read later. So who needs little of it may go without, and notes that
+where nobody else reads all of it (``scan.go_without``). Of a server each failure is noted: it may answer a moment
+later, and what was made without those bytes would look as if they had been seen.
 """
 
 from __future__ import annotations

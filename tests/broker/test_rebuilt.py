@@ -11,7 +11,7 @@ from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, 
 from storebuilder import StoreBuilder
 from test_rebuild_rules import with_copied_lists
 
-from broker.brokers import run
+from broker.brokers import VERSIONS, run
 from broker.versions import EVERY_VERSION
 from storeio import audit
 from storeio.format import consumequeue, index
@@ -106,6 +106,20 @@ def test_where_numbers_go_back_or_jump_a_broker_passes_over_or_appends(version: 
     units = consumequeue.decode((made / f"consumequeue/t/0/{0:020d}").read_bytes())
     offsets = units["physical_offset"][units["size"] > 0].tolist()
     assert [NUMBERS[placed.index(offset)] for offset in offsets] == [0, 1, 2, 5, 6, 0, 9]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_queue_whose_first_messages_are_lost_is_delivered_from_the_next_on(version: str, tmp_path: Path) -> None:
+    """With the broker's own filler in front it would be from the log's second segment on."""
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=16384)
+    for number in range(60):
+        builder.message("t", 0, b"x" * 400, queue_offset=number + 5)
+    root, options = builder.close(), {"clFile": 16384, "cqEntries": 50, "indexSlots": 50, "indexNum": 200}
+    rebuild(root, tmp_path / "new", given=settings_of(builder.settings))
+    shutil.copytree(root / "commitlog", tmp_path / "new" / "commitlog")
+    started = run(version, tmp_path / "new", options, stop="halt")
+    assert [message.queue_offset for message in started.delivered] == [5] * 5 + list(range(5, 65))
+    assert not started.odd
 
 
 def built_by(version: str, builder: StoreBuilder, into: Path) -> Path:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
+import numpy as np
 import pytest
 from rebuilds import QUEUES, contents, tree
 from test_rebuild_shares import irregular_log, with_hole
 
 from jobs import rebuild_queues, tables
 from storeio.errors import UsageError
+from storeio.rebuild.lay import FileLaid
 from storeio.rebuild.node import rebuild
-from storeio.rebuild.shares import orders_of
+from storeio.rebuild.shares import OutFile, orders_of
 from storeio.rebuild.tally import Names, Tally
+from storeio.remote.failures import note
 from storeio.report.rebuilding import rebuilt_object
+from udfs import laying
 from udfs.checks import WorkersError
 from udfs.laying import evenly
 
@@ -205,6 +210,20 @@ def test_files_are_shared_out_evenly(seed: int) -> None:
         weights = [sum(weight for *_, weight in group) for group in groups]
         heaviest = max(weight for *_, weight in files)
         assert len(groups) <= tasks and max(weights) <= sum(weights) / tasks + heaviest
+
+
+def test_what_a_worker_could_not_read_goes_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "consumequeue/t/0/00000000000000000000: Input/output error"
+
+    def lay_in(number: int, *_: Any) -> FileLaid:
+        note("/store", why)
+        return FileLaid(number)
+
+    monkeypatch.setattr(laying, "lay_in", lay_in)
+    orders = SimpleNamespace(files=[OutFile("consumequeue/t/0/00000000000000000000", 20, 20)])
+    job: Any = SimpleNamespace(root="/store", orders=orders, place=Path("/new"), old=None, shape=None)
+    ((store, laid),) = laying.lay_files(laying.Jobs([job], [np.zeros((1, 2), np.int64)]), 0, [])
+    assert (store, laid.failed) == (0, [why])
 
 
 def test_an_index_file_has_a_task_of_its_own() -> None:

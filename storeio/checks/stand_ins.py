@@ -1,0 +1,45 @@
+"""Units that a rebuild puts where no record has one: in a gap the unit before it, in front of a queue its first one.
+
+Source: ``storeio.rebuild.layout``, which says why.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.checks.locate import decode
+from storeio.checks.queue_files import Queue, Read
+from storeio.checks.ranges import Ranges
+from storeio.checks.unit_groups import Units
+from storeio.paths import CONSUMEQUEUE
+
+Mask = npt.NDArray[np.bool_]
+
+
+def stand_ins(queue: Queue, covered: Ranges, them: Units, asked: Mask, read: Read) -> Mask:
+    """Return which of the units that are asked for are the unit of the record before them, or of the queue's first.
+
+    Args:
+        queue: The queue's files.
+        covered: Unit numbers of records, merged.
+        them: Units at other numbers.
+        asked: Those that are looked at; none behind the last record counts.
+        read: Reads the queue's files.
+
+    Raises:
+        UnreadableError: A record's unit could not be read.
+    """
+    if queue.kind != CONSUMEQUEUE or not covered or not asked.any():
+        return np.zeros(len(asked), np.bool_)
+    size, stops = queue.unit_bytes, np.array([stop for _, stop in covered], np.int64)
+    ahead = np.searchsorted(stops, them.numbers, side="right")  # covered ranges before each
+    asked = asked & (ahead < len(stops))
+    beside = np.where(ahead > 0, stops[ahead - 1] - 1, covered[0][0])[asked]
+    numbers, which = np.unique(beside, return_inverse=True)
+    units = decode(queue, np.zeros(len(numbers) * size, np.uint8)).copy()
+    for i, number in enumerate(numbers.tolist()):
+        units[i] = decode(queue, queue.read(read, number * size, (number + 1) * size)[0])[0]
+    result = np.zeros(len(asked), np.bool_)
+    result[asked] = them.units[asked] == units[which]
+    return result
