@@ -26,6 +26,7 @@ from storeio.paths import (
     CONSUMEQUEUE,
     INDEX,
     LOCK,
+    QUEUE_EXT,
     QUEUE_KINDS,
 )
 from storeio.results import Tell
@@ -53,6 +54,7 @@ from storeio.staging import PIECE_BYTES, staged
 from storeio.targets import checked_target
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
+OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 # Where a start looks: what of that cannot even be listed is not taken for missing.
@@ -168,7 +170,10 @@ def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     found = [f"{entry.path}: {foreign}" for entry in listing.files if (foreign := foreign_layout(entry))]
     if place := log_elsewhere(listing.root, config.settings):
         found.append(not_read(place))
-    return (*found, *not_followed(config.settings))
+    given = {setting.name: setting.value for setting in config.settings}
+    has_ext = given.get("enableConsumeQueueExt") == "true" or any(f.kind == QUEUE_EXT for f in listing.files)
+    settings = [setting for setting in config.settings if has_ext or setting.name != OF_EXT_FILES]
+    return (*found, *not_followed(settings))
 
 
 def held_something(listing: Listing, read: Read, path: str) -> bool:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rebuilds import tree
+from rebuilds import sizes_of, tree
 
 from storeio import cli
 from storeio.errors import WriteError
+from storeio.prediction import simulate
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
@@ -273,7 +274,6 @@ def test_a_usual_broker_conf_leaves_a_prediction_sure(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     "setting",
     [
-        "writeWithoutMmap=true",
         "brokerRole=SLAVE", "enableAcceleratedRecovery=true", "checkCommitLogOffsetOnRecover=true",
         "recoverConcurrently=true", "enableControllerMode=true", "configManagerVersion=v2",
         "indexFileWriteEnable=false",
@@ -295,6 +295,14 @@ def test_settings_that_are_not_modelled_are_named(
         assert cli.run(["simulate", *words, *more, "--json", "-"]) == 8
         (unsure,) = json.loads(capsys.readouterr().out)["not_simulated"]
         assert unsure.startswith(setting)
+
+
+@pytest.mark.parametrize(("name", "code"), [("base-5.3.3", 0), ("ext-5.3.3", 8)])
+def test_writing_past_mappings_matters_to_queue_ext_files_only(name: str, code: int) -> None:
+    given = {**sizes_of(golden_data.options(name)), "writeWithoutMmap": "true"}
+    found = simulate(golden_data.store(name), broker="5.3.3", given=given)
+    assert found.exit_code == code
+    assert [text.partition("=")[0] for text in found.not_simulated] == ["writeWithoutMmap"] * (code // 8)
 
 
 def test_a_plan_says_what_its_start_does_not_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,10 +84,19 @@ def verdict_sentence(audit: Audit | Unfinished) -> str:
     lost = messages_in(audit.lost)
     queues = len({(r.topic, r.queue_id) for r in audit.lost})
     are, them = ("is", "it") if lost == 1 else ("are", "them")
-    gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, no intact record holds {them}"
+    gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, {_unless(audit, them)}"
     tail = f"; {gone}" if lost else ""
     unread = f"; some of it could not be read{_perhaps(audit)}" if audit.failed else ""
     return f"DAMAGED: {found} in {printable(audit.store)}{tail}{unread}."
+
+
+def _unless(audit: Audit, them: str) -> str:
+    """Return what of intact records may hold lost messages: those of segments with other names, which brokers miss."""
+    paths = [printable(f.path) for f in audit.findings if f.code == "LOG_SEGMENT_MISNAMED"]
+    if not paths:
+        return f"no intact record holds {them}"
+    more = f" or {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+    return f"unless {paths[0]}{more} holds {them}, whose intact records name other places"
 
 
 def _perhaps(audit: Audit) -> str:

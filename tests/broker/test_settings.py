@@ -58,3 +58,19 @@ def test_recovery_goes_back_as_far_as_it_is_set(most: int, tmp_path: Path) -> No
     assert {key: ends[:2] for key, ends in said.outcome.after_start.queues.items()} == queues
     assert said.consumers.messages == len(broker.delivered)
     assert (len(broker.delivered) == 850) == (most not in (1, 3))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_broker_that_writes_past_its_mappings_starts_as_others_do(is_damaged: bool, tmp_path: Path) -> None:
+    name, version = "base-5.5.1", "5.5.1"
+    damage: golden_data.Edit = [["create", "abort", 0], ["write", f"commitlog/{294912:020d}", 5000, "ff00ff00"]]
+    edits = damage if is_damaged else []
+    root, options = golden_data.damaged(name, edits, tmp_path / "store"), golden_data.options(name)
+    said = simulate(root, broker=version, given={**sizes_of(options), "writeWithoutMmap": "true"})
+    broker = run(version, root, {**options, "set.writeWithoutMmap": "true"}, stop="halt")
+    assert (broker.unknown_settings, said.not_simulated) == ((), ())
+    after = said.outcome.after_start
+    assert after is not None
+    assert said.consumers is not None
+    assert broker.log_range == (after.min_physical_offset, after.max_physical_offset)
+    assert said.consumers.messages == len(broker.delivered)
