@@ -25,3 +25,4 @@ def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     yield from copies.copies(found)
     yield from strangers.lone(found)
     yield from strangers.repeated(found)
+    yield from strangers.behind_the_first(found)
