@@ -166,6 +166,30 @@ def numbers_of(lost: list[Any]) -> list[tuple[str, int, int]]:
     ]
 
 
+def test_a_prepared_message_right_behind_the_first_one_begins_no_queue_again(tmp_path: Path) -> None:
+    """Its flag is lost, and its number is 0, but the unit of that is still the first one's."""
+    name = "rich-4.9.8"
+    size, originals = int(golden.options(name)["clFile"]), salvages.originals_of(name)
+    first: dict[tuple[str, int], int] = {}
+    for place, row in sorted(originals.items()):
+        if row.numbers and first.get(row.name, place) != place:
+            first[row.name] = -1  # two messages have been stored
+        first.setdefault(row.name, place if row.numbers else -1)
+        if not row.numbers and first[row.name] >= 0:
+            break
+    edit = [
+        "write",
+        f"commitlog/{place - place % size:020d}",
+        place % size + log.SYS_FLAG_AT,
+        flag_of(row.raw, 0).hex(),
+    ]
+    root = golden.damaged(name, [edit], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", size)
+    assert [at for at in originals if now[at].raw != originals[at].raw] == []
+
+
 def test_the_only_message_of_a_delay_level_is_no_stranger(tmp_path: Path) -> None:
     """A segment is lost, and with it the first message of another level: both had the number 0."""
     name = "ext-5.5.1"

@@ -87,6 +87,16 @@ def test_a_renamed_segment_into_which_records_were_copied(source: int, target: i
     assert [at for at in originals if at not in hit and now[at].raw != originals[at].raw] == []
 
 
+def test_a_segment_over_another_one_gives_nothing_that_the_log_holds(tmp_path: Path) -> None:
+    """Its records lie in their own segment, and so does the blank record that closes it."""
+    root = golden.copy_of(NAME, tmp_path / "store")
+    source, target = (root / "commitlog" / f"{number * SIZE:020d}" for number in (5, 2))
+    target.write_bytes(source.read_bytes())
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    gone = sum(len(row.numbers) for at, row in salvages.originals_of(NAME).items() if at // SIZE == 2)
+    assert (result.moved, result.lost_count, result.problems) == ([], gone, [])
+
+
 @pytest.mark.parametrize("count", [3, 700])
 def test_a_renamed_segment_into_which_bytes_came(count: int, tmp_path: Path) -> None:
     """What lies in front of them and behind them comes back, though the two say other places."""

@@ -11,6 +11,7 @@ from salvages import Original, Originals, originals_of, records_of, seeds
 
 import storeio
 from storeio.format import commitlog as log
+from storeio.salvage.fillers import Lost, Setting, tombstone
 
 
 @pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1", "base-long-5.5.1", "ext-4.9.8"])
@@ -63,3 +64,19 @@ def _written_later(originals: Originals, record: Original, place: int, at: int, 
     raw[20:36] = (max(before, default=0) + earlier).to_bytes(8, "big") + at.to_bytes(8, "big")
     raw[time_at : time_at + 8] = (originals[max(originals)].head.store_ms + 60_000).to_bytes(8, "big")
     return bytes(raw)
+
+
+def test_the_smallest_tombstones_are_not_damaged_for_having_no_crc(tmp_path: Path) -> None:
+    """Where there was no room for one, though all other records have it."""
+    name = "rich-5.3.3"
+    originals, size = originals_of(name), int(golden.options(name)["clFile"])
+    numbered = [at for at, row in originals.items() if row.numbers]
+    edits: list[golden.Edit] = []
+    for at in sorted(numbered, key=lambda at: len(originals[at].raw))[:2]:
+        row = originals[at]
+        lost = Lost(row.head.topic, row.head.queue_id, row.numbers.start, {})
+        new = tombstone(at, len(row.raw), lost, Setting(row.head.store_ms))
+        edits.append(["write", f"commitlog/{at - at % size:020d}", at % size, new.whole().hex()])
+    root = golden.damaged(name, edits, tmp_path / "store")
+    result = storeio.salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
+    assert (result.exit_code, result.dropped, result.lost, result.problems) == (0, [], [], [])

@@ -2,9 +2,9 @@
 
 ``arrange`` puts intact ``pieces`` into their places, from the store itself and from ``donors``; ``survey`` gathers
 what the audit and the queues tell of damage: the ``units`` that survived, of which those of misnamed files stand
-``shifted``, and ``suspects`` among records: ``strangers``, ``copies``, those ``in_a_row`` and ``at_the_end`` of queues
-whose numbers do not fit. ``stretches`` tells where the log is damaged, ``regions`` decides what
-each of them still holds and ``doubts`` on records that brokers accept. ``restore`` tries ``hypotheses``
+``shifted``, and ``suspects`` among records: ``strangers``, ``copies``, ``bare`` ones, those ``in_a_row`` and
+``at_the_end`` of queues whose numbers do not fit. ``stretches`` tells where the log is damaged, ``regions`` decides
+what each of them still holds and ``doubts`` on records that brokers accept. ``restore`` tries ``hypotheses``
 (``head_fields``, ``one_byte``, each made of ``tries``) on one record against its ``evidence``; ``times`` bound when
 it was stored, by the ``nearest`` records. ``numbers`` and ``missing`` tell which messages are lost, ``traces`` what
 else is known of them, ``holes`` what is written where they were (``fillers``), ``decide`` joins all that, and

@@ -89,6 +89,7 @@ def arranged(
             found = look(store.root)
     for number in range(ROUNDS + len(donors)):
         pieces = list(_misplaced(found) if number < ROUNDS else donated(survey(found), donors[number - ROUNDS]))
+        pieces = [piece for piece in pieces if not _lies_there(found, piece)]
         if not pieces:
             continue
         if store is None:
@@ -126,16 +127,33 @@ def _laid(store: Target, found: Concluded, pieces: Sequence[Piece]) -> list[Move
 
 
 def _lay(store: Target, piece: Piece, size: int) -> None:
-    """Copy a piece to its place, segment by segment."""
+    """Copy a piece to its place."""
+    for path, inside, position, count in _parts(piece, size):
+        if not store.exists(path) or store.length(path) < size:
+            store.resize(path, size)
+        store.write(path, inside, piece.plan.read(piece.path, position, position + count).tobytes())
+
+
+def _parts(piece: Piece, size: int) -> Iterator[tuple[str, int, int, int]]:
+    """Yield where a piece belongs, segment by segment: path and position, position in its own file, length."""
     at, left, position = piece.physical_offset, piece.length, piece.position
     while left:
         base = at - at % size
         count = min(left, base + size - at, AT_ONCE)
-        path = f"{COMMITLOG}/{file_name(base)}"
-        if not store.exists(path) or store.length(path) < size:
-            store.resize(path, size)
-        store.write(path, at - base, piece.plan.read(piece.path, position, position + count).tobytes())
+        yield f"{COMMITLOG}/{file_name(base)}", at - base, position, count
         at, left, position = at + count, left - count, position + count
+
+
+def _lies_there(found: Concluded, piece: Piece) -> bool:
+    """Tell whether the log holds the bytes of a piece at its place: there is nothing to move."""
+    files = {file.path: file for file in found.plan.segments}
+    for path, inside, position, count in _parts(piece, _size(found)):
+        if path not in files or files[path].size < inside + count:
+            return False
+        there = found.plan.read(path, inside, inside + count)
+        if there.tobytes() != piece.plan.read(piece.path, position, position + count).tobytes():
+            return False
+    return True
 
 
 def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterator[tuple[str, int, int]]:

@@ -109,6 +109,11 @@ def tombstone(physical_offset: int, size: int, lost: Lost, setting: Setting) -> 
     return _record(physical_offset, size, lost, text, setting, extra)
 
 
+def may_be_new(body: bytes, properties: bytes) -> bool:
+    """Tell whether a record may be one of these, as far as its content goes: the smallest have neither mark nor CRC."""
+    return not body.strip(b"\0") and p.UNIQUE_KEY not in p.parse(properties)
+
+
 def least_tombstone(lost: Lost) -> int:
     """Return the bytes of the smallest tombstone for a message."""
     magic = log.MAGIC_V1 if len(lost.topic) <= LONGEST_V1_TOPIC else log.MAGIC_V2

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of
+from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, joined_runs, place_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -27,6 +27,7 @@ class Surveyed(Protocol):
     def units_in(self, start: int, stop: int) -> list[Unit]: ...
     def lacks(self, unit: Unit) -> bool: ...
     def record(self, physical_offset: int) -> log.Record | None: ...
+    def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None: ...
     def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int: ...
 
 
@@ -55,6 +56,26 @@ def repeated(found: Surveyed) -> Iterator[tuple[int, Finding]]:
                 continue
             if not _fits_before(found.concluded, part, finding):
                 yield at, _stranger(found.concluded, part, at, queue_id)
+
+
+def behind_the_first(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield records of number 0 right behind a queue's first one, whose unit is still the first's: they have none.
+
+    A broker that began the queue again would have put the later one's unit there.
+    """
+    view = found.concluded.view
+    for queue, tables in found.concluded.runs.items():
+        if len(runs := joined_runs([run for table in tables for run in table.T.tolist()])) < 2:
+            continue
+        first, again = runs[0], runs[1]
+        unit = found.unit_of(*queue, 0) if (first[RUN_FIRST], first[RUN_STOP], again[RUN_FIRST]) == (0, 1, 0) else None
+        place = again[RUN_START_AT]
+        if unit is None or unit.physical_offset != first[RUN_START_AT] or again[RUN_RECORDS] == 1:
+            continue
+        if found.number_of(*queue, place) < 0:
+            path, position = place_of(view, place)
+            detail = f"{STRANGER}; its number's unit is that of the one before it"
+            yield place, Finding("LOG_FIELD", path, position, 0, *queue, None, place, 1, detail)
 
 
 def _is_vouched_for(found: Surveyed, queue: tuple[str, int], number: int, at: int) -> bool:

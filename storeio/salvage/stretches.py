@@ -91,8 +91,9 @@ def _of_segment(survey: Survey, segment: Segment, *, is_last: bool, is_after: bo
 
 
 def _lies(survey: Survey, place: int) -> bool:
-    """Tell whether a blank record stands where a queue unit says that a lost record lay."""
-    return any(survey.lacks(unit) for unit in survey.units_in(place, place + 1))
+    """Tell whether a blank record stands where a queue unit says that a lost record lay, which may begin before it."""
+    units = survey.units_in(place - place % survey.segment_bytes, place + 1)
+    return any(unit.physical_offset + unit.size > place and survey.lacks(unit) for unit in units)
 
 
 def beyond(survey: Survey) -> Iterator[Stretch]:

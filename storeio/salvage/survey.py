@@ -12,13 +12,11 @@ import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
-from storeio.audit.walks import walks
 from storeio.checks.locate import number_in, numbers_by_place, numbers_of
 from storeio.checks.marks import outliers
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.findings import Finding
 from storeio.format import commitlog as log
-from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
@@ -35,10 +33,6 @@ Numbers = npt.NDArray[np.int64]
 
 AT_ONCE: Final = 16 << 20
 KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
-MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
-HABIT_OF_CRC: Final = 20  # times as many have one
-WITHOUT_CRC: Final = "it has no property CRC, all others have one"
-
 # Findings at records that a broker accepts, and of which some say that the record is not as it was.
 LEAP: Final = "LOG_TIME"
 DOUBT_CODES: Final = frozenset((
@@ -236,39 +230,9 @@ def survey(concluded: Concluded) -> Survey:
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, shifted, units, doubts)
     found.leave_out(disbelieved(found))
-    for at, finding in (*_bare(plan, audit), *suspects(found)):
+    for at, finding in suspects(found):
         doubts.setdefault(at, []).append(finding)
     return found
-
-
-def _bare(plan: AuditPlan, audit: Audit) -> Iterator[tuple[int, Finding]]:
-    """Yield the few records without a property CRC amid others that all have one: its last bytes are damaged.
-
-    The audit says nothing of them: brokers can be told to write it, or not, from any record on.
-    """
-    without = audit.checks.get("records", 0) - audit.checks.get("property_crc", 0)
-    if not 0 < without <= MOST_BARE or audit.checks.get("property_crc", 0) < HABIT_OF_CRC * without:
-        return
-    found: list[tuple[int, Finding]] = []
-    seen = False
-    for walked in walks(plan):
-        marks, base = walked.records[w.R_MARKS], walked.split.base_offset
-        has = marks & w.MARK_HAS_PROPERTY_CRC != 0
-        before = np.logical_or.accumulate(has) | seen
-        seen = bool(before[-1]) if len(before) else seen
-        if has.any():
-            yield from found  # there are such with one behind them, too
-            found = []
-        last = int(np.flatnonzero(has)[-1]) if has.any() else -1
-        for row in np.flatnonzero(~has & before).tolist():
-            at, size = int(walked.records[w.R_POSITION, row]), int(walked.records[w.R_SIZE, row])
-            finding = Finding(
-                "LOG_PROPERTY_CRC", walked.split.path, at, size, physical_offset=base + at, detail=WITHOUT_CRC
-            )
-            if row < last:
-                yield base + at, finding
-            else:
-                found.append((base + at, finding))
 
 
 def _leaps(plan: AuditPlan, finding: Finding) -> Iterator[int]:

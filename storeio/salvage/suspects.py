@@ -7,6 +7,7 @@ from typing import Protocol
 
 from storeio.findings import Finding
 from storeio.salvage import at_the_end, copies, strangers
+from storeio.salvage.bare import bare
 from storeio.salvage.in_a_row import in_a_row
 
 
@@ -16,6 +17,7 @@ class Surveyed(at_the_end.Surveyed, copies.Surveyed, strangers.Surveyed, Protoco
 
 def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """Yield the physical offsets of such records, and what is said of each."""
+    yield from bare(found.concluded)
     fit_nowhere = list(in_a_row(found.concluded))
     yield from fit_nowhere
     told = {(finding.topic, finding.queue_id) for _, finding in fit_nowhere}
@@ -23,3 +25,4 @@ def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     yield from copies.copies(found)
     yield from strangers.lone(found)
     yield from strangers.repeated(found)
+    yield from strangers.behind_the_first(found)
