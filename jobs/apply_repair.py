@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not rows:
                 return EXIT_SOUND
             try:
-                frame = spark.createDataFrame(rows, tables.schema_of(ACTIONS))
+                frame = tables.tuples_of(ACTIONS, rows)
                 tables.write_run(spark, args.tables, run_id, {ACTIONS: frame}, runs=ACTIONS)
             except StoreError as error:
                 return explain(error)

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from jobs import tables
+from jobs import here, tables
+from jobs.commits import retried
 from jobs.declared import FINDING_HISTORY, RUNS
-from storeio.findings import INFO
+from storeio.findings import ERROR, INFO, WARNING
 from storeio.incremental.history import LENGTH, PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
 from storeio.results import Audit, Unfinished
@@ -22,9 +22,28 @@ from udfs.checks import reason
 
 FINDINGS: Final = "findings"
 RUNS_BACK: Final = 10  # finished runs of a store that are looked at again, in case that one was killed
-LAST: Final = "greatest(struct(t.last_seen_ms, t.last_run_id), struct(s.last_seen_ms, s.last_run_id))"
-FIRST: Final = "least(struct(t.first_seen_ms, t.first_run_id), struct(s.first_seen_ms, s.first_run_id))"
-NEWER: Final = "struct(s.last_seen_ms, s.last_run_id) >= struct(t.last_seen_ms, t.last_run_id)"
+
+# Of a row in the table, t, and one that was found now, s: words that Spark and ``here`` have in common.
+SAME: Final = "t.store = s.store and t.finding_id = s.finding_id"
+FIRST: Final = """(s.first_seen_ms < t.first_seen_ms
+    or s.first_seen_ms = t.first_seen_ms and s.first_run_id < t.first_run_id)"""
+NEWER: Final = """(s.last_seen_ms > t.last_seen_ms
+    or s.last_seen_ms = t.last_seen_ms and s.last_run_id >= t.last_run_id)"""
+# What was cleared before the last sight is open again; of two moments after it the first counts.
+CLEARED: Final = {side: f"{side}.cleared_ms > greatest(t.last_seen_ms, s.last_seen_ms)" for side in "ts"}
+CLEARED_FIRST: Final = f"""{CLEARED["s"]} and (t.cleared_ms is null or not {CLEARED["t"]}
+    or s.cleared_ms < t.cleared_ms or s.cleared_ms = t.cleared_ms and s.cleared_run_id < t.cleared_run_id)"""
+UPDATES: Final = {
+    **{name: f"case when {FIRST} then s.{name} else t.{name} end" for name in ("first_seen_ms", "first_run_id")},
+    **{
+        name: f"case when {NEWER} then s.{name} else t.{name} end"
+        for name in ("last_seen_ms", "last_run_id", "detail", LENGTH)
+    },
+    **{
+        name: f"case when {CLEARED_FIRST} then s.{name} when {CLEARED['t']} then t.{name} end"
+        for name in ("cleared_ms", "cleared_run_id")
+    },
+}
 
 
 def after_run(spark: SparkSession, where: str, audits: Sequence[Audit | Unfinished], run_id: str) -> None:
@@ -48,7 +67,7 @@ def update(spark: SparkSession, where: str, stores: Sequence[str], run_id: str |
     """
     names = [valid_text(store) for store in stores]
     try:
-        before = _rows(spark, where, names)
+        before = tables.rows_with(spark, where, FINDING_HISTORY, {"store": names})
         runs = _runs(spark, where, names, {} if run_id is None else {row["store"]: run_id for row in before})
         if before or any(run["findings"] for run in runs):
             _merge(spark, where, _changed(spark, where, names, before, runs))
@@ -56,20 +75,11 @@ def update(spark: SparkSession, where: str, stores: Sequence[str], run_id: str |
         raise tables.TablesError(f"{tables.path_of(where, FINDING_HISTORY)}: {reason(error)}") from error
 
 
-def _rows(spark: SparkSession, where: str, stores: Sequence[str]) -> list[Row]:
-    if not tables.exists(spark, where, FINDING_HISTORY):
-        return []
-    return _listed(tables.finished(spark, where, FINDING_HISTORY).filter(F.col("store").isin(list(stores))))
-
-
 def _runs(spark: SparkSession, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
     """Return finished runs of each store, with how many findings each has: the last ones where it has a ``new`` one."""
-    count = (F.col("errors") + F.col("warnings")).alias("findings")
-    wanted = ("run_id", "store", "started_ms", "left_parts", "failed", count)
-    table = spark.read.format("delta").load(tables.path_of(where, RUNS))
-    if "left_parts" not in table.columns:  # written by a version that knew no incremental audits
-        table = table.withColumn("left_parts", F.lit(None).cast("long"))
-    rows = _listed(table.filter(F.col("store").isin(list(stores))).select(*wanted))
+    rows = tables.rows_with(spark, where, RUNS, {"store": stores})
+    for row in rows:
+        row["findings"] = (row["errors"] or 0) + (row["warnings"] or 0)
     rows.sort(key=lambda row: (row["started_ms"], row["run_id"]))
     found: list[Row] = []
     for store in stores:
@@ -93,11 +103,6 @@ def _is_complete(run: Mapping[str, Any]) -> bool:
     return not run["left_parts"] and not run["failed"]  # what could not be read may hide what was seen before
 
 
-def _listed(frame: Any) -> list[Row]:
-    rows: list[Row] = frame.toArrow().to_pylist()
-    return rows
-
-
 def _changed(
     spark: SparkSession, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]
 ) -> list[Row]:
@@ -105,8 +110,8 @@ def _changed(
     ids = sorted({run["run_id"] for run in runs if run["findings"]})
     found: dict[tuple[str, str], dict[str, Row]] = {}
     if ids:
-        chosen = F.col("run_id").isin(ids) & F.col("store").isin(list(stores)) & (F.col("severity") != INFO)
-        for row in _listed(tables.finished(spark, where, FINDINGS).filter(chosen)):
+        wanted = {"run_id": ids, "store": stores, "severity": (ERROR, WARNING)}
+        for row in tables.rows_with(spark, where, FINDINGS, wanted):
             found.setdefault((row["run_id"], row["store"]), {})[finding_id(row)] = row
     changed: list[Row] = []
     for store in stores:
@@ -141,28 +146,15 @@ def _row(name: str, row: History) -> Row:
 
 def _merge(spark: SparkSession, where: str, rows: Iterable[Row]) -> None:
     """Put rows into the table; of two runs at the same time the later one's sight counts, whoever commits first."""
-    frame = tables.frame_of(spark, FINDING_HISTORY, rows)
+    new = tables.rows_of(FINDING_HISTORY, rows)
     path = tables.path_of(where, FINDING_HISTORY)
+    if here.merged(new, path, SAME, UPDATES):
+        return
     is_there = tables.exists(spark, where, FINDING_HISTORY)
     if not is_there or LENGTH not in spark.read.format("delta").load(path).columns:  # an older version has made it
-        tables.append(frame.limit(0), path)
-    cleared = f"""least(
-        if(t.cleared_ms > {LAST}.last_seen_ms, struct(t.cleared_ms, t.cleared_run_id), null),
-        if(s.cleared_ms > {LAST}.last_seen_ms, struct(s.cleared_ms, s.cleared_run_id), null))"""
-    updates = {
-        "first_seen_ms": f"{FIRST}.first_seen_ms",
-        "first_run_id": f"{FIRST}.first_run_id",
-        "last_seen_ms": f"{LAST}.last_seen_ms",
-        "last_run_id": f"{LAST}.last_run_id",
-        "cleared_ms": f"{cleared}.cleared_ms",
-        "cleared_run_id": f"{cleared}.cleared_run_id",
-        "detail": f"if({NEWER}, s.detail, t.detail)",
-        LENGTH: f"if({NEWER}, s.length, t.length)",
-    }
+        tables.append(new.slice(0, 0), path)
+        if here.merged(new, path, SAME, UPDATES):
+            return
+    frame = tables.frame_of(spark, FINDING_HISTORY, new).alias("s")
     table = DeltaTable.forPath(spark, path).alias("t")
-    same = "t.store = s.store and t.finding_id = s.finding_id"
-    tables.retried(
-        lambda: (
-            table.merge(frame.alias("s"), same).whenMatchedUpdate(set=dict(updates)).whenNotMatchedInsertAll().execute()
-        )
-    )
+    retried(lambda: table.merge(frame, SAME).whenMatchedUpdate(set=dict(UPDATES)).whenNotMatchedInsertAll().execute())

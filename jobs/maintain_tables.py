@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from jobs import history, tables
+from jobs.commits import retried
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
@@ -136,7 +137,7 @@ def _deleted(spark: SparkSession, where: str, name: str, run_ids: Sequence[str])
     chosen = F.col("run_id").isin(list(run_ids))
     count = _load(spark, where, name).filter(chosen).count()
     table = DeltaTable.forPath(spark, tables.path_of(where, name))
-    tables.retried(lambda: table.delete(chosen))
+    retried(lambda: table.delete(chosen))
     return count
 
 
@@ -149,14 +150,14 @@ def _delete_verdicts(spark: SparkSession, where: str, before_ms: int) -> int:
         return 0
     table = DeltaTable.forPath(spark, tables.path_of(where, AUDITED_PARTS)).alias("t")
     source = spark.createDataFrame([(digest,) for digest in sorted(set(old))], "digest string").alias("s")
-    tables.retried(lambda: table.merge(source, "t.digest = s.digest").whenMatchedDelete().execute())
+    retried(lambda: table.merge(source, "t.digest = s.digest").whenMatchedDelete().execute())
     return len(old)
 
 
 def _joined(spark: SparkSession, where: str, name: str) -> int:
     """Join a table's small files and remove files that nothing has named for a week; return how many were joined."""
     table = DeltaTable.forPath(spark, tables.path_of(where, name))
-    metrics = tables.retried(lambda: table.optimize().executeCompaction()).select("metrics.numFilesRemoved").first()
+    metrics = retried(lambda: table.optimize().executeCompaction()).select("metrics.numFilesRemoved").first()
     table.vacuum()
     return int(metrics[0]) if metrics else 0
 

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
-from jobs.unusable import tables_told
 from storeio.config import Given
 from storeio.prediction import next_starts
 from storeio.report.page import Past, Start, StorePage, past_of, render_page, start_of
 from storeio.report.parsed import Failure
-from storeio.report.rows import Row, valid_text
+from storeio.report.rows import valid_text
 from storeio.results import Audit, Unfinished
 from storeio.staging import whole_file
 
@@ -41,14 +39,5 @@ def _starts(audit: Audit | Unfinished | Failure, given: Given) -> list[Start]:
 
 
 def _past(spark: SparkSession, where: str, store: str) -> Past:
-    return past_of(*(_rows(spark, where, name, store) for name in (RUNS, FINDING_HISTORY)))
-
-
-def _rows(spark: SparkSession, where: str, name: str, store: str) -> list[Row]:
-    if not tables.exists(spark, where, name):
-        return []
-    with tables_told(tables.path_of(where, name)):
-        rows: list[Row] = (
-            tables.finished(spark, where, name).filter(F.col("store") == valid_text(store)).toArrow().to_pylist()
-        )
-    return rows
+    wanted = {"store": [valid_text(store)]}
+    return past_of(*(tables.rows_with(spark, where, name, wanted) for name in (RUNS, FINDING_HISTORY)))

@@ -101,9 +101,7 @@ def _simulate(args: argparse.Namespace) -> int:
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
     try:
-        frame = spark.createDataFrame(
-            [_row(run_id, started_ms, found) for found in objects], tables.schema_of(SIMULATIONS)
-        )
+        frame = tables.tuples_of(SIMULATIONS, (_row(run_id, started_ms, found) for found in objects))
         tables.write_run(spark, args.tables, run_id, {SIMULATIONS: frame}, runs=SIMULATIONS)
     except StoreError as error:
         return code | explain(error)
@@ -174,7 +172,7 @@ def _plan(args: argparse.Namespace) -> int:
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
     rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
     try:
-        frame = spark.createDataFrame(rows, tables.schema_of(ACTIONS))
+        frame = tables.tuples_of(ACTIONS, rows)
         tables.write_run(spark, args.tables, run_id, {ACTIONS: frame}, runs=ACTIONS)
     except StoreError as error:
         return code | explain(error)

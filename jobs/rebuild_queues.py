@@ -121,8 +121,8 @@ def run(call: Call, targets: dict[str, Path | str]) -> None:
             ended(call, build)
     try:
         frames = {
-            REBUILT_QUEUES: spark.createDataFrame(_queue_rows(run_id, call.done), tables.schema_of(REBUILT_QUEUES)),
-            REBUILDS: spark.createDataFrame(_rows(run_id, call), tables.schema_of(REBUILDS)),
+            REBUILT_QUEUES: tables.tuples_of(REBUILT_QUEUES, _queue_rows(run_id, call.done)),
+            REBUILDS: tables.tuples_of(REBUILDS, _rows(run_id, call)),
         }
         tables.write_run(spark, args.tables, run_id, frames, runs=REBUILDS)
     except StoreError as error:

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import tables
@@ -96,10 +97,12 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
         except (StoreError, OSError, WorkersError) as error:
             call.fail(store, error)
     try:
-        frames = {} if not args.messages else {SALVAGED_MESSAGES: _messages(spark, run_id, call, places)}
+        frames: dict[str, DataFrame | pa.Table] = {}
+        if args.messages:
+            frames[SALVAGED_MESSAGES] = _messages(spark, run_id, call, places)
         frames |= {
-            SALVAGE_LOST: spark.createDataFrame(_lost_rows(run_id, call.done), tables.schema_of(SALVAGE_LOST)),
-            SALVAGES: spark.createDataFrame(_rows(run_id, call), tables.schema_of(SALVAGES)),
+            SALVAGE_LOST: tables.tuples_of(SALVAGE_LOST, _lost_rows(run_id, call.done)),
+            SALVAGES: tables.tuples_of(SALVAGES, _rows(run_id, call)),
         }
         tables.write_run(spark, args.tables, run_id, frames, runs=SALVAGES)
     except StoreError as error:

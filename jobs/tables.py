@@ -8,22 +8,18 @@ the same id. Runs of different ids only append and do not disturb each other.
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final
 
-import deltalake
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaProtocolError, TableNotFoundError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
+from jobs import here
+from jobs.commits import retried
 from jobs.declared import (
     ACTIONS,
     MORE_TABLES,
@@ -41,14 +37,11 @@ from jobs.unusable import TablesError as TablesError
 from jobs.unusable import refuse_file, tables_told
 from storeio.errors import UsageError
 from storeio.report.rows import BINARY, DOUBLE, INT, LONG, STRING, TABLES, Column, Row
-from storeio.uris import is_remote, place_of, shown
+from storeio.uris import is_remote, shown
 from udfs.checks import reason
 from udfs.schemas import RECORD_SCHEMA
 
-R = TypeVar("R")
-
 RECORDS: Final = "records"
-TRIES: Final = 8  # of one commit, where others commit at the same time
 _SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType(), BINARY: BinaryType()}
 _ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(), BINARY: pa.binary()}
 
@@ -69,13 +62,22 @@ def _field(column: Column) -> StructField:
 def rows_of(name: str, rows: Iterable[Row]) -> pa.Table:
     """Return rows of a table of ``report.rows``."""
     columns = {**TABLES, **MORE_TABLES}[name]
-    arrow = pa.schema([(column.name, _ARROW[column.type]) for column in columns])
+    comments = (field.metadata for field in schema_of(name))
+    arrow = pa.schema(
+        [pa.field(c.name, _ARROW[c.type], metadata=said) for c, said in zip(columns, comments, strict=True)]
+    )
     return pa.Table.from_pylist(list(rows), schema=arrow)
 
 
-def frame_of(spark: SparkSession, name: str, rows: Iterable[Row]) -> DataFrame:
-    """Return rows of a table of ``report.rows`` as a data frame of one partition."""
-    return in_contract(spark.createDataFrame(rows_of(name, rows)).coalesce(1), name)
+def tuples_of(name: str, rows: Iterable[Sequence[object]]) -> pa.Table:
+    """Return rows of a table whose values stand in the order of its columns."""
+    names = schema_of(name).names
+    return rows_of(name, (dict(zip(names, row, strict=True)) for row in rows))
+
+
+def frame_of(spark: SparkSession, name: str, rows: pa.Table) -> DataFrame:
+    """Return rows of a table as a data frame of one partition."""
+    return in_contract(spark.createDataFrame(rows).coalesce(1), name)
 
 
 def in_contract(frame: DataFrame, name: str) -> DataFrame:
@@ -95,8 +97,8 @@ def exists(spark: SparkSession, tables: str, name: str) -> bool:
         TablesError: Nobody can tell.
     """
     with tables_told(path_of(tables, name)):
-        if not is_remote(tables):  # the first time that Spark is asked for a table it takes seconds
-            return deltalake.DeltaTable.is_deltatable(path_of(place_of(tables), name))
+        if not is_remote(tables):
+            return here.is_there(path_of(tables, name))
         return bool(DeltaTable.isDeltaTable(spark, path_of(tables, name)))
 
 
@@ -106,6 +108,9 @@ def is_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS)
 
 
 def _has_run(spark: SparkSession, tables: str, name: str, run_id: str) -> bool:
+    found = here.rows(path_of(tables, name), ["run_id"], {"run_id": [run_id]})
+    if found is not None:
+        return len(found) > 0
     with tables_told(path_of(tables, name)):
         return not spark.read.format("delta").load(path_of(tables, name)).filter(F.col("run_id") == run_id).isEmpty()
 
@@ -176,7 +181,9 @@ def discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str])
     """Delete the rows of a run that is not finished."""
 
     def one(name: str) -> None:
-        if exists(spark, tables, name) and _has_run(spark, tables, name, run_id):
+        if not (exists(spark, tables, name) and _has_run(spark, tables, name, run_id)):
+            return
+        if not here.deleted(path_of(tables, name), "run_id", [run_id]):
             table = DeltaTable.forPath(spark, path_of(tables, name))
             retried(lambda: table.delete(F.col("run_id") == run_id))
 
@@ -193,53 +200,12 @@ def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
 def append(frame: DataFrame | pa.Table, path: str) -> None:
     """Append rows in one commit; makes the table, and adds columns that it lacks."""
     if isinstance(frame, pa.Table):
-        if _appended_here(frame, path):
+        if here.appended(frame, path):
             return
         spark = SparkSession.builder.getOrCreate()  # the job's: threads have no active one
-        frame = in_contract(spark.createDataFrame(frame).coalesce(1), path.rpartition("/")[2])
+        frame = frame_of(spark, path.rpartition("/")[2], frame)
     rows = frame
     retried(lambda: rows.write.format("delta").mode("append").option("mergeSchema", "true").save(path))
-
-
-def _appended_here(rows: pa.Table, path: str) -> bool:
-    """Append a few rows without Spark, whose first commits take longer than an audit that reads little.
-
-    False, and nothing done, for a table that is not there yet, not on a local disk, has other columns, or features
-    which the library does not know; or if another commit came in between.
-    """
-    if is_remote(path):
-        return False
-    try:
-        table = deltalake.DeltaTable(place_of(path))
-        if _plain(pa.schema(table.schema().to_arrow())) != _plain(rows.schema):
-            return False
-        deltalake.write_deltalake(table, rows, mode="append")
-    except (TableNotFoundError, DeltaProtocolError, CommitFailedError):
-        return False
-    return True
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
-
-
-def retried(commit: Callable[[], R]) -> R:
-    """Return what the commit returns, tried again where another run's commit came in between."""
-    for attempt in range(TRIES):
-        try:
-            return commit()
-        except (DeltaConcurrentModificationException, PySparkException) as error:
-            if attempt == TRIES - 1 or not is_conflict(error):
-                raise
-            time.sleep(random.uniform(0.1, 0.5) * (attempt + 1))
-    raise AssertionError("not reached")
-
-
-def is_conflict(error: Exception) -> bool:
-    """Tell whether another commit at the same time is to blame, e.g. one that made the table first."""
-    if isinstance(error, DeltaConcurrentModificationException):
-        return True
-    return any(word in str(error) for word in ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED"))
 
 
 def runs_of(name: str) -> str:
@@ -270,13 +236,40 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
     with tables_told(path_of(tables, name)):
         table = spark.read.format("delta").load(path_of(tables, name))
-        if name in STANDING:  # which an older version may have made, with fewer columns
-            given = (
-                (F.col(f.name) if f.name in table.columns else F.lit(None).cast(f.dataType), f) for f in schema_of(name)
-            )
-            return table.select(*(column.alias(f.name) for column, f in given))
-        ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
-        return table.join(ended, "run_id", how="left_semi").select(*schema_of(name).names)
+        if runs != name:
+            ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
+            table = table.join(ended, "run_id", how="left_semi")
+        # A table that an older version has made may have fewer columns.
+        given = (
+            (F.col(f.name) if f.name in table.columns else F.lit(None).cast(f.dataType), f) for f in schema_of(name)
+        )
+        return table.select(*(column.alias(f.name) for column, f in given))
+
+
+def rows_with(spark: SparkSession, tables: str, name: str, wanted: here.Wanted) -> list[Row]:
+    """Return a table's rows of finished runs, those with the wanted texts; none of a table that is not there.
+
+    Raises:
+        TablesError: It cannot be read.
+    """
+    runs, names = runs_of(name), schema_of(name).names
+    if not all(exists(spark, tables, needed) for needed in {runs, name}):
+        return []
+    # The list first: of a run that it names all rows are there.
+    ended = here.rows(path_of(tables, runs), ["run_id"], {}) if runs != name else None
+    found = here.rows(path_of(tables, name), names, wanted)
+    if found is None or (runs != name and ended is None):
+        frame = finished(spark, tables, name)
+        for column, texts in wanted.items():
+            frame = frame.filter(F.col(column).isin(list(texts)))
+        with tables_told(path_of(tables, name)):
+            found, ended = frame.toArrow(), None
+    empty = dict.fromkeys(names)
+    rows = [{**empty, **row} for row in found.to_pylist()]
+    if ended is None:
+        return rows
+    listed = set(ended["run_id"].to_pylist())
+    return [row for row in rows if row["run_id"] in listed]
 
 
 def views(spark: SparkSession, tables: str) -> list[str]:

@@ -9,16 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.declared import AUDITED_PARTS
 from storeio.incremental.verdicts import PartKey, Verdict, latest, store_name
-from storeio.uris import is_remote, place_of
 from udfs.checks import reason
 
 
@@ -30,30 +25,9 @@ def kept(spark: SparkSession, where: str, stores: Sequence[str]) -> dict[str, di
     """
     names = [store_name(store) for store in stores]
     try:
-        if not tables.exists(spark, where, AUDITED_PARTS):
-            return {}
-        rows = _read_here(tables.path_of(where, AUDITED_PARTS), names)
-        if rows is None:
-            rows = tables.finished(spark, where, AUDITED_PARTS).filter(F.col("store").isin(names)).toArrow()
-        return latest(rows.to_pylist())
+        return latest(tables.rows_with(spark, where, AUDITED_PARTS, {"store": names}))
     except Exception as error:
         raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error
-
-
-def _read_here(path: str, stores: Sequence[str]) -> pa.Table | None:
-    """Return the stores' rows without Spark, whose first query takes longer than all else that a quiet night needs.
-
-    None for a table that is not on a local disk, or that has features which the library does not know.
-    """
-    if is_remote(path):
-        return None
-    try:
-        table = DeltaTable(place_of(path))
-        return table.to_pyarrow_table(
-            columns=list(tables.schema_of(AUDITED_PARTS).names), filters=[("store", "in", list(stores))]
-        )
-    except DeltaProtocolError:
-        return None
 
 
 def keep(where: str, verdicts: Sequence[Verdict]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
 
-from jobs import audit_store, collect_reports, history, tables
+from jobs import audit_store, collect_reports, here, history, tables
 from jobs.declared import FINDING_HISTORY
 from storeio.cli import run
 from storeio.errors import UnreadableError, UsageError
@@ -42,27 +43,37 @@ def reports(stores: list[Path], tmp_path_factory: pytest.TempPathFactory) -> lis
     return [place / "a.json", place / "b.json"]
 
 
-def rows_of(spark: SparkSession, where: Path, name: str, run_id: str) -> list[str]:
-    """Return a run's rows as a list that can be compared."""
-    found = tables.finished(spark, str(where), name).filter(f"run_id = '{run_id}'").collect()
-    return sorted(repr({k: v for k, v in row.asDict().items() if k not in FREE}) for row in found)
+def rows_of(spark: SparkSession, where: Path, name: str, run_ids: Sequence[str]) -> list[list[str]]:
+    """Return each run's rows as a list that can be compared."""
+    found = [row.asDict() for row in tables.finished(spark, str(where), name).collect()]
+    plain = [(row["run_id"], repr({k: v for k, v in row.items() if k not in FREE})) for row in found]
+    return [sorted(text for run_id, text in plain if run_id == one) for one in run_ids]
 
 
 @pytest.mark.spark
 def test_tables_are_those_of_an_audit_by_spark(
-    stores: list[Path], reports: list[Path], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    stores: list[Path],
+    reports: list[Path],
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The audit's are all read and written with Spark, as on other file systems than local ones."""
     where = tmp_path / "tables"
     words = ["--report", *map(str, reports), "--tables", str(where), "--run-id"]
     assert collect_reports.main([*words, "collected"]) == 4 | 16
     out, err = capsys.readouterr()
     assert [line.split(":")[0] for line in out.splitlines()] == ["SOUND", "DAMAGED"]
     assert "nowhere: not a directory" in err
+    monkeypatch.setattr(here, "is_remote", lambda _: True)
     assert audit_store.main(["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]) == 4
     for name in TABLES:
-        collected = rows_of(spark, where, name, "collected")
-        assert collected == rows_of(spark, where, name, "spark")
+        collected, audited = rows_of(spark, where, name, ["collected", "spark"])
+        assert collected == audited
         assert collected
+    seen = tables.finished(spark, str(where), FINDING_HISTORY).collect()
+    assert {(row.first_run_id, row.last_run_id) for row in seen} == {("collected", "spark")}
     with pytest.raises(UsageError, match="collected is finished"):
         collect_reports.main([*words, "collected"])
 
