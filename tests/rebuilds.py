@@ -167,9 +167,10 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
 
     A record that says the number behind that of the one before stands behind it. Else a few that do not belong to the
     numbers before and behind them stand where these leave room, nowhere if there is none. Else: one alone whose number
-    is far off (of the first two the greater one) or negative follows on; so does the last of all if it stands alone and
-    its number was given out, and one that jumps too far; any other has its number, which later ones then take
-    from earlier ones. The log is whole.
+    is far off (of the first two the greater one) or negative follows on; so does one of the last that all stand alone,
+    if its number was given out, one that jumps too far, and a few that go back where the numbers then go on above;
+    any other has its number, which later ones then take from earlier ones, unless these are few and have room below.
+    The log is whole.
     """
     queue = Obvious()
     numbers = [record.queue_offset for record in records]
@@ -193,9 +194,13 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
         else:
             alone = i + 1 == len(records) or numbers[i + 1] != numbers[i] + 1
             number, astray = _first_of_run(queue, records, i, alone, stop)
-        for taken in [n for n in queue.at if n >= number]:
-            del queue.at[taken]
-            queue.replaced += 1
+        taken = [queue.at.pop(n) for n in sorted(queue.at) if n >= number]
+        if len(taken) > min(16, number - queue.stop):
+            queue.replaced += len(taken)
+        else:
+            queue.moved += len(taken)
+            first = queue.stop if queue.at else number - len(taken)
+            queue.at.update(enumerate(taken, first))
         queue.at[number] = records[i]
         i += 1
     return queue
@@ -225,13 +230,20 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
 
 def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:
     number = records[i].queue_offset
+    rest = [record.queue_offset for record in records[i:]]
+    count = next((k for k in range(1, len(rest)) if rest[k] != rest[k - 1] + 1), len(rest))
+    behind = rest[count] if count < len(rest) else -1
+    if stop is not None and count <= 16 and number < stop <= behind - count and behind <= 2**55:
+        queue.moved += 1
+        return stop, True
     after = records[i + 1].queue_offset if alone and i + 1 < len(records) else None
     after = after if after is not None and 0 <= after <= 2**55 else None
     only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
     if alone and not only:
         between = stop is not None and after == stop + 1
         wild = number - (after or 0) > 2**40 if stop is None else abs(number - stop) > 2**40
-        back = i + 1 == len(records) and stop is not None and number < stop
+        is_end = len(rest) <= 16 and all(b != a + 1 for a, b in pairwise(rest))
+        back = is_end and stop is not None and number < stop
         if between or wild or back or number < 0:
             queue.moved += 1
             return (stop if stop is not None else max((after or 1) - 1, 0)), False

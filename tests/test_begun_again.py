@@ -43,7 +43,7 @@ def restarted(root: Path, numbers: list[Number]) -> tuple[StoreBuilder, Obvious]
             queue.at[head.queue_offset] = head
     for old in (root / "consumequeue" / "t" / "0").iterdir():
         old.unlink()
-    for path, data in obvious_files("t", 0, queue, PER_FILE).items():
+    for path, data in obvious_files("t", 0, queue, builder.settings).items():
         (root / path).write_bytes(data)
     return builder, queue
 
@@ -187,7 +187,7 @@ def test_one_record_alone_takes_no_number_from_others(
         if kept == len(heads) - 1:
             del heads[20]
         (directory / "0").mkdir(parents=True)
-        for path, data in obvious_files("t", 0, Obvious(dict(enumerate(heads))), PER_FILE).items():
+        for path, data in obvious_files("t", 0, Obvious(dict(enumerate(heads))), builder.settings).items():
             (root / path).write_bytes(data)
     before = tree(root, "consumequeue/t")
     plan_store(root, tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)

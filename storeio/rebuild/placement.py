@@ -5,11 +5,13 @@ Units come in log order, in runs of consecutive queue offsets.
 1. A run that begins where the one before it ends follows on.
 2. A few records whose numbers those before and behind them contradict, as ``checks.numbering.astray`` tells, stand
    where these leave room for just them: nowhere if they leave none. A single one whose number no queue reaches
-   follows on, and so does one that goes back as the last of the queue: nothing else says that the queue began
-   again, and so no message loses its unit to a damaged number.
+   follows on, and so does one that goes back as the last of the queue, or with others behind it of which none
+   follows on from another: nothing else says that the queue began again, and so no message loses its unit to a
+   damaged number.
 3. Where numbers go back, as after a queue was lost or a tail was given out again, the queue is cut back to
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
-   rise with queue offsets, which brokers' searches rely on.
+   rise with queue offsets, which brokers' searches rely on. Nothing is replaced that is few and has room: where the
+   numbers go on above, those that go back follow on; what stood there moves into a gap in front of it.
 4. Where numbers jump, what lies between is a gap: its records are gone.
 5. A jump over more numbers than a disk is to be filled for, and than records fit into the log between, is damage:
    such records follow on.
@@ -18,10 +20,10 @@ Units come in log order, in runs of consecutive queue offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from storeio.checks.numbering import astray, fits_nowhere
+from storeio.checks.numbering import MOST_ASTRAY, astray, fits_nowhere
 from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
@@ -105,7 +107,7 @@ def place(runs: list[Run], view: LogView) -> Placed:
                 placed.moved += run[RUN_RECORDS] if run[RUN_FIRST] != placed.stop else 0
                 _append(placed, _part(placed.stop, at, run))
             else:
-                _place_alone(placed, runs, i, at)
+                _place_alone(placed, runs, i, at, view)
             at += run[RUN_RECORDS]
         i += len(group)
     return placed
@@ -118,15 +120,18 @@ def _stopped(placed: Placed, view: LogView) -> tuple[int, int] | None:
     return None if view.min_physical_offset else (0, 0)
 
 
-def _place_alone(placed: Placed, runs: list[Run], i: int, at: int) -> None:
+def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView) -> None:
     """Place a run that is not astray; its units are those from ``at`` on."""
     run = runs[i]
     number = run[RUN_FIRST]
     before = placed.stop if placed.parts else None
     after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
     after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
-    is_last = i + 1 == len(runs)
-    if len(runs) > 1 and (fits_nowhere(run, before, after) or (is_last and _goes_back(run, before))):
+    is_end = len(runs) - i <= MOST_ASTRAY and all(rest[RUN_RECORDS] == 1 for rest in runs[i:])
+    if _is_amid(run, before, after):
+        number = before or 0
+        placed.moved += run[RUN_RECORDS]
+    elif len(runs) > 1 and (fits_nowhere(run, before, after) or (is_end and _goes_back(run, before))):
         number = before if before is not None else max((after or 1) - 1, 0)
         placed.moved += 1
     elif not 0 <= number <= MOST_NUMBER:
@@ -135,14 +140,19 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int) -> None:
     if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):
         number = placed.stop
         placed.moved += run[RUN_RECORDS]
-    _cut_back(placed, number)
-    if placed.parts and number > placed.stop:
-        placed.gaps.append(Gap(placed.stop, number, placed.parts[-1].stop_at, run[RUN_START_AT]))
+    _cut_back(placed, number, view)
     _append(placed, _part(number, at, run))
 
 
 def _part(number: int, at: int, run: Run) -> Part:
     return Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT])
+
+
+def _is_amid(run: Run, before: int | None, after: int | None) -> bool:
+    """Tell whether a few records go back, and the numbers behind them on, with room for them."""
+    if before is None or after is None or run[RUN_RECORDS] > MOST_ASTRAY:
+        return False
+    return run[RUN_FIRST] < before <= after - run[RUN_RECORDS]
 
 
 def _goes_back(run: Run, before: int | None) -> bool:
@@ -157,16 +167,20 @@ def _is_too_far(placed: Placed, number: int, start_at: int) -> bool:
 
 def _append(placed: Placed, part: Part) -> None:
     last = placed.parts[-1] if placed.parts else None
+    if last is not None and last.stop < part.number:
+        placed.gaps.append(Gap(last.stop, part.number, last.stop_at, part.start_at))
     if last is not None and last.stop == part.number and last.at + last.count == part.at:
         placed.parts[-1] = Part(last.number, last.at, last.count + part.count, last.start_at, part.stop_at)
     else:
         placed.parts.append(part)
 
 
-def _cut_back(placed: Placed, number: int) -> None:
-    """Take away what stands at a number and behind it."""
+def _cut_back(placed: Placed, number: int, view: LogView) -> None:
+    """Free a number and what is behind it: few units move into a gap in front of it, all others are taken away."""
+    taken: list[Part] = []
     while placed.parts and placed.parts[-1].number >= number:
-        placed.replaced += placed.parts.pop().count
+        taken.insert(0, placed.parts.pop())
+    count = sum(part.count for part in taken)
     if placed.parts and placed.parts[-1].stop > number:
         last = placed.parts.pop()
         kept = number - last.number
@@ -176,3 +190,12 @@ def _cut_back(placed: Placed, number: int) -> None:
         placed.gaps.clear()
     while placed.gaps and placed.gaps[-1].first >= placed.stop:
         placed.gaps.pop()
+    if count > min(number - placed.stop, MOST_ASTRAY):
+        placed.replaced += count
+        return
+    placed.moved += count
+    follows = placed.parts and not view.is_damaged(placed.parts[-1].stop_at, taken[0].start_at) if taken else False
+    first = placed.stop if follows else number - count
+    for part in taken:
+        _append(placed, replace(part, number=first))
+        first += part.count
