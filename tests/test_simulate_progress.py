@@ -82,7 +82,7 @@ def test_a_cut_file_tells_what_stands_before_the_cut_and_no_wrong_number() -> No
         ("/* c */{'a':-1.5e2}// end", {"a": -150.0}),
         ('{"a":[1,[],{},null,true]}', {"a": [1, [], {}, None, True]}),
         (r'{"a":"\u00e9\x41\n\/\ud83d\ude00"}', {"a": "éA\n/\N{GRINNING FACE}"}),
-        ("\0\0\0", None),
+        (" \n", None),
         ("", None),
         ("\ufeff{}", {}),
         ("{1:2L}", {"1": 2}),
@@ -102,6 +102,8 @@ def test_what_fastjson_reads_is_read(text: str, value: Any) -> None:
         ("{0:1 1:2}", "neither a comma nor }, at character 5, line 1"),
         ('{"a":"b}', "the text ends too early, at character 8, line 1"),
         ("{#}", "no name, at character 1, line 1"),
+        ("\0\0\0", "the text ends too early, at character 3, line 1"),  # brokers of all lines refuse these two
+        ("//x", "the text ends too early, at character 3, line 1"),
         ("[" * 1000, "nested too deeply, at character 201, line 1"),
         (f"{{0:{'9' * 500}}}", "no number, at character 3, line 1"),
     ],

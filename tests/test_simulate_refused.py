@@ -204,6 +204,12 @@ def test_a_table_refuses_only_if_its_copy_cannot_be_read_either(tmp_path: Path) 
     assert (found.outcome, found.stage) == (REFUSES, CONFIG_STAGE)
     assert "the text ends too early" in found.reason
     assert paths_left(found) == [CONSUMER_OFFSETS, GROUPS]
+    zeros = store_with(
+        tmp_path / "zeros", {path: bytes(60) for path in (TOPICS, f"{TOPICS}.bak")}
+    )  # no power meanwhile
+    for version, base in (("5.3.3", "base-5.3.3"), ("5.5.1", "base-5.5.1")):
+        found, _ = started(zeros, version, base)
+        assert (found.outcome, found.stage) == (REFUSES, CONFIG_STAGE)
     (root / "config" / "rdb").mkdir()
     (root / "config" / "rdb" / "CURRENT").touch()  # the tables are in a database, and the files are not read
     assert started(root, "5.5.1", "base-5.5.1")[0].outcome == STARTS

@@ -19,6 +19,7 @@ DEPTH: Final = 200
 DIGITS: Final = 400
 
 _BETWEEN: Final = re.compile(r"(?:[\x00-\x20\x7f\ufeff]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
+_BLANK: Final = " \n\r\t\f\b"  # of nothing but these the broker makes no object, and goes on
 _COMMAS: Final = re.compile(r"(?:[\x00-\x20\x7f,]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?[LSBFD]?")
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$]*")
@@ -40,7 +41,7 @@ class Decoded:
 
 
 def decode(data: bytes | memoryview) -> Decoded:
-    """Return what a configuration file says, as far as it can be read; nothing written in it is None, no problem."""
+    """Return what a configuration file says, as far as it can be read; of a blank one that is None, no problem."""
     # 4.x writes the platform's charset: a byte that is no UTF-8 becomes an escape, which is read as Latin-1.
     text = bytes(data).decode("utf-8", "backslashreplace")
     try:
@@ -68,6 +69,8 @@ class _Reader:
                 self._skip(_BETWEEN)
                 if self.at < len(self.text):
                     raise self._fault("something follows the end")
+            elif self.text.strip(_BLANK):  # zeros, as after a power loss, or a comment: no value, and not blank
+                raise self._fault("no value")
         except _FaultError as fault:
             return Decoded(self.value, str(fault))
         return Decoded(self.value)
