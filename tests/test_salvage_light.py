@@ -69,6 +69,29 @@ def test_a_lost_message_leaves_no_gap_in_its_light_queues(name: str, how: str, w
     assert plan.cures
 
 
+def test_light_queues_stay_at_their_numbers_when_segments_are_deleted(tmp_path: Path) -> None:
+    """Lists of 5.x count rolled back messages, too, which have no units: two queues are one number ahead here."""
+    name, kept = "rich-5.3.3", 6
+    root = golden.copy_of(name, tmp_path / "store")
+    segments = sorted((root / "commitlog").iterdir())
+    for path in segments[:kept]:
+        path.unlink()
+    first = int(segments[kept].name)
+    result = salvage(root, tmp_path / "new", given=given(name), jobs=1)
+    assert (result.lost, result.problems) == ([], [])
+    assert places_by_number(tmp_path / "new", first) == places_by_number(root, first)
+
+
+def places_by_number(root: Path, first: int) -> dict[str, dict[int, int]]:
+    """Return the places of the messages from one on that are in each light queue, by their numbers."""
+    found: dict[str, dict[int, int]] = {}
+    for path in sorted((root / "consumequeue").glob("%LMQ%*/0/*")):
+        for number, (place, *_) in enumerate(struct.iter_unpack(">qiq", path.read_bytes()), int(path.name) // 20):
+            if place >= first:
+                found.setdefault(path.parts[-3], {})[number] = place
+    return found
+
+
 def test_lists_that_do_not_fit_each_other_name_no_units() -> None:
     row = next(row for row in salvages.originals_of("rich-5.3.3").values() if p.MULTI_QUEUE_OFFSET in row.head.pairs)
     record = log.decode_record(row.raw)

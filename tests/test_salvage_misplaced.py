@@ -114,6 +114,22 @@ def test_a_renamed_segment_into_which_bytes_came(count: int, tmp_path: Path) -> 
         assert [at for at in originals if at not in gone and now[at].raw != originals[at].raw] == [], number
 
 
+@pytest.mark.parametrize("name", [f"{5 * SIZE:020d}", f"{60 * SIZE:020d}", f"{5 * SIZE:020d}.bak"])
+def test_records_that_were_pushed_out_of_their_segment_come_back(name: str, tmp_path: Path) -> None:
+    """The file became longer by what came in. Brokers read no more of it than a segment's length."""
+    originals = salvages.originals_of(NAME)
+    lost = [at for at in sorted(originals) if at >= 5 * SIZE][2]
+    root = golden.copy_of(NAME, tmp_path / "store")
+    path, inside = root / "commitlog" / f"{5 * SIZE:020d}", lost - 5 * SIZE + 9
+    data = path.read_bytes()
+    path.unlink()
+    path.with_name(name).write_bytes(data[:inside] + b"?" * 700 + data[inside:])
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in originals if now[at].raw != originals[at].raw] == [lost]
+    assert (result.lost_count, result.problems) == (1, [])
+
+
 @pytest.mark.parametrize("place", [END, END + 9056, 10**6, 2**40])
 def test_a_wrong_unit_of_a_record_that_is_there_makes_no_log_longer(place: int, tmp_path: Path) -> None:
     edits: list[Edit] = [["write", file_of("topic_0/1", 50), 200, struct.pack(">qi", place, 300).hex()]]

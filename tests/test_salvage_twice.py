@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import golden_data as golden
@@ -80,3 +81,25 @@ def test_the_smallest_tombstones_are_not_damaged_for_having_no_crc(tmp_path: Pat
     root = golden.damaged(name, edits, tmp_path / "store")
     result = storeio.salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
     assert (result.exit_code, result.dropped, result.lost, result.problems) == (0, [], [], [])
+
+
+@pytest.mark.parametrize("count", [1, 76, 91])
+def test_a_hole_that_is_too_small_for_a_record_costs_the_one_behind_it(count: int, tmp_path: Path) -> None:
+    """A shorter message was written over an earlier one: what is left of that nothing can cover."""
+    name = "base-4.9.8"
+    originals, size = originals_of(name), int(golden.options(name)["clFile"])
+    places = sorted(originals)
+    i = next(i for i in range(40, 200) if originals[places[i]].head.body_length > 200 and places[i + 2] % size > 9000)
+    at, behind = places[i], places[i + 1]
+    old = log.decode_record(originals[at].raw)
+    body = old.body[:-count]
+    new = replace(old, size=old.size - count, body=body, body_crc=log.body_crc(body))
+    edit = ["write", f"commitlog/{at - at % size:020d}", at % size, (log.encode_record(new) + bytes(count)).hex()]
+    root = golden.damaged(name, [edit, ["rmtree", "consumequeue"]], tmp_path / "store")
+    given = {"mappedFileSizeCommitLog": str(size)}
+    result = storeio.salvage(root, tmp_path / "new", given=given)
+    assert (result.problems, result.lost_count, [row.physical_offset for row in result.dropped]) == ([], 1, [behind])
+    now = records_of(tmp_path / "new", size)
+    assert [place for place in originals if place not in now or now[place].raw != originals[place].raw] == [at, behind]
+    again = storeio.salvage(tmp_path / "new", tmp_path / "again", given=given)
+    assert (again.exit_code, again.dropped, again.restored) == (0, [], [])

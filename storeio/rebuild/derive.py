@@ -5,7 +5,7 @@ Source: ``CommitLogDispatcherBuildConsumeQueue``, ``CommitLogDispatcherBuildInde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import KEY, pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
+from storeio.rebuild.light import Standing
 from storeio.rebuild.stretches import NO_HEADS, Stretch, Stretches
 from storeio.scan import read_range
 from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
@@ -38,7 +39,7 @@ class Wanted:
     """What is to be derived.
 
     ``queues`` are topics, or topic and queue id; None for all. ``tags_from`` is the physical offset from
-    which on tags are indexed, None for never.
+    which on tags are indexed, None for never. ``light_starts`` are those of ``light.light_starts``.
     """
 
     delays_ms: tuple[int, ...]
@@ -48,6 +49,7 @@ class Wanted:
     index: bool = True
     tags_from: int | None = None
     queues: frozenset[tuple[str, int | None]] | None = None
+    light_starts: Mapping[str, Standing] = field(default_factory=dict, hash=False)
 
     def takes(self, topic: str, queue_id: int) -> bool:
         """Tell whether a queue was asked for."""
@@ -177,8 +179,18 @@ def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
     units = implied.batch_units() if kind == BATCHQUEUE else implied.units()
     heads, ext = _heads(implied) if wanted.ext and kind == CONSUMEQUEUE else (b"", NO_HEADS)
     runs = implied.runs() if implied.placed and kind == CONSUMEQUEUE else None
-    number = int(implied.queue_offset[0])
+    number = _first_number(implied, wanted)
     found.stretches.append(Stretch(key, len(units), number, units.view(np.uint8).data, runs, heads, ext))
+
+
+def _first_number(implied: Implied, wanted: Wanted) -> int:
+    """Return at which number the first unit stands: as the store's own tell of a light queue, else as it says."""
+    said = int(implied.queue_offset[0])
+    physical, number = wanted.light_starts.get(implied.topic, (-1, 0)) if not implied.queue_id else (-1, 0)
+    row = int(np.searchsorted(implied.physical(), physical))
+    if physical < 0 or row == len(implied.record) or implied.physical_at(row) != physical:
+        return said
+    return number - row if row <= number <= int(implied.queue_offset[row]) else said  # lists never lag behind
 
 
 def is_name(topic: str) -> bool:

@@ -15,6 +15,7 @@ from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, index, properties
 from storeio.paths import CHECKPOINT, INDEX, QUEUE_EXT
+from storeio.rebuild.light import Standing, light_starts
 from storeio.scan import go_without
 from storeio.simulate.rules import rules_of
 
@@ -29,12 +30,13 @@ Units = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Topics with batch queues, whether there are light queues and ext files, and where indexed tags begin."""
+    """Topics with batch queues, whether there are light queues and ext files, where tags and light queues begin."""
 
     batch_topics: frozenset[str]
     light: bool
     ext: bool
     tags_from: int | None
+    light_starts: dict[str, Standing]
 
 
 def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:
@@ -54,6 +56,7 @@ def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:
         light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
         any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
         tags_from(plan, otherwise=has_tag_keys),
+        light_starts(plan),
     )
 
 

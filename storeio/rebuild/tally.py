@@ -65,6 +65,7 @@ def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str], broke
         index and plan.config.index_enabled,
         known.tags_from,
         queues if QUEUES in parts else frozenset(),
+        known.light_starts,
     )
 
 

@@ -213,10 +213,23 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
             continue
         for low, high in spans:
             yield from _piece(found, segment.file, low, high, taken)
+        if segment.file.size > _size(found):
+            yield from _pushed_out(found, segment.file, taken)
     for file in found.plan.listing.files:
         is_unnumbered = file.kind == COMMITLOG and not file.is_dir and file.base_offset is None
         if is_unnumbered and _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
+
+
+def _pushed_out(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
+    """Yield the records of a segment that end behind its length, where bytes that came in have pushed them."""
+    size, base = _size(found), file.base_offset or 0
+    for record in intact_records(partial(found.plan.read, file.path), file, 2 * size):
+        place = record.physical_offset, record.physical_offset + record.size
+        is_own = base <= place[0] and place[1] <= base + size < base + record.position + record.size
+        if is_own and not meeting(taken, *place):
+            yield Piece(found.plan, file.path, record.position, record.size, place[0])
+            add(taken, place)
 
 
 def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:

@@ -9,14 +9,15 @@ from typing import Final
 
 from storeio.checks.ranges import Ranges, meeting, merged
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.kernels import tables as w
 from storeio.salvage import holes
 from storeio.salvage.doubts import Doubts
-from storeio.salvage.evidence import Unit
-from storeio.salvage.fillers import NOBODY, Bytes, Setting, least_tombstone
+from storeio.salvage.evidence import Unit, enters_queue
+from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting, least_tombstone
 from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled
 from storeio.salvage.missing import Missing, light_units, missing_of, stands_for
-from storeio.salvage.numbers import lost_after
+from storeio.salvage.numbers import lost_after, numbers_of
 from storeio.salvage.regions import Fixed, Judged, judge
 from storeio.salvage.stretches import END, RECORD, bases, beyond, stretches
 from storeio.salvage.survey import Survey
@@ -24,6 +25,7 @@ from storeio.salvaged import TOMBSTONES, DroppedRecord
 
 UNKNOWN: Final = Setting(0)  # of a hole, until everything around it is decided
 IN_A_BODY: Final = "lies in the body of another message"
+BEHIND_TOO_LITTLE: Final = "stands behind bytes that are too few for a record, and brokers cannot pass them"
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class _Decider:
             self._free(each)
         self._doubted()
         self._blank_sizes()
+        self._widen()
         self._lost()
         self._fill()
         for fixed in made.fixed:
@@ -179,6 +182,22 @@ class _Decider:
             head = log.encode_blank(segment.base + size - place)
             if self.survey.read(place, place + len(head)) != head and not self._covers(place):
                 self.made.patches.append(Patch(place, holes.BLANK, Bytes(head, 0, b"")))
+
+    def _widen(self) -> None:
+        """Take the record behind a hole along that is too small for one: brokers end the log at what nothing covers."""
+        fixed = {one.start for one in self.made.fixed}
+        for hole, _ in list(_joined((hole, []) for hole, _ in sorted(self.holes, key=lambda row: row[0].start))):
+            place = hole.stop
+            tight = not hole.closes and hole.stop - hole.start < LEAST_BYTES and place not in fixed
+            record = self.survey.record(place) if tight else None
+            if record is None:
+                continue
+            number, count = numbers_of(record)
+            unit = Unit(p.java_decode(record.topic), record.queue_id, number, place, record.size, 0, count)
+            self.gone.append((place, record))
+            self.made.dropped.append(DroppedRecord(place, record.size, BEHIND_TOO_LITTLE))
+            slots = [unit] if enters_queue(record) else []
+            self._hole(place, place + record.size, hole.segment_start, closes=False, slots=slots)
 
     def _covers(self, place: int) -> bool:
         return bool(meeting(self.covered, place, place + 1))

@@ -46,7 +46,7 @@ def intact_records(read: Read, file: StoreFile, segment_bytes: int) -> Iterator[
     Args:
         read: Reads bytes of the file.
         file: The file; what it has on top of a segment's length belongs to no log.
-        segment_bytes: Length of a segment.
+        segment_bytes: Length of a segment, or up to where it is looked at.
     """
     base = file.base_offset if file.base_offset is not None and is_offset(file, segment_bytes) else 0
     begin: WalkState | None = None
