@@ -203,7 +203,7 @@ def test_full_disk_below_the_json_file(engine: Engine, capsys: pytest.CaptureFix
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     assert cli.run(["check", "--json", "/dev/full", "good"]) == 8
-    assert "No space left" in capsys.readouterr().err
+    assert capsys.readouterr().err == "storeio: --json /dev/full: could not be written: No space left on device\n"
 
 
 class Terminal(io.StringIO):

@@ -267,6 +267,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says"),
     [
         (["--out", "STORE/plan.json"], "never written"),
+        (["--out", "STORE.gone/plan.json"], "in a directory that is there"),
         (["--code", "NO_SUCH"], "no such finding"),
         (["--queue", "a/b"], "TOPIC/ID"),
         (["--broker", "1.0"], "three numbers"),

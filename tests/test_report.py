@@ -176,6 +176,22 @@ def test_next_commands_begin_with_the_worst_finding() -> None:
     assert commands(audits.damaged(store="-x"))[0][:3] == ["storeio", "inspect", "./-x"]
 
 
+@pytest.mark.parametrize(
+    ("store", "saved", "plan"),
+    [
+        (".", "../salvaged", "../plan.json"),
+        ("..", "../../salvaged", "../../plan.json"),
+        ("/data/b/..", "/data/b/../../salvaged", "plan.json"),
+        ("/data/b/", "/data/b.salvaged", "plan.json"),
+        ("s3://data/b?region=x", "s3://data/b.salvaged?region=x", "plan.json"),
+    ],
+)
+def test_next_commands_write_nothing_into_the_store(store: str, saved: str, plan: str) -> None:
+    assert commands(audits.damaged(store=store))[2] == ["storeio", "salvage", store, "--into", saved]
+    queue = audits.sound(store=store, findings=[Finding("CQ_TAGS_CODE", audits.QUEUE, 0, 20, "topic_1", 3, 0)])
+    assert commands(queue)[2] == ["storeio", "plan", store, "--out", plan]
+
+
 def test_next_commands_are_those_that_help() -> None:
     assert [words[1] for words in commands(audits.sound())] == ["simulate"]
     assert [words[1] for words in commands(audits.sound(failed=["x: Permission denied"]))] == ["check"]

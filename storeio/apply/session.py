@@ -14,7 +14,7 @@ from storeio.apply.operations import OperationError
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import NotAppliedError
 from storeio.plan.model import Action
-from storeio.report.next_step import shell_quoted
+from storeio.report.next_step import root_word
 from storeio.results import Progress, Tell
 
 
@@ -101,5 +101,5 @@ def said() -> Iterator[None]:
 
 def ways_on(root: str) -> str:
     """Return what can be done about an apply that did not end."""
-    word = shell_quoted(f"./{root}" if root.startswith("-") else root)
+    word = root_word(root)
     return f"`storeio apply --resume {word}` finishes it, `storeio undo {word}` takes it back"

@@ -65,7 +65,11 @@ def terminal_width() -> int:
 
 
 def put(stream: IO[str] | None, text: str) -> None:
-    """Write a line, if there is a stream. That nobody reads standard output any more is no error."""
+    """Write a line, if there is a stream. That nobody reads standard output any more is no error.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
     if stream is None:
         return
     try:
@@ -76,7 +80,7 @@ def put(stream: IO[str] | None, text: str) -> None:
     except OSError as error:
         if stream is sys.stdout:
             raise lost_output(error) from error
-        raise
+        raise lost_json(stream.name, error) from error
 
 
 def settings_of(
@@ -154,7 +158,7 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
         try:
             file.close()
         except OSError as error:
-            raise WriteError(f"--json {target}: could not be written: {error.strerror or error}") from error
+            raise lost_json(target, error) from error
 
 
 def html_target(target: str | None, stores: Sequence[str]) -> Path | None:
@@ -178,6 +182,11 @@ def lost_output(error: OSError) -> WriteError:
     """Return what to say of standard output that could not be written; nothing more goes there."""
     drop_output(sys.stdout)
     return WriteError(f"standard output: could not be written: {error.strerror or error}")
+
+
+def lost_json(target: str, error: OSError) -> WriteError:
+    """Return what to say of a file of ``--json`` that could not be written."""
+    return WriteError(f"--json {target}: could not be written: {error.strerror or error}")
 
 
 @contextlib.contextmanager

@@ -45,7 +45,8 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
     """Return where a plan is to be kept, nothing made yet.
 
     Raises:
-        UsageError: It would lie in a store, a link there leads into one, or something else than a file is there.
+        UsageError: It would lie in a store, a link there leads into one, something else than a file is there, or its
+            directory is not.
     """
     plan = Path(refuse_remote(os.fspath(out), "--out writes to a local disk"))
     if not is_plain_name(plan.name):
@@ -58,4 +59,6 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
             if not is_remote(store) and any(end.is_relative_to(followed(store)) for end in ends):
                 raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
         refuse_special("--out", place)
+    if not plan.parent.is_dir():
+        raise UsageError(f"--out {plan}: is no file in a directory that is there")
     return found

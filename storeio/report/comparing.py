@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from storeio.compare.model import Difference, Ranges
-from storeio.report.next_step import Step, next_lines, root_word, shell_quoted
+from storeio.report.next_step import Step, new_beside, next_lines, root_word
 from storeio.report.tables import ROWS, bytes_text, counted, paragraph, rest_of, table
 from storeio.safe import printable
 
@@ -61,7 +61,7 @@ def _steps(result: Difference) -> list[Step]:
     one, other = map(root_word, stores)
     if not result.ranges:
         return [Step(f"storeio check {one} {other}", "compares their queues and indexes with the log, too")]
-    into = shell_quoted(f"{stores[0].rstrip('/')}.salvaged")
+    into = root_word(new_beside(stores[0], "salvaged"))
     return [
         Step(f"storeio check {one} {other}", "what is wrong with each"),
         Step(f"storeio salvage {one} --into {into} --donor {other}", "a new store of the first, from both"),

@@ -11,6 +11,7 @@ from storeio.codes import SALVAGE
 from storeio.findings import CODES, INFO, SEVERITIES, Finding
 from storeio.report.tables import width_of
 from storeio.results import Audit, Unfinished
+from storeio.uris import beside, is_remote
 
 _RANK = {name: rank for rank, name in enumerate(CODES)}
 
@@ -41,7 +42,7 @@ def next_steps(audit: Audit | Unfinished) -> list[Step]:
     steps = [Step(_inspect(audit, found), INSPECT), Step(f"storeio simulate {store} --broker all", SIMULATE)]
     if needs_salvage(found):
         return [*steps, salvage_step(audit.store)]
-    return [*steps, Step(f"storeio plan {store} --out plan.json", PLAN)]
+    return [*steps, Step(f"storeio plan {store} --out {plan_word(audit.store)}", PLAN)]
 
 
 def check_again(store: str) -> Step:
@@ -56,8 +57,23 @@ def needs_salvage(findings: Iterable[Finding]) -> bool:
 
 def salvage_step(store: str) -> Step:
     """Return the step that saves what is left of a log."""
-    into = root_word(f"{store.rstrip('/')}.salvaged")
-    return Step(f"storeio salvage {root_word(store)} --into {into}", SAVE)
+    return Step(f"storeio salvage {root_word(store)} --into {root_word(new_beside(store, 'salvaged'))}", SAVE)
+
+
+def new_beside(store: str, name: str) -> str:
+    """Return what may be made of a store: ``STORE.name``, in the directory above it where its path ends in dots."""
+    if is_remote(store):
+        return beside(store, f".{name}")
+    path = store.rstrip("/")
+    if path.rpartition("/")[2] in (".", ".."):
+        return f"{path}/../{name}".removeprefix("./")
+    return f"{path}.{name}"
+
+
+def plan_word(store: str) -> str:
+    """Return a plan's file as an argument: in the current directory, above the store where that lies in it."""
+    above = store and set(store.split("/")) <= {"", ".", ".."} and not store.startswith("/")
+    return new_beside(store, "plan.json") if above else "plan.json"
 
 
 def root_word(store: str) -> str:

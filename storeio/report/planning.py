@@ -16,9 +16,9 @@ from storeio.report.next_step import (
     Step,
     needs_salvage,
     next_lines,
+    plan_word,
     root_word,
     salvage_step,
-    shell_quoted,
 )
 from storeio.report.tables import ROWS, counted, paragraph, table
 from storeio.results import EXIT_SOUND
@@ -163,28 +163,28 @@ def _starts(found: Planned, width: int) -> list[str]:
 
 
 def _steps(found: Planned, path: str) -> list[Step]:
-    store = root_word(found.plan.store)
+    store, out = root_word(found.plan.store), plan_word(found.plan.store)
     if not found.plan.actions and found.exit_code == EXIT_SOUND:
         return [Step(f"storeio simulate {store} --broker all", SIMULATE_SOUND)]
     rest = _other_plans(found) if not found.cures else []
     if not found.plan.actions:
         return [*rest, Step(f"storeio check {store} --all", "every finding")]
     if not path:
-        return [Step(f"storeio plan {store} --out plan.json", "keeps the plan, so that it can be applied"), *rest]
+        return [Step(f"storeio plan {store} --out {out}", "keeps the plan, so that it can be applied"), *rest]
     log = " --allow-log" if any(map(is_of_log, found.plan.actions)) else ""
-    apply = Step(f"storeio apply {shell_quoted(path)} {store}{log}", "does it; no broker may run on the store")
+    apply = Step(f"storeio apply {root_word(path)} {store}{log}", "does it; no broker may run on the store")
     return [*rest, apply]
 
 
 def _other_plans(found: Planned) -> list[Step]:
     """Return what may cure the rest: actions on the log, or making it whole, there or in a new store."""
-    store = root_word(found.plan.store)
+    store, out = root_word(found.plan.store), plan_word(found.plan.store)
     plan = f"storeio plan {store} --broker {found.plan.broker} --allow-log"
     if not any(f.path.startswith(COMMITLOG) and f.severity != INFO for f in found.after.findings):
         return []
     if not found.allow_log and not needs_salvage(found.after.findings):
-        return [Step(f"{plan} --out plan.json", "may repair the log itself, too")]
+        return [Step(f"{plan} --out {out}", "may repair the log itself, too")]
     steps = [salvage_step(found.plan.store)]
     if found.goal != SALVAGE:
-        steps.append(Step(f"{plan} --goal salvage --out plan.json", "the same in place"))
+        steps.append(Step(f"{plan} --goal salvage --out {out}", "the same in place"))
     return steps

@@ -8,7 +8,7 @@ from typing import Any, Final
 from storeio.paths import BATCHQUEUE, CHECKPOINT, INDEX, queue_directory
 from storeio.rebuilt import QueueBuilt, Rebuilt
 from storeio.report.json_form import finding_object
-from storeio.report.next_step import shell_quoted
+from storeio.report.next_step import new_beside, root_word
 from storeio.report.tables import ROWS, counted, paragraph, rest_of, table, told_as_list
 from storeio.report.written import written_lines
 from storeio.results import EXIT_SOUND
@@ -168,8 +168,9 @@ def _commands(result: Rebuilt) -> list[str]:
     moved = [*(named if one_by_one else []), *(top for top in tops if not one_by_one or top in (INDEX, CHECKPOINT))]
     local = not (is_remote(store) or is_remote(into))
     if result.exit_code == EXIT_SOUND and len(moved) <= MOST_MOVES and local:
-        commands.append(["mkdir", f"{store}.before"])
+        before = new_beside(store, "before")
+        commands.append(["mkdir", before])
         for path in moved:
-            commands.append(["mv", f"{store}/{path}", f"{store}.before/{path.replace('/', '-')}"])
+            commands.append(["mv", f"{store}/{path}", f"{before}/{path.replace('/', '-')}"])
             commands.append(["mv", f"{into}/{path}", f"{store}/{path}"])
-    return [" ".join(shell_quoted(word if not word.startswith("-") else f"./{word}") for word in c) for c in commands]
+    return [" ".join(map(root_word, words)) for words in commands]

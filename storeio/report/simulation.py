@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from storeio import __version__
 from storeio.paths import COMMITLOG
-from storeio.report.next_step import PLAN, Step, next_lines, root_word
+from storeio.report.next_step import PLAN, Step, next_lines, plan_word, root_word
 from storeio.report.tables import ROWS, bytes_text, counted, paragraph, table
 from storeio.safe import printable
 from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
@@ -231,7 +231,7 @@ def _steps(found: Prediction) -> list[Step]:
     return [
         Step(f"storeio simulate {store} --broker all", "whether another broker line does less harm"),
         replace(check, purpose="what is wrong, and what helps"),
-        Step(f"storeio plan {store} --broker {found.outcome.broker} --out plan.json", PLAN),
+        Step(f"storeio plan {store} --broker {found.outcome.broker} --out {plan_word(found.store)}", PLAN),
     ]
 
 
