@@ -231,9 +231,9 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
 def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:
     number = records[i].queue_offset
     rest = [record.queue_offset for record in records[i:]]
-    count = next((k for k in range(1, len(rest)) if rest[k] != rest[k - 1] + 1), len(rest))
-    behind = rest[count] if count < len(rest) else -1
-    if stop is not None and count <= 16 and number < stop <= behind - count and behind <= 2**55:
+    begins = [k for k in range(len(rest)) if not k or rest[k] != rest[k - 1] + 1]
+    count = next((k for k in begins if stop is not None and rest[k] >= stop), 0)
+    if stop is not None and 0 < count <= 16 and min(rest[count], 2**55) >= stop + count:
         queue.moved += 1
         return stop, True
     after = records[i + 1].queue_offset if alone and i + 1 < len(records) else None

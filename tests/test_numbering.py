@@ -5,10 +5,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from storeio import audit, inspect
+from storeio.checks.numbering import number_queue
+from storeio.checks.segments import LogView, Segment
 from storeio.format import commitlog as log
+from storeio.paths import describe
 from storeio.salvage.node import salvage
 from tests import golden_data as golden
 from tests import salvages
@@ -75,3 +79,11 @@ def test_a_wrong_number_hides_no_missing_unit(tmp_path: Path) -> None:
         file.write(bytes(20))
     found = audit.check(root).findings
     assert any(f.position == 740 and f.path.startswith("consumequeue/topic_0/0/") for f in found)
+
+
+def test_of_numbers_that_are_mixed_up_one_that_is_right_is_not_told() -> None:
+    numbers = [0, 1, 2, 3, 7, 4, 6, 5, 8, 9]
+    rows = [(number, number + 1, at * 100, at * 100 + 100, 1) for at, number in enumerate(numbers)]
+    view = LogView([Segment(describe(f"commitlog/{0:020d}", 1000), np.empty((4, 0), np.int64))], 0, 1000)
+    told = number_queue("t", 0, [np.array(rows, np.int64).T], view).findings
+    assert [finding.physical_offset for finding in told] == [400, 500, 700]

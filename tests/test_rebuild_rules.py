@@ -141,6 +141,7 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([0, 1, 20, 21, 8, 9], 1, 0, 2),  # back into a gap, where the two have room
         ([0, 1, *range(20, 37), 30, 31, 8, 9], 1, 19, 0),
         ([0, 1, 2, 0, 5, 6], 1, 0, 1),  # a number was lost, and one is wrong
+        ([0, 1, 2, 1, 0, 6], 1, 0, 2),
         ([0, 1, 9, 4, 5], 1, 0, 1),
         ([0, 1, 2, 3, 1, 0], 0, 0, 2),  # the last ones, which are no queue that began again
         ([0, 1, 2, 3, 4, 2, 3, 7, 8], 0, 0, 2),  # two in a row are wrong

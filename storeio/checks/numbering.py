@@ -179,14 +179,15 @@ def _without_outliers(
             result.findings += [_stranger(view, topic, queue_id, run) for run in group]
             continue
         for run in group:
-            if found or ((len(runs) > 1 or is_whole) and fits_nowhere(run, before, after)):
-                width = run[RUN_STOP] - run[RUN_FIRST]
-                expected = before if before is not None else 0 if found else _before(after, width)
+            width = run[RUN_STOP] - run[RUN_FIRST]
+            expected = before if before is not None else 0 if found else _before(after, width)
+            is_wrong = found or ((len(runs) > 1 or is_whole) and fits_nowhere(run, before, after))
+            if is_wrong and run[RUN_FIRST] != expected:  # of those that are mixed up some may stand where they belong
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
                 if run[RUN_RECORDS] == 1:
                     result.expected[run[RUN_START_AT]] = expected
                 run = [expected, expected + width, *run[2:]]
-                before = run[RUN_STOP]
+            before = run[RUN_STOP]
             if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
                 kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
             else:

@@ -19,7 +19,7 @@ Units come in log order, in runs of consecutive queue offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -128,7 +128,7 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView
     after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
     after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
     is_end = len(runs) - i <= MOST_ASTRAY and all(rest[RUN_RECORDS] == 1 for rest in runs[i:])
-    if _is_amid(run, before, after):
+    if _is_amid(runs[i : i + MOST_ASTRAY + 1], before):
         number = before or 0
         placed.moved += run[RUN_RECORDS]
     elif len(runs) > 1 and (fits_nowhere(run, before, after) or (is_end and _goes_back(run, before))):
@@ -148,11 +148,18 @@ def _part(number: int, at: int, run: Run) -> Part:
     return Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT])
 
 
-def _is_amid(run: Run, before: int | None, after: int | None) -> bool:
-    """Tell whether a few records go back, and the numbers behind them on, with room for them."""
-    if before is None or after is None or run[RUN_RECORDS] > MOST_ASTRAY:
+def _is_amid(runs: Sequence[Run], before: int | None) -> bool:
+    """Tell whether the first runs are a few records that go back, and the numbers behind go on with room for them."""
+    records = 0
+    if before is None:
         return False
-    return run[RUN_FIRST] < before <= after - run[RUN_RECORDS]
+    for run in runs:
+        if run[RUN_FIRST] >= before:
+            return 0 < records <= min(run[RUN_FIRST], MOST_NUMBER) - before
+        records += run[RUN_RECORDS]
+        if records > MOST_ASTRAY:
+            break
+    return False
 
 
 def _goes_back(run: Run, before: int | None) -> bool:
