@@ -84,7 +84,7 @@ def plan_store(
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = Given(given).over(told_by(before))
-        starts = _Starts(root, starting, settings, partial(_freed, Path(scratch), settings, jobs))
+        starts = _Starts(root, starting, settings, partial(_mended, Path(root), Path(scratch), settings, jobs, before))
 
         def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
             planner = Planner(Path(root), Path(scratch), settings, jobs, frozenset(withheld), progress, former)
@@ -136,15 +136,19 @@ class _Starts:
     """Starts of one broker on the store as it is and as plans leave it: what they do, and what they are judged by.
 
     Where tables or the timer wheel refuse them, which no plan mends, they are judged as if these were mended: whoever
-    does that starts the broker then. So are two that are refused for what a plan leaves since it is not wanted:
-    ``freed`` gives the root of a store like one, but for what refuses.
+    does that starts the broker then. So it is with what refuses them and is left since it is not wanted: ``mended``
+    gives the root of a store in which all is done, but for the parts of a plan that it is given.
     """
 
     def __init__(
-        self, root: str | os.PathLike[str], broker: str, settings: Mapping[str, str], freed: Callable[[Path], Path]
+        self,
+        root: str | os.PathLike[str],
+        broker: str,
+        settings: Mapping[str, str],
+        mended: Callable[[frozenset[str]], Path],
     ) -> None:
-        self._root, self._free = Path(root), freed
-        self._freed: Prediction | None = None
+        self._mended = mended
+        self._free: dict[frozenset[str], Prediction] = {}
         self._start = partial(simulate, broker=broker, given=settings, digests=False)
         self.first = self.now = self._start(root)
         self._judged = self._start
@@ -161,11 +165,16 @@ class _Starts:
         one, other = attempt.start, self.now
         if worse(one, other):
             return True
-        if STARTS in (one.outcome.outcome, other.outcome.outcome) or not attempt.planner.draft.actions:
+        changed = {part for part in OF_RECOVERY if attempt.planner.changes((part,))}
+        if not changed or STARTS in (one.outcome.outcome, other.outcome.outcome):
             return False
-        if self._freed is None:
-            self._freed = self._judged(self._free(self._root))
-        return worse(self._judged(self._free(attempt.planner.store.root)), self._freed)
+        return worse(self._once_free(OF_RECOVERY - changed), self._once_free(OF_RECOVERY))
+
+    def _once_free(self, left: frozenset[str]) -> Prediction:
+        """Return the start by which plans are judged, if all is mended but some of what recovery begins by."""
+        if left not in self._free:
+            self._free[left] = self._judged(self._mended(left))
+        return self._free[left]
 
     def after(self, attempt: _Attempt) -> Prediction:
         """Return the start on what a plan leaves."""
@@ -174,10 +183,12 @@ class _Starts:
         return attempt.start if self.now is self.first else self._start(attempt.planner.store.root)
 
 
-def _freed(scratch: Path, settings: dict[str, str], jobs: int | None, root: Path) -> Path:
-    """Return the root of a store like one, in which all is done that can be, but for what recovery begins by."""
-    planner = Planner(root, scratch, settings, jobs, OF_RECOVERY)
-    planner.run(audit.check(root, given=settings, jobs=jobs), Selection(), allow_log=True)
+def _mended(
+    root: Path, scratch: Path, settings: dict[str, str], jobs: int | None, before: Audit, withheld: frozenset[str]
+) -> Path:
+    """Return the root of a store in which all is done that a plan can do, but for some of its parts."""
+    planner = Planner(root, scratch, settings, jobs, withheld)
+    planner.run(before, Selection(), allow_log=True)
     return planner.store.root
 
 
