@@ -13,7 +13,7 @@ from storebuilder import StoreBuilder
 
 from storeio.apply import apply_plan
 from storeio.format import commitlog as log
-from storeio.planning import plan_store
+from storeio.planning import Selection, plan_store
 from storeio.report.text import verdict_sentence
 from tests import golden_data
 from tests.test_plan_recorded import given_for
@@ -252,6 +252,23 @@ def test_a_broker_that_refuses_is_not_made_to_cut_off_intact_messages(case: str,
     assert any(" is left as it is: broker" in sentence for sentence in found.plan.left)
     salvaged = plan_store(root, tmp_path / "salvage.json", allow_log=True, goal="salvage", **how)
     assert salvaged.cures, "what is advised does not help"
+
+
+@pytest.mark.parametrize(
+    ("name", "refusing"), [("base-4.9.8", ["create", "commitlog/x", 5]), ("base-5.3.3", SHORT_QUEUE)]
+)
+def test_a_refusal_that_is_not_selected_hides_no_harm(name: str, refusing: list[Any], tmp_path: Path) -> None:
+    """With a true checkpoint recovery begins before the damaged record and cuts there, once something else is gone."""
+    future = struct.pack(">3q", 2**61, 2**61, 2**61).hex()
+    edits = [flipped(name, 1), ["write", "abort", 0, ""], ["write", "checkpoint", 0, future], refusing]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(
+        root, tmp_path / "plan.json", broker=name[5:], given=given_for(name), jobs=1,
+        select=Selection(paths=("checkpoint",)),
+    )  # fmt: skip
+    assert found.predicted_before.outcome.outcome == "refuses"
+    assert not found.plan.actions
+    assert any(text.startswith("checkpoint is left as it is: broker") for text in found.plan.left)
 
 
 @pytest.mark.parametrize("name", ["base-5.3.3", "base-5.5.1"])

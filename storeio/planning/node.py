@@ -24,6 +24,7 @@ from storeio.planning.selection import Selection
 from storeio.prediction import simulate
 from storeio.results import Audit, Tell, messages_in
 from storeio.scan import kept_open
+from storeio.simulate.ends import STARTS
 from storeio.simulate.metadata import REFUSING
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
@@ -36,6 +37,7 @@ WORK: Final = ".work"
 WITHHELD: Final = (
     (CHECKPOINT,), (CHECKPOINT, INDEX), (COMMITLOG,), (COMMITLOG, CHECKPOINT), (COMMITLOG, CHECKPOINT, INDEX)
 )  # fmt: skip
+OF_RECOVERY: Final = frozenset((CHECKPOINT, INDEX))  # what tells recovery where to begin
 INDEX_SHAPE: Final = ("maxHashSlotNum", "maxIndexNum")
 
 
@@ -82,7 +84,7 @@ def plan_store(
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         settings = Given(given).over(told_by(before))
-        starts = _Starts(root, starting, settings)
+        starts = _Starts(root, starting, settings, partial(_mended, Path(root), Path(scratch), settings, jobs, before))
 
         def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
             planner = Planner(Path(root), Path(scratch), settings, jobs, frozenset(withheld), progress, former)
@@ -92,7 +94,7 @@ def plan_store(
                 return attempt(withheld, planner)
             return _Attempt(planner, after, starts.judged(planner))
 
-        best = _least_harmful(attempt, starts.now)
+        best = _least_harmful(attempt, starts)
         first, then = replace(starts.first, store=shown(store)), starts.after(best)
         plan = best.planner.finish(
             shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
@@ -134,10 +136,19 @@ class _Starts:
     """Starts of one broker on the store as it is and as plans leave it: what they do, and what they are judged by.
 
     Where tables or the timer wheel refuse them, which no plan mends, they are judged as if these were mended: whoever
-    does that starts the broker then.
+    does that starts the broker then. So it is with what refuses them and is left since it is not wanted: ``mended``
+    gives the root of a store in which all is done, but for the parts of a plan that it is given.
     """
 
-    def __init__(self, root: str | os.PathLike[str], broker: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        broker: str,
+        settings: Mapping[str, str],
+        mended: Callable[[frozenset[str]], Path],
+    ) -> None:
+        self._mended = mended
+        self._free: dict[frozenset[str], Prediction] = {}
         self._start = partial(simulate, broker=broker, given=settings, digests=False)
         self.first = self.now = self._start(root)
         self._judged = self._start
@@ -149,6 +160,22 @@ class _Starts:
         """Return the start by which a plan is judged."""
         return self._judged(planner.store.root) if planner.draft.actions else self.now
 
+    def is_harmful(self, attempt: _Attempt, worse: Callable[[Prediction, Prediction], bool]) -> bool:
+        """Tell whether the start on what a plan leaves is worse than that on the store as it is, once it starts."""
+        one, other = attempt.start, self.now
+        if worse(one, other):
+            return True
+        changed = {part for part in OF_RECOVERY if attempt.planner.changes((part,))}
+        if not changed or STARTS in (one.outcome.outcome, other.outcome.outcome):
+            return False
+        return worse(self._once_free(OF_RECOVERY - changed), self._once_free(OF_RECOVERY))
+
+    def _once_free(self, left: frozenset[str]) -> Prediction:
+        """Return the start by which plans are judged, if all is mended but some of what recovery begins by."""
+        if left not in self._free:
+            self._free[left] = self._judged(self._mended(left))
+        return self._free[left]
+
     def after(self, attempt: _Attempt) -> Prediction:
         """Return the start on what a plan leaves."""
         if not attempt.planner.draft.actions:
@@ -156,24 +183,33 @@ class _Starts:
         return attempt.start if self.now is self.first else self._start(attempt.planner.store.root)
 
 
-def _least_harmful(attempt: Callable[[Iterable[str]], _Attempt], first: Prediction) -> _Attempt:
+def _mended(
+    root: Path, scratch: Path, settings: dict[str, str], jobs: int | None, before: Audit, withheld: frozenset[str]
+) -> Path:
+    """Return the root of a store in which all is done that a plan can do, but for some of its parts."""
+    planner = Planner(root, scratch, settings, jobs, withheld)
+    planner.run(before, Selection(), allow_log=True)
+    return planner.store.root
+
+
+def _least_harmful(attempt: Callable[[Iterable[str]], _Attempt], starts: _Starts) -> _Attempt:
     """Return the first attempt of which a start takes nothing out of the log that it leaves there now.
 
     If there is none, the first that gives up no more in all; if there is none, one that does nothing.
 
     Args:
         attempt: Plans without what it is given.
-        first: A start on the store as it is.
+        starts: Of the broker.
     """
     tried = [attempt(())]
     for withheld in WITHHELD:
-        if not takes_more(tried[-1].start, first):
+        if not starts.is_harmful(tried[-1], takes_more):
             return tried[-1]
         if tried[0].planner.changes(withheld):
             tried.append(attempt(withheld))
-    if not takes_more(tried[-1].start, first):
+    if not starts.is_harmful(tried[-1], takes_more):
         return tried[-1]
-    tame = next((each for each in tried if not is_worse(each.start, first)), None)
+    tame = next((each for each in tried if not starts.is_harmful(each, is_worse)), None)
     if tame is None:
         tame = attempt((EVERYTHING,))
         tame.planner.problems += tried[0].planner.draft.left_out.sentences()
