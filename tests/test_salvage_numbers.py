@@ -147,6 +147,16 @@ def test_records_that_stray_into_queues_of_their_own_come_back(others: list[int]
     assert [at for at in own if now[at].raw != salvages.originals_of(NAME)[at].raw] == []
 
 
+def test_a_record_whose_topic_is_one_byte_off_comes_back(tmp_path: Path) -> None:
+    """Without queues: it is the only one of that topic, and the right one's queue lacks just its number."""
+    at, raw = places()[70], salvages.originals_of(NAME)[places()[70]].raw
+    edits = [in_record(at, raw.index(b"topic_0") + 3, b"m"), ["rmtree", "consumequeue"]]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, [row.field for row in result.restored], result.problems) == (0, ["topic"], [])
+    assert salvages.records_of(tmp_path / "new", SIZE)[at].raw == raw
+
+
 @pytest.mark.parametrize("queues", [True, False])
 @pytest.mark.parametrize("same_queue", [True, False])
 def test_a_copy_that_names_its_new_place_gets_no_number(same_queue: bool, queues: bool, tmp_path: Path) -> None:

@@ -66,6 +66,15 @@ def test_of_a_segment_with_bad_blocks_the_rest_is_saved(seed: int, store: Path, 
     require_saved(salvage(store, tmp_path / "new"), store, *bad)
 
 
+def test_what_a_file_has_behind_a_segments_length_need_not_be_read(store: Path, faults: Faults, tmp_path: Path) -> None:
+    """It is no part of the log."""
+    with (store / segment(3)).open("ab") as file:
+        file.write(b"?" * 2 * BLOCK)
+    faults.fail(segment(3), SEGMENT, SEGMENT + BLOCK)
+    made = salvage(store, tmp_path / "new", given={"mappedFileSizeCommitLog": str(SEGMENT)})
+    assert (made.records, made.lost, made.problems) == (MESSAGES, [], [])
+
+
 def test_many_bad_blocks_are_left_out_in_larger_pieces(
     store: Path, faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
 from storeio.salvage.donors import donated
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
-from storeio.salvage.strays import intact_records, lacking, strays_of
+from storeio.salvage.strays import intact_records, lacking, pushed_out, strays_of
 from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
 from storeio.splits import Split
@@ -214,22 +214,11 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
         for low, high in spans:
             yield from _piece(found, segment.file, low, high, taken)
         if segment.file.size > _size(found):
-            yield from _pushed_out(found, segment.file, taken)
+            yield from pushed_out(found, segment.file, taken)
     for file in found.plan.listing.files:
         is_unnumbered = file.kind == COMMITLOG and not file.is_dir and file.base_offset is None
         if is_unnumbered and _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
-
-
-def _pushed_out(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
-    """Yield the records of a segment that end behind its length, where bytes that came in have pushed them."""
-    size, base = _size(found), file.base_offset or 0
-    for record in intact_records(partial(found.plan.read, file.path), file, 2 * size):
-        place = record.physical_offset, record.physical_offset + record.size
-        is_own = base <= place[0] and place[1] <= base + size < base + record.position + record.size
-        if is_own and not meeting(taken, *place):
-            yield Piece(found.plan, file.path, record.position, record.size, place[0])
-            add(taken, place)
 
 
 def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:

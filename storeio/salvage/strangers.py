@@ -109,14 +109,16 @@ def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | No
 def lone(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """Yield single records of a queue that has no other, where another queue of the topic lacks just their number.
 
-    Where nothing else is lost, that may lack a few. Not where the record is vouched for, nor where a unit gives the
-    number that is lacking to another record.
+    Where nothing else is lost, that may lack a few, and be of a topic whose name differs in one byte. Not where the
+    record is vouched for, nor where a unit gives the number that is lacking to another record.
     """
     single: dict[str, list[tuple[int, int, int]]] = {}
+    named: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for (topic, queue_id), tables in found.concluded.runs.items():
         rows = [run for table in tables for run in table.T.tolist()]
         if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
             single.setdefault(topic, []).append((rows[0][RUN_FIRST], queue_id, rows[0][RUN_START_AT]))
+            named.setdefault((queue_id, rows[0][RUN_FIRST]), []).append((topic, rows[0][RUN_START_AT]))
     for rows in single.values():
         rows.sort()
     for part in found.lost:
@@ -124,8 +126,22 @@ def lone(found: Surveyed) -> Iterator[tuple[int, Finding]]:
         stop = part.stop_queue_offset if few else part.first_queue_offset + 1
         rows = single.get(part.topic, [])
         low = bisect_left(rows, (part.first_queue_offset,))
-        for number, queue_id, at in rows[low : bisect_left(rows, (stop,), low)]:
-            if queue_id == part.queue_id or not part.physical_start <= at < part.physical_stop:
+        same = [
+            (number, (part.topic, queue_id), at) for number, queue_id, at in rows[low : bisect_left(rows, (stop,), low)]
+        ]
+        numbers = range(part.first_queue_offset, stop) if few else ()
+        like = [
+            (number, (topic, part.queue_id), at) for number in numbers
+            for topic, at in named.get((part.queue_id, number), ()) if _is_one_byte_off(topic, part.topic)
+        ]  # fmt: skip
+        for number, queue, at in same + like:
+            if queue == (part.topic, part.queue_id) or not part.physical_start <= at < part.physical_stop:
                 continue
-            if not _is_vouched_for(found, (part.topic, queue_id), number, at) and not _is_told(found, part, number, at):
-                yield at, _stranger(found.concluded, part, at, queue_id)
+            if not _is_vouched_for(found, queue, number, at) and not _is_told(found, part, number, at):
+                yield at, _stranger(found.concluded, part, at, queue[1])
+
+
+def _is_one_byte_off(topic: str, other: str) -> bool:
+    """Tell whether two names differ in one byte."""
+    a, b = topic.encode(errors="replace"), other.encode(errors="replace")
+    return len(a) == len(b) and sum(x != y for x, y in zip(a, b, strict=True)) == 1

@@ -16,6 +16,7 @@ from storeio.audit import AuditPlan, Concluded
 from storeio.checks.layout import is_offset
 from storeio.checks.places import is_segment, may_belong
 from storeio.checks.ranges import Ranges, add, meeting, merged, subtract
+from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
@@ -63,6 +64,24 @@ def intact_records(read: Read, file: StoreFile, segment_bytes: int) -> Iterator[
                     break
                 yield Standing(at, size, physical)
                 at += size
+
+
+def pushed_out(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
+    """Yield the records of a segment that end behind its length, where bytes that came in have pushed them.
+
+    ``taken`` are merged physical ranges, and grow by theirs. Of a file that cannot be read to its end there are none.
+    """
+    size, base = found.plan.config.commitlog_file_bytes, file.base_offset or 0
+    try:
+        records = list(intact_records(partial(found.plan.read, file.path), file, 2 * size))
+    except UnreadableError:
+        return  # what lies behind a segment's length is no part of the log
+    for record in records:
+        place = record.physical_offset, record.physical_offset + record.size
+        is_own = base <= place[0] and place[1] <= base + size < base + record.position + record.size
+        if is_own and not meeting(taken, *place):
+            yield Piece(found.plan, file.path, record.position, record.size, place[0])
+            add(taken, place)
 
 
 def lacking(found: Concluded, aside: AuditPlan, strays: list[StoreFile]) -> Iterator[Piece]:
