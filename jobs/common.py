@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import functools
 import os
 import re
@@ -261,7 +262,20 @@ def run_job(main: Callable[[], int]) -> NoReturn:
         code = CANCELLED
     except Exception as error:  # whatever it is, its exit code must not read as one of ours
         code = explain(error)
+    _end_quietly()
     sys.exit(code)
+
+
+def _end_quietly() -> None:
+    """Have a JVM that spark-submit started print nothing more, after all that there was to say.
+
+    It closes the sockets of Python workers before it ends them. A worker that is quick enough to notice prints the
+    traceback of a broken pipe.
+    """
+    if _is_submitted() and SparkContext._jvm is not None:
+        with contextlib.suppress(Py4JError, OSError):
+            sys.stderr.flush()
+            SparkContext._jvm.java.lang.System.err.close()
 
 
 def _complain(error: Exception, code: int) -> int:

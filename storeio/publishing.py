@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
-from storeio.remote import reading, writing
+from storeio.remote import listing, writing
 from storeio.remote.filesystem import opened
 from storeio.staging import PARTIAL, Staging
 from storeio.targets import checked_target
@@ -83,8 +83,8 @@ class RemoteStaging(Staging):
             self.name = shown(into)
             if self.marked:
                 self.notes = (
-                    f"the output is complete: {reading.COMPLETE} lists its files and was written last; while "
-                    f"{reading.WRITING} is there, or {reading.COMPLETE} is not, it is not whole",
+                    f"the output is complete: {listing.COMPLETE} lists its files and was written last; while "
+                    f"{listing.WRITING} is there, or {listing.COMPLETE} is not, it is not whole",
                 )
                 writing.begin(into, self._token)
         except BaseException:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from storeio import local_files
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
+from storeio.remote import listing as remote_listing
 from storeio.remote import reading as remote
 from storeio.remote.failures import note, noted_since
 from storeio.uris import is_remote, place_of, shown
@@ -54,6 +55,10 @@ class Listing:
         """Return the entry with this path."""
         return next((f for f in self.files if f.path == path), None)
 
+    def versions_of(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the versions of some files, for ``require_versions``."""
+        return {path: self.versions[path] for path in paths if path in self.versions}
+
 
 def _place_of(file: StoreFile) -> tuple[str, int, int, bool, str]:
     base = file.base_offset or 0
@@ -74,7 +79,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     versions: Mapping[str, str] = {}
     taken_ns = time.monotonic_ns()
     if is_remote(place):
-        files, unreadable, versions = remote.list_files(place)
+        files, unreadable, versions = remote_listing.list_files(place)
     else:
         place = str(Path(place))
         files, unreadable = _list_directory(place)
@@ -89,11 +94,26 @@ def changed_since(listing: Listing) -> list[str]:
     if not is_remote(listing.root):
         return []
     try:
-        _, _, versions = remote.list_files(listing.root)
+        _, _, versions = remote_listing.list_files(listing.root)
     except (UnreadableError, NotAStoreError) as error:
         return [f".: could not be listed again: {error}"]
-    changed = sorted(path for path, version in listing.versions.items() if versions.get(path) != version)
-    return [f"{path}: {'changed' if path in versions else 'went'} while it was read" for path in changed]
+    return _differing(listing.versions, versions)
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    changed = sorted(path for path, version in before.items() if now.get(path) != version)
+    return [f"{path}: {'changed' if path in now else 'went'} while it was read" for path in changed]
+
+
+def require_versions(root: str, versions: Mapping[str, str]) -> None:
+    """Raise if remote files are not what they were when a listing gave them these versions.
+
+    Raises:
+        UnreadableError: That is so, or cannot be told.
+    """
+    if versions:
+        for text in _differing(versions, remote_listing.versions_beside(root, versions)):
+            raise UnreadableError(text)
 
 
 def failed_since(listing: Listing) -> list[str]:

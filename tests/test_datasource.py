@@ -26,7 +26,7 @@ from storeio.kernels.tables import GAP_BLOCK
 from storeio.store import open_store
 from udfs import begins
 from udfs.arrow import to_batch
-from udfs.datasource import NAME, Options, RecordsReader, read_records, register
+from udfs.datasource import NAME, FilesReader, Options, RecordsReader, read_records, register
 from udfs.records import Shown, record_batches
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORD_SCHEMA, SCHEMAS, UNITS, schema_of
 
@@ -285,6 +285,27 @@ def test_units_are_those_of_the_files(source: SparkSession) -> None:
     for path, units in store.index_units():
         assert [tuple(row)[3:7] for row in parts[path]] == [tuple(unit) for unit in units.tolist()]
         assert [row["number"] for row in parts[path]] == list(range(1, len(units) + 1))
+
+
+def test_holes_of_a_queue_file_are_no_partitions(tmp_path: Path) -> None:
+    """Units lie where blocks of the file system begin, within and between them; a disk without holes has no room."""
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    queue = next((root / "consumequeue").glob("*/*/*"))
+    units = [1 << 20, 5 << 20, (5 << 20) + 1, 3 << 30, 51 << 30]
+    with queue.open("r+b") as file:
+        try:
+            file.truncate(1 << 40)
+        except OSError:
+            pytest.skip("no file so large here")
+        for unit in units:
+            file.seek(unit * 20)
+            file.write((1).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8))
+    reader = FilesReader(Options(str(root), UNITS, split_bytes=1 << 16), ["path", "position"])
+    partitions = reader.partitions()
+    assert len(partitions) < 100
+    batches = itertools.chain.from_iterable(map(reader.read, partitions))
+    rows = [row["position"] for batch in batches for row in batch.to_pylist() if row["path"].endswith(queue.name)]
+    assert [at for at in rows if at >= 1 << 20] == [20 * unit for unit in units]
 
 
 def test_a_store_without_log(source: SparkSession, tmp_path: Path) -> None:

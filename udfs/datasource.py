@@ -38,7 +38,7 @@ from storeio import audit
 from storeio.config import given_settings
 from storeio.errors import LayoutError, UnreadableError, UsageError
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
-from storeio.scan import data_stop, failed_since
+from storeio.scan import failed_since, long_stretches, require_same, require_versions
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from storeio.uris import place_of, shown
 from udfs import begins as states
@@ -156,6 +156,7 @@ class RecordsPartition(InputPartition):
     splits: tuple[Split, ...]
     begins: tuple[WalkState | None, ...]
     delays_ms: tuple[int, ...]
+    versions: dict[str, str]
 
 
 class RecordsReader(DataSourceReader):
@@ -175,7 +176,8 @@ class RecordsReader(DataSourceReader):
         for group in grouped(splits, lambda split: split.stop - split.start, self.options.split_bytes):
             begins = [known.get((split.path, split.start)) for split in group]
             there = tuple(begin.state if begin else None for begin in begins)
-            found.append(RecordsPartition(tuple(group), there, plan.config.delays_ms))
+            versions = plan.listing.versions_of(split.path for split in group)
+            found.append(RecordsPartition(tuple(group), there, plan.config.delays_ms, versions))
         return found
 
     def _may_hold(self, split: Split, begin: states.Begin | None) -> bool:
@@ -206,6 +208,7 @@ class RecordsReader(DataSourceReader):
                 yield from record_batches(shown, self.names, self.conditions)
                 del shown
             behind = (split.path, split.stop)
+        require_versions(root, partition.versions)
 
 
 @dataclass
@@ -213,6 +216,7 @@ class FilesPartition(InputPartition):
     """Stretches of queue or index files that one task reads."""
 
     pieces: tuple[units.Piece, ...]
+    versions: dict[str, str]
 
 
 class FilesReader(DataSourceReader):
@@ -232,26 +236,30 @@ class FilesReader(DataSourceReader):
                 f"{shown(options.path)}: hash slots cannot be told from any index file; set maxHashSlotNum"
             )
         slots = plan.index_shape[0] if plan.index_shape else 0
+        size, wanted = options.split_bytes, self.conditions
         pieces = [
             piece
-            for file in units.wanted_files(files, self.conditions)
-            for piece in units.pieces_of(
-                file, options.split_bytes, slots=slots, stop=self._stop(plan, file), conditions=self.conditions
-            )
+            for file in units.wanted_files(files, wanted)
+            for piece in units.pieces_of(file, size, self._stretches(plan, file), slots=slots, conditions=wanted)
         ]
-        return [FilesPartition(tuple(group)) for group in grouped(pieces, units.weight_of, options.split_bytes)]
+        return [
+            FilesPartition(tuple(group), plan.listing.versions_of(piece.file.path for piece in group))
+            for group in grouped(pieces, units.weight_of, size)
+        ]
 
-    def _stop(self, plan: audit.AuditPlan, file: StoreFile) -> int | None:
-        """Return where the zeros behind a queue file's units begin; of an index file the header counts the units."""
-        then = plan.moment.stops.get(file.path) if plan.moment is not None else None
-        if then is not None or file.kind == INDEX:
-            return then
-        return data_stop(self.options.path, file.path, file.size)
+    def _stretches(self, plan: audit.AuditPlan, file: StoreFile) -> list[tuple[int, int]]:
+        """Return where units may be written: in no holes of a queue file; of an index file the header counts them."""
+        limit = plan.moment.stops.get(file.path, file.size) if plan.moment is not None else file.size
+        if file.kind == INDEX:
+            return [(0, limit)]
+        found = long_stretches(self.options.path, file.path, file.size)
+        return [(start, min(stop, limit)) for start, stop in found if start < limit]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the units of some pieces."""
         if isinstance(partition, FilesPartition):
             yield from units.unit_batches(self.options.path, partition.pieces, self.names, self.conditions)
+            require_versions(self.options.path, partition.versions)
 
 
 def register(spark: SparkSession) -> None:
@@ -276,12 +284,14 @@ def read_records(spark: SparkSession, path: str, *, columns: Sequence[str] = (),
 
 def find_begins(spark: SparkSession, options: Options) -> states.Begins:
     """Return the state of the sequential walk at each split's start."""
-    splits = options.plan().splits
-    root = options.path
+    plan = options.plan()
+    splits, root = plan.splits, options.path
     if all(split.start == 0 for split in splits):
         return {}
     context = spark.sparkContext
     slices = min(len(splits), 4 * context.defaultParallelism)
     with workers_named("first walk of the log"):
         probes = context.parallelize(splits, slices).map(lambda split: states.probe(root, split)).collect()
-    return states.stitch(splits, probes, lambda split, begin: states.probe(root, split, begin))
+    begins = states.stitch(splits, probes, lambda split, begin: states.probe(root, split, begin))
+    require_same(plan.listing)
+    return begins

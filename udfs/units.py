@@ -55,29 +55,34 @@ def wanted_files(files: Sequence[StoreFile], conditions: Conditions) -> list[Sto
 
 
 def pieces_of(
-    file: StoreFile, piece_bytes: int, *, slots: int = 0, stop: int | None = None, conditions: Conditions = ()
+    file: StoreFile,
+    piece_bytes: int,
+    stretches: Iterable[tuple[int, int]],
+    *,
+    slots: int = 0,
+    conditions: Conditions = (),
 ) -> Iterator[Piece]:
     """Yield the pieces of a file in order; bytes behind the last whole unit belong to none.
 
     Args:
         file: Of a kind in ``UNIT_BYTES``.
         piece_bytes: So long, rounded up to whole units.
+        stretches: Byte positions that may be other than zero, in order.
         slots: Hash slots of an index file.
-        stop: Where what is known to be zero begins, the file's end if not given.
         conditions: Of the units wanted; units whose places rule them out are in no piece.
     """
     unit = UNIT_BYTES[file.kind]
     head = index.units_start(slots) if file.kind == INDEX else 0
     step = -(-piece_bytes // unit) * unit
-    units = (file.size - head) // unit
-    if stop is not None:
-        units = min(units, -(-(stop - head) // unit))
     low, high = _places(file, head, conditions)
     first = -(-(_within(low, head, file.size) - head) // unit)
-    units = min(units, (_within(high, head - 1, file.size) - head) // unit + 1)
-    end = head + units * unit
-    for start in range(head + first * unit, end, step):
-        yield Piece(file, start, min(start + step, end), head)
+    units = min((file.size - head) // unit, (_within(high, head - 1, file.size) - head) // unit + 1)
+    for start_byte, stop_byte in stretches:
+        first = max(first, (start_byte - head) // unit)
+        end = min(units, -(-(stop_byte - head) // unit))
+        for start in range(head + first * unit, head + end * unit, step):
+            yield Piece(file, start, min(start + step, head + end * unit), head)
+        first = max(first, end)
 
 
 def weight_of(piece: Piece) -> int:

@@ -1,4 +1,4 @@
-"""Listing a remote store, and ranges of its files in windows of bounded size.
+"""Ranges of a remote store's files in windows of bounded size.
 
 Small ranges come from blocks that are kept while somebody has asked for it: an audit looks at many small neighbours,
 and each request costs a round trip. Large ranges are read window by window, and very large ones into a file without a
@@ -16,12 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.errors import NotAStoreError, UnreadableError
-from storeio.paths import StoreFile, describe
+from storeio.errors import UnreadableError
 from storeio.remote import failures
 from storeio.remote.filesystem import Place, opened
-from storeio.remote.trouble import ShortError, one_line, tried
-from storeio.uris import scrubbed, shown
+from storeio.remote.trouble import ShortError, tried
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -32,9 +30,6 @@ SMALL_BYTES: Final = BLOCK_BYTES // 4
 SPOOLED_BYTES: Final = 96 << 20  # more than this goes through the disk; a split and what it reads ahead is less
 MOST_OPEN: Final = 1024  # files known to be there, with their sizes
 UNLIKELY: Final = (0xA7, 0x5C)  # two that differ; files seldom end a window with either
-
-WRITING: Final = "_storeio_writing"  # there while an output on an object store is not complete
-COMPLETE: Final = "_storeio_complete"  # there when it is; both are no part of a store
 
 
 class _Kept:
@@ -94,70 +89,6 @@ class _Kept:
 
 _kept: Final = _Kept()
 keep: Final = _kept.ask
-
-
-def list_files(root: str) -> tuple[list[StoreFile], list[tuple[str, str]], dict[str, str]]:
-    """Return what lies below a root: entries, names that cannot be read and why, and each file's version.
-
-    Directories are those that files imply and those that the file system tells of. A version changes
-    when the file does: its size and time of change.
-
-    Raises:
-        NotAStoreError: There is nothing, or an output that is not complete.
-        UnreadableError: It cannot be listed.
-        UsageError: A URI that makes no sense.
-    """
-    place = opened(root)
-    found = listed(place)
-    if found is None:
-        raise NotAStoreError(f"{shown(root)}: no such directory or bucket, or nothing in it")
-    entries: dict[str, StoreFile] = {}
-    unreadable: list[tuple[str, str]] = []
-    versions: dict[str, str] = {}
-    for path, info in found.items():
-        parts = path.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            unreadable.append((path, "its name is none that a file can have"))
-            continue
-        if path == WRITING:
-            raise NotAStoreError(f"{shown(root)}: an output that is not complete ({WRITING} is there)")
-        if path == COMPLETE:
-            continue
-        for depth in range(1, len(parts)):
-            above = "/".join(parts[:depth])
-            entries.setdefault(above, describe(above, 0, is_dir=True))
-        if info.is_file:
-            entries[path] = describe(path, info.size)
-            versions[path] = f"{info.size}-{info.mtime_ns}"
-        else:
-            entries.setdefault(path, describe(path, 0, is_dir=True))
-    return list(entries.values()), unreadable, versions
-
-
-def listed(place: Place) -> dict[str, Any] | None:
-    """Return what the file system tells of everything below a root, by relative path; None where nothing is.
-
-    Raises:
-        UnreadableError: It cannot be listed.
-    """
-    from pyarrow import fs
-
-    def work() -> list[Any] | None:
-        try:
-            found: list[Any] = place.patient.get_file_info(fs.FileSelector(place.base, recursive=True))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            if "NO_SUCH_BUCKET" in str(error):
-                return None
-            raise OSError(scrubbed(one_line(error), place.root)) from error
-        return found
-
-    infos = tried(work, shown(place.root), "", place.limits, place.health)
-    if infos is None:
-        return None
-    skipped = len(place.base.rstrip("/")) + 1
-    return {info.path[skipped:].rstrip("/"): info for info in infos}
 
 
 def read_range(root: str, path: str, start: int, stop: int) -> Bytes:

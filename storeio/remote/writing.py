@@ -19,7 +19,8 @@ import numpy as np
 
 from storeio.errors import StoreError, UsageError, WriteError
 from storeio.remote.filesystem import Place, opened
-from storeio.remote.reading import COMPLETE, WINDOW_BYTES, WRITING, fill, listed
+from storeio.remote.listing import COMPLETE, WRITING, listed
+from storeio.remote.reading import WINDOW_BYTES, fill
 from storeio.remote.trouble import Limits, is_given_up, tried
 from storeio.uris import scrubbed, shown
 

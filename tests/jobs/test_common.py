@@ -33,6 +33,13 @@ rows.write.format("delta").save("TABLE")
 count = spark.read.format("delta").load("TABLE").count()
 print(count, spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
 """
+# Its end, and then what a worker says that notices how the JVM leaves it.
+END = """
+import atexit
+from jobs.common import run_job
+atexit.register(spark._jvm.java.lang.System.err.println, "BrokenPipeError")
+run_job(lambda: 4)
+"""
 
 
 def test_conf_is_parsed() -> None:
@@ -171,10 +178,10 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
     assert found == [sys.executable]
 
 
-def run_small_job(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_small_job(command: list[str], folder: Path, end: str = "") -> subprocess.CompletedProcess[str]:
     """Return the finished run of the small job, started in an empty read-only-home folder."""
     job = folder / "job.py"
-    job.write_text(JOB.replace("TABLE", str(folder / "table")))
+    job.write_text(JOB.replace("TABLE", str(folder / "table")) + end)
     work = folder / "work"
     work.mkdir()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # as in an activated environment
@@ -200,6 +207,7 @@ def test_python_starts_a_quiet_session(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_spark_submit_decides_where_to_run(tmp_path: Path) -> None:
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    run = run_small_job([*submit, "--conf", "spark.sql.shuffle.partitions=5"], tmp_path)
-    assert (run.returncode, run.stdout) == (0, "5 local[2] 5\n"), run.stderr
+    run = run_small_job([*submit, "--conf", "spark.sql.shuffle.partitions=5"], tmp_path, END)
+    assert (run.returncode, run.stdout) == (4, "5 local[2] 5\n"), run.stderr
     assert " INFO " not in run.stderr
+    assert "BrokenPipeError" not in run.stderr

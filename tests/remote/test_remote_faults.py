@@ -15,7 +15,7 @@ from remote.objects import CUT, DOWN, EMPTY, LONG, RESET, SHORT, WHOLE, Fault, O
 
 from storeio.cli import run
 from storeio.remote import trouble
-from storeio.remote.reading import COMPLETE, WRITING
+from storeio.remote.listing import COMPLETE, WRITING
 
 Start = Callable[[Fault], Proxy]
 READ: tuple[int | str, ...] = (RESET, CUT, DOWN, SHORT, LONG, EMPTY, WHOLE, 301, 403, 404, 412, 416, 500, 503)

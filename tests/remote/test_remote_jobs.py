@@ -20,11 +20,12 @@ from storeio.audit import AuditPlan, prepare
 from storeio.errors import UnreadableError
 from storeio.fingerprints import YOUNG_NS
 from storeio.rebuild.node import rebuild
-from storeio.remote.reading import COMPLETE
+from storeio.remote.listing import COMPLETE
 from storeio.report import audit_object
 from storeio.scan import failed_since
 from udfs.checks import Phase, on_workers
-from udfs.datasource import read_records
+from udfs.datasource import StoreSource, read_records
+from udfs.schemas import INDEX_UNITS, RECORDS, UNITS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,21 @@ def test_data_source(root: str, spark: SparkSession) -> None:
     rows: list[list[Any]] = [frame.collect() for frame in frames]
     assert rows[0] == rows[1]
     assert rows[0]
+
+
+@pytest.mark.parametrize(("what", "kind"), [(RECORDS, "commitlog"), (UNITS, "consumequeue"), (INDEX_UNITS, "index")])
+def test_data_source_tells_what_changed(what: str, kind: str, objects: Objects) -> None:
+    objects.put_store(golden.store(STORE), "store")
+    source = StoreSource({"path": objects.uri("store"), "what": what, "split_bytes": SPLIT_BYTES})
+    reader = source.reader(source.schema())
+    partitions = reader.partitions()
+    assert any(batch for part in partitions for batch in reader.read(part))
+    file = next(path for path in sorted((golden.store(STORE) / kind).rglob("*")) if path.is_file())
+    path = file.relative_to(golden.store(STORE)).as_posix()
+    objects.put(f"store/{path}", file.read_bytes() + b"x")  # times of the server are whole seconds
+    with pytest.raises(UnreadableError, match=f"{path}: changed while it was read"):
+        for part in partitions:
+            list(reader.read(part))
 
 
 @pytest.mark.long

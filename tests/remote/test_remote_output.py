@@ -19,7 +19,7 @@ from storeio.publishing import begin
 from storeio.rebuild import node
 from storeio.rebuild.node import rebuild
 from storeio.remote import writing
-from storeio.remote.reading import COMPLETE, WRITING
+from storeio.remote.listing import COMPLETE, WRITING
 from storeio.salvage.node import salvage
 from storeio.scan import list_store
 
