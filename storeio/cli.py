@@ -5,6 +5,7 @@ The engine is imported when a verb runs, so that ``--help`` and a misspelt optio
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.metadata
@@ -15,8 +16,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Final, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NoReturn
 
 import click
 from click.shell_completion import get_completion_class
@@ -71,8 +72,32 @@ def java_line() -> str:
     return f"java {printable(found[1]) if found else 'of unknown version'} ({printable(path)})"
 
 
+@contextlib.contextmanager
+def enough_read() -> Iterator[None]:
+    """Let a block write to a reader that goes when it has seen enough, as in `storeio inspect ... | head`.
+
+    Raises:
+        Exit: It went. click would end the process with 1, which says that something was repaired.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        drop_output(sys.stdout)
+        raise click.exceptions.Exit(EXIT_SOUND) from None
+
+
 class Verbs(click.Group):
     """The verbs, each imported when it is asked for."""
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        """Return the call as click parsed it; help and versions are shown on the way."""
+        with enough_read():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb that is called, and return its exit code."""
+        with enough_read():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all verbs."""
@@ -168,9 +193,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         complain("cancelled")
         return EXIT_CANCELLED
-    except BrokenPipeError:
-        drop_output(sys.stdout)
-        return EXIT_SOUND  # who reads has seen enough, as in `storeio inspect ... | head`
     except Exception as error:
         return explain(error)
     return code if isinstance(code, int) else EXIT_SOUND

@@ -310,6 +310,17 @@ def test_closed_pipe_keeps_the_exit_code() -> None:
         assert (process.stderr.read(), process.wait(60)) == (b"", 4)
 
 
+@pytest.mark.parametrize("words", ["--help", "inspect --help", "inspect STORE", "inspect STORE --records --json"])
+def test_a_reader_that_has_seen_enough_is_no_repair(words: str) -> None:
+    words = words.replace("STORE", str(golden_data.store("base-5.3.3")))
+    command = [sys.executable, "-m", "storeio", *words.split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=SILENT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_ends_with_32(number: signal.Signals) -> None:
     script = (

@@ -127,6 +127,8 @@ def test_json_into_a_file_and_before_the_store(call: Any, tmp_path: Path) -> Non
         ["--hex", "3", "--at", "4"],
         ["--around", "2"],
         ["--around", "-1", "--at", "0"],
+        ["--around", "9223372036854775808", "--at", "0"],
+        ["--units", "--limit", "9223372036854775808"],
         ["--file", "checkpoint"],
         ["--units", "--tag", "x"],
         ["--hex", "1", "--file", "nope"],

@@ -57,6 +57,10 @@ def test_text_begins_with_the_word_and_ends_with_commands(tmp_path: Path, capsys
     assert make.startswith("  mkdir ")
     assert [line.split()[0] for line in moves] == ["mv"] * 8
     assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line)
+    assert call(tmp_path / "nothing", "--topic", "none", *SETS) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("REBUILT IN PART: nothing from ")
+    assert "mkdir" not in out  # there is nothing to put into place
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def _commands(result: Rebuilt) -> list[str]:
     one_by_one = any(" of " in part for part in result.partly)
     moved = [*(named if one_by_one else []), *(top for top in tops if not one_by_one or top in (INDEX, CHECKPOINT))]
     local = not (is_remote(store) or is_remote(into))
-    if result.exit_code == EXIT_SOUND and len(moved) <= MOST_MOVES and local:
+    if result.exit_code == EXIT_SOUND and 0 < len(moved) <= MOST_MOVES and local:
         before = new_beside(store, "before")
         commands.append(["mkdir", before])
         for path in moved:
