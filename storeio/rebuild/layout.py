@@ -163,8 +163,8 @@ def front(key: QueueKey, number: int, first: bytes, sizes: FileSizes, directory:
 
     The broker's filler points at the begin of the log's first segment. While the log has that, brokers take it for a
     message that they cannot read, and go on behind the segment: the queue's units there are never delivered. So a
-    first unit that points into it stands in front of itself in place of the filler. Not so of light queues: brokers count
-    messages for these that get no unit, and so write fillers in front of such queues where nothing is lost.
+    first unit that points into it stands in front of itself in place of the filler. Not so of light queues: brokers
+    count messages for these that get no unit, and so write fillers in front of such queues where nothing is lost.
 
     Args:
         key: The queue.
