@@ -12,9 +12,25 @@ from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges
 from storeio.checks.unit_groups import Units
+from storeio.format import commitlog as log
 from storeio.paths import CONSUMEQUEUE
 
 Mask = npt.NDArray[np.bool_]
+
+
+def hides_first(topic: str, physical_offset: int, segment_bytes: int) -> bool:
+    """Tell whether a broker's filler in front of a queue keeps the queue's first messages from consumers.
+
+    The filler points at the begin of the log's first segment. While the log has that, brokers take it for a message
+    that they cannot read, and go on behind the segment. Not so of light queues: brokers count messages for these that
+    get no unit, and so write fillers in front of such queues where nothing is lost.
+
+    Args:
+        topic: Of the queue.
+        physical_offset: Where the queue's first unit points, which is in the log.
+        segment_bytes: Of the log.
+    """
+    return 0 <= physical_offset < segment_bytes and not topic.startswith(log.LMQ_PREFIX)
 
 
 def stand_ins(queue: Queue, covered: Ranges, them: Units, asked: Mask, read: Read) -> Mask:

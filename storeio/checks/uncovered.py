@@ -9,20 +9,22 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, merged, subtract
 from storeio.checks.segments import LogView
-from storeio.checks.stand_ins import stand_ins
+from storeio.checks.stand_ins import hides_first, stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
 from storeio.format import consumequeue
-from storeio.paths import BATCHQUEUE
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Names = Callable[[int, int], str]
 """``names(physical, size)``: what an intact record of that place and size says it is, empty if none."""
 
+HIDING: Final = "brokers go on behind the log's first segment there: this queue's messages in it reach no consumer"
 NOT_INTACT: Final = "its record is not intact"
 MOST_NAMED: Final = 1000  # units of one queue whose record is looked up one by one
 
@@ -110,12 +112,22 @@ class _State:
         start = min((low for low, _ in self.covered), default=self.queue.last_real)
         late = filler & ((numbers > start) | tail)
         self.report(result, "CQ_PRE_BLANK", late, them, "filler where none belongs")
+        self.report(result, "CQ_PRE_BLANK", self.hiding(filler & ~late), them, HIDING)
         self.dirty(result, tail & ~zero & ~filler & ~gone, them)
         self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, them, "no unit at all")
         self.real(result, real & ~tail & ~instead, them, physical, length)
         self.count(result, "zero", zero, them)
         self.count(result, "blank", filler | instead, them)
         self.count(result, "garbage", ~real & ~zero & ~filler & ~gone, them)
+
+    def hiding(self, filler: Mask) -> Mask:
+        """Tell which of the fillers in front of the queue hide its first messages: all or none."""
+        if not filler.any() or not self.covered or self.queue.kind != CONSUMEQUEUE or self.view.min_physical_offset:
+            return np.zeros(len(filler), np.bool_)
+        at = self.covered[0][0] * self.queue.unit_bytes
+        first = decode(self.queue, self.queue.read(self.read, at, at + self.queue.unit_bytes)[0])[0]
+        physical, is_real = int(first["physical_offset"]), 0 < first["size"] < consumequeue.PRE_BLANK_SIZE
+        return filler & (is_real and hides_first(self.queue.topic, physical, self.view.segments[0].file.size))
 
     def tail_of(self, numbers: Numbers, zero: Mask) -> Mask:
         """Tell which units lie behind the first zero one behind all covered ones."""

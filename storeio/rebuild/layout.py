@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.checks.segments import LogView
-from storeio.format import commitlog as log
+from storeio.checks.stand_ins import hides_first
 from storeio.format import consumequeue, queueext
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.placement import MOST_NUMBER, Gap, Part, Placed, place
@@ -161,10 +161,7 @@ def laid(stretch: Stretch, before: int, ext_before: int, placed: Placed, sizes: 
 def front(key: QueueKey, number: int, first: bytes, sizes: FileSizes, directory: str = "") -> Iterator[Write]:
     """Yield what fills a queue's first file up to its first unit, as a broker does where a queue begins amid one.
 
-    The broker's filler points at the begin of the log's first segment. While the log has that, brokers take it for a
-    message that they cannot read, and go on behind the segment: the queue's units there are never delivered. So a
-    first unit that points into it stands in front of itself in place of the filler. Not so of light queues: brokers
-    count messages for these that get no unit, and so write fillers in front of such queues where nothing is lost.
+    Where that would hide the first messages, as ``checks.stand_ins`` tells, the first unit stands in front of itself.
 
     Args:
         key: The queue.
@@ -176,8 +173,7 @@ def front(key: QueueKey, number: int, first: bytes, sizes: FileSizes, directory:
     blank = number % sizes.per_file(key[0])
     if blank:
         path = f"{directory or queue_directory(*key)}/{file_name((number - blank) * consumequeue.UNIT_BYTES)}"
-        is_passed_over = int(consumequeue.decode(first)["physical_offset"][0]) < sizes.segment_bytes
-        repeats = is_passed_over and not key[1].startswith(log.LMQ_PREFIX)
+        repeats = hides_first(key[1], int(consumequeue.decode(first)["physical_offset"][0]), sizes.segment_bytes)
         yield Write(path, 0, first if repeats else BLANK, sizes.of(key[0]), blank)
 
 
