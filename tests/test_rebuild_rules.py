@@ -137,6 +137,8 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([2**50, 2**50 + 1], 0, 0, 0),
         ([0, 2**41], 0, 0, 1),  # of the first two the greater one
         ([2**41, 1], 0, 0, 1),
+        ([2**41, 2**41 + 2], 0, 0, 2),
+        ([2**41, 2**41], 0, 0, 2),
         ([-5, -4, 0, 1], 0, 2, 0),
         ([0, 1, 20, 21, 8, 9], 1, 0, 2),  # back into a gap, where the two have room
         ([0, 1, *range(20, 37), 30, 31, 8, 9], 1, 19, 0),

@@ -180,7 +180,7 @@ def _without_outliers(
             continue
         for run in group:
             width = run[RUN_STOP] - run[RUN_FIRST]
-            expected = before if before is not None else 0 if found else _before(after, width)
+            expected = before if before is not None else 0 if found else before_next(after, width)
             is_wrong = found or ((len(runs) > 1 or is_whole) and fits_nowhere(run, before, after))
             if is_wrong and run[RUN_FIRST] != expected:  # of those that are mixed up some may stand where they belong
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
@@ -195,7 +195,7 @@ def _without_outliers(
     return kept
 
 
-def _before(after: int | None, width: int) -> int:
+def before_next(after: int | None, width: int) -> int:
     """Return the first number of so many before the next one; 0 where that is none, or as wild."""
     return after - width if after is not None and width < after <= LONG_JUMP else 0
 

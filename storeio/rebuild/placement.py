@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from storeio.checks.numbering import MOST_ASTRAY, astray, fits_nowhere
+from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, fits_nowhere
 from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
@@ -132,7 +132,7 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView
         number = before or 0
         placed.moved += run[RUN_RECORDS]
     elif len(runs) > 1 and (fits_nowhere(run, before, after) or (is_end and _goes_back(run, before))):
-        number = before if before is not None else max((after or 1) - 1, 0)
+        number = before if before is not None else before_next(after, 1)
         placed.moved += 1
     elif not 0 <= number <= MOST_NUMBER:
         number = before or 0
