@@ -4,9 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
 EXTRAS := spark,codecs,docs,dev
-# One more than CI has cores: real brokers wait for timers of their own. Spark has threads enough.
-WORKERS ?= 3
-SPARK_WORKERS ?= 2
+WORKERS ?= 2
 PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs bench)
 
@@ -39,11 +37,11 @@ demo: setup  ## the audit job over a damaged store: its report and its Delta tab
 test: setup lint docs wheel  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark and not long' $(PYTEST_ARGS)
 	@# By file, so that a process keeps its session: xdist 3.8 does not keep groups together under pytest 9.2.
-	$(BIN)/python -m pytest -n $(SPARK_WORKERS) --dist loadfile -m 'spark and not long' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'spark and not long' $(PYTEST_ARGS)
 
 long-test: setup wheel  ## tests that take minutes: a cluster whose parts are killed, runs at the same time, maintenance
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'long and not spark' $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n $(SPARK_WORKERS) --dist loadfile -m 'long and spark' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'long and spark' $(PYTEST_ARGS)
 
 broker-test: setup  ## what real brokers make of stores; needs mvn and a JDK, which make test does without
 	STOREIO_BROKER=required $(BIN)/python -m pytest -n $(WORKERS) -m broker $(PYTEST_ARGS)
