@@ -67,7 +67,7 @@ class _Said:
 
     def begin_again(self, numbering: Numbering) -> list[BegunAgain]:
         """Leave to later records the units whose number they have; return where the numbers begin again."""
-        begun = believed(numbering.begun_again, self.findings)
+        begun = believed(numbering.begun_again, {finding.physical_offset for finding in self.findings})
         own = [(name, a, own_stop(begun, a, b, at), b, at) for name, a, b, at in self.classed]
         self.classed = [(name, a, stop, at) for name, a, stop, _, at in own if a < stop]
         end = numbering.runs[-1][1]

@@ -7,7 +7,7 @@ itself is told.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -48,12 +48,11 @@ def begun_again(runs: Iterable[Sequence[int]]) -> list[BegunAgain]:
     return found
 
 
-def believed(begun: Sequence[BegunAgain], findings: Iterable[Finding]) -> list[BegunAgain]:
+def believed(begun: Sequence[BegunAgain], doubted: Container[int | None]) -> list[BegunAgain]:
     """Return those of a queue that more than one record tells, or one whose unit stands where it should.
 
-    ``findings`` are those about the queue's units.
+    ``doubted`` are the physical offsets of records about whose units something is said.
     """
-    doubted = {finding.physical_offset for finding in findings}
     return [again for again in begun if not again.is_single or again.start_at not in doubted]
 
 

@@ -6,7 +6,7 @@ Source: ``QueueOffsetOperator``; exceptions as brokers make them (restart, re-is
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -58,7 +58,7 @@ class Astray:
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
     """Return gaps, repeats and single wrong numbers of one queue from its splits' runs in log order."""
     result = Numbering()
-    runs = joined_runs(np.concatenate(list(tables), axis=1).T.tolist())
+    runs = runs_of(tables)
     result.records = sum(run[RUN_RECORDS] for run in runs)
     runs = _without_outliers(topic, queue_id, runs, view, result)
     expected = runs[0][RUN_FIRST] if runs else 0
@@ -77,6 +77,11 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
         expected, before_at = stop, stop_at
     result.begun_again = begun_again(runs)
     return result
+
+
+def runs_of(tables: Iterable[Numbers]) -> list[list[int]]:
+    """Return the runs of a queue, whose splits' are given in log order, with those joined that follow on."""
+    return joined_runs([run for table in tables for run in table.T.tolist()])
 
 
 def joined_runs(runs: list[list[int]]) -> list[list[int]]:
@@ -136,7 +141,7 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         return None
     expected, start_at = before
     numbers = records = strangers = 0
-    for count, run in enumerate(runs[i:], 1):
+    for count, run in enumerate(runs[i : i + MOST_ASTRAY + 1], 1):  # each is a record at least
         numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
         is_last = i + count == len(runs)
         stop_at = run[RUN_STOP_AT] if is_last else runs[i + count][RUN_START_AT]

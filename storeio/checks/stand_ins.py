@@ -1,6 +1,7 @@
 """Units that a rebuild puts where no record has one: in a gap the unit before it, in front of a queue its first one.
 
-Source: ``storeio.rebuild.layout``, which says why.
+A queue must have no holes, since recovery ends at one, and what a broker writes in front may hide messages.
+Source: ``DefaultMessageStore.getMessage``, ``ConsumeQueue.putMessagePositionInfo``.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _cut_back(placed: Placed, number: int, view: LogView) -> None:
     """Free a number and what is behind it: few units move into a gap in front of it, all others are taken away."""
     taken: list[Part] = []
     while placed.parts and placed.parts[-1].number >= number:
-        taken.insert(0, placed.parts.pop())
+        taken.append(placed.parts.pop())
     count = sum(part.count for part in taken)
     if placed.parts and placed.parts[-1].stop > number:
         last = placed.parts.pop()
@@ -201,8 +201,8 @@ def _cut_back(placed: Placed, number: int, view: LogView) -> None:
         placed.replaced += count
         return
     placed.moved += count
-    follows = placed.parts and not view.is_damaged(placed.parts[-1].stop_at, taken[0].start_at) if taken else False
+    follows = placed.parts and not view.is_damaged(placed.parts[-1].stop_at, taken[-1].start_at) if taken else False
     first = placed.stop if follows else number - count
-    for part in taken:
+    for part in reversed(taken):
         _append(placed, replace(part, number=first))
         first += part.count

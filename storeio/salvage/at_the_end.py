@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import MISFIT, MOST_ASTRAY, joined_runs, place_of
+from storeio.checks.numbering import MISFIT, MOST_ASTRAY, place_of, runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -36,7 +36,7 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """
     view = found.concluded.view
     for queue, tables in found.concluded.runs.items():
-        runs = joined_runs([run for table in tables for run in table.T.tolist()])
+        runs = runs_of(tables)
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
         goes_back = len(runs) > 1 and runs[-1][RUN_RECORDS] == 1 and runs[-1][RUN_FIRST] < runs[-2][RUN_STOP]

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import AuditPlan, Concluded
-from storeio.checks.numbering import joined_runs, number_queue
+from storeio.checks.numbering import number_queue, runs_of
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import properties as p
@@ -27,7 +27,7 @@ def in_a_row(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
     """Yield the place of each record of a run whose numbers fit nowhere, and what is said of it."""
     view = concluded.view
     for (topic, queue_id), tables in concluded.runs.items():
-        runs = {run[RUN_START_AT]: run for run in joined_runs([run for table in tables for run in table.T.tolist()])}
+        runs = {run[RUN_START_AT]: run for run in runs_of(tables)}
         if len(runs) < 2 and (view.min_physical_offset or all(run[RUN_FIRST] == 0 for run in runs.values())):
             continue  # nothing says that it does not begin so
         for finding in number_queue(topic, queue_id, tables, view).findings:

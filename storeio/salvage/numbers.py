@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, joined_runs, number_queue
+from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, number_queue, runs_of
 from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
@@ -55,7 +55,7 @@ def lost_after(
         if (part.topic, part.queue_id) in touched:
             by_queue[part.topic, part.queue_id][1].append(part)
     for queue in sorted(touched):
-        table = joined_runs([run for table in runs.get(queue, ()) for run in table.T.tolist()])
+        table = runs_of(runs.get(queue, ()))
         for place, record in gone.get(queue, ()):
             table = without(table, place, record)
         table += [_run(place, record) for place, record in new.get(queue, ())]

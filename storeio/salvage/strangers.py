@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, joined_runs, place_of
+from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of, runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -65,7 +65,7 @@ def behind_the_first(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """
     view = found.concluded.view
     for queue, tables in found.concluded.runs.items():
-        if len(runs := joined_runs([run for table in tables for run in table.T.tolist()])) < 2:
+        if len(runs := runs_of(tables)) < 2:
             continue
         first, again = runs[0], runs[1]
         unit = found.unit_of(*queue, 0) if (first[RUN_FIRST], first[RUN_STOP], again[RUN_FIRST]) == (0, 1, 0) else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import JUMP, MISFIT, STRANGER, joined_runs
+from storeio.checks.numbering import JUMP, MISFIT, STRANGER, runs_of
 from storeio.checks.queue_files import Queue, Read
 from storeio.format import commitlog as log
 from storeio.format import properties as p
@@ -78,7 +78,7 @@ class Support:
         """Return the runs of a queue's records in log order, shape ``(rows of kernels.group, n)``."""
         if queue not in self._runs:
             tables = self._survey.concluded.runs.get(queue, ())
-            runs = joined_runs([run for table in tables for run in table.T.tolist()])
+            runs = runs_of(tables)
             self._runs[queue] = np.array(runs, np.int64).reshape(-1, RUN_ROWS).T
         return self._runs[queue]
 

@@ -6,7 +6,6 @@ An earlier broker has left such a message without a unit, so no start gives it u
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,6 @@ from storeio.checks.begun_again import BegunAgain, believed
 from storeio.checks.numbering import joined_runs, number_queue
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.dispatch import Implied
-from storeio.findings import Finding
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
 from storeio.paths import StoreFile
 from storeio.simulate.broker import QueueKey
@@ -24,8 +22,6 @@ from storeio.walk import Walked
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-LACKS_UNIT: Final = "CQ_UNIT_MISSING"
 
 
 class Replaced:
@@ -36,7 +32,7 @@ class Replaced:
         self._spans: dict[str, list[Numbers]] = {}
         self._files: dict[str, StoreFile] = {}
         self._runs: dict[QueueKey, list[list[int]]] = {}  # joined as they come: mostly one a queue
-        self._lacking: dict[QueueKey, list[Finding]] = {}
+        self._lacking: dict[QueueKey, set[int]] = {}  # physical offsets
         self._begun: dict[QueueKey, list[BegunAgain]] = {}
         self._is_known = False
 
@@ -58,9 +54,7 @@ class Replaced:
         if lacks.any():
             alone = runs[RUN_START_AT, runs[RUN_RECORDS] == 1]
             physical = implied.physical()
-            lacking = physical[lacks & np.isin(physical, alone)].tolist()
-            found = self._lacking.setdefault(key, [])
-            found += [Finding(LACKS_UNIT, implied.walked.split.path, physical_offset=at) for at in lacking]
+            self._lacking.setdefault(key, set()).update(physical[lacks & np.isin(physical, alone)].tolist())
 
     def begun_again(self, segment_bytes: int) -> bool:
         """Tell whether numbers of any queue begin again, once the whole log was walked."""
@@ -75,7 +69,7 @@ class Replaced:
                     [Segment(file, merge_spans(spans[p])) for p, file in self._files.items()], segment_bytes
                 )
             begun = number_queue(*key, [np.array(runs).T], view).begun_again
-            if begun := believed(begun, self._lacking.get(key, [])):
+            if begun := believed(begun, self._lacking.get(key, ())):
                 self._begun[key] = begun
         return bool(self._begun)
 
