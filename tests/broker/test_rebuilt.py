@@ -47,6 +47,7 @@ LISTS = {
 }
 
 
+@pytest.mark.long  # thirty seconds, of rare names and lists
 @pytest.mark.parametrize("what", LISTS)
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_brokers_fail_at_the_lists_that_are_found(version: str, what: str, tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def assert_same(said: Prediction, broker: Started) -> None:
             assert all(new.delivered and new.found for new in broker.new) == (said.stopped is None)
 
 
+@pytest.mark.long  # thirty seconds, of rare names and lists
 @pytest.mark.parametrize("what", BEYOND)
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) -> None:
