@@ -624,3 +624,33 @@ def test_a_copied_index_file_is_called_a_copy(which: int, split_bytes: int | Non
     (finding,) = (f for f in found.findings if f.path.startswith("index"))
     assert (finding.code, finding.path, finding.count) == ("INDEX_DUPLICATE", "index/20991231235959999", entries)
     assert f"a copy of index/{name}" in finding.detail
+
+
+@pytest.mark.parametrize("window", [1, 2, 7, 512])
+def test_a_search_finds_the_first_unit_however_it_looks(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units out of order stand where the last one in order before them points, those without one in front of all."""
+    monkeypatch.setattr(index_stretch, "WINDOW_UNITS", window)
+    chance = random.Random(window)
+    for _ in range(60):
+        count = chance.choice((1, 2, 5, 60, 2000))
+        points = sorted(chance.choices(range(chance.choice((4, count, 9000, 1 << 40))), k=count))
+        units = np.zeros(count + 1, index.UNIT)
+        units["physical_offset"][1:] = points
+        at, runs = 1, []
+        while chance.random() < 0.6 and (first := at + chance.randrange(9)) < count:
+            at = min(first + chance.randrange(1, 9), count)
+            runs.append((first, at))
+            units["physical_offset"][first:at] = [chance.randrange(-5, 1 << 41) for _ in range(at - first)]
+            at += 1
+        known = [unit for unit in range(1, count + 1) if not any(a <= unit < b for a, b in runs)]
+        begin, end = (int(units["physical_offset"][unit]) for unit in (known[0], known[-1]))
+        file = IndexStructure("index/1", 0, 1, count + 1, count, 0, 0, begin, end, True, tuple(runs), {}, ())
+
+        def read(file_no: int, first: int, stop: int, units: index.Units = units) -> index.Units:
+            assert (file_no, 1 <= first < stop <= len(units)) == (3, True)
+            return units[first:stop]
+
+        for wanted in {begin, end, end + 1, *chance.choices(points, k=5), chance.randrange(end + 2)}:
+            first = next((unit for unit in known if int(units["physical_offset"][unit]) >= wanted), count + 1)
+            if wanted > begin:  # else the very first stand there
+                assert index_stretch.first_unit(file, 3, read, wanted) == first

@@ -12,6 +12,7 @@ from storeio.audit.facts import Told, told_by
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.usual import usual_queues
 from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
+from storeio.checks.glance import glance_at
 from storeio.checks.index_content import IndexContent, check_content
 from storeio.checks.index_stretch import ReadUnits
 from storeio.checks.log_order import check_in_log_order
@@ -126,17 +127,12 @@ def _audited(
 
 
 def _look_at_records(walked: Walked, report: SplitReport) -> None:
-    report.findings += mark_findings(walked) + topic_findings(walked) + time_findings(walked)
+    seen = glance_at(walked)
+    report.findings += mark_findings(walked, seen) + topic_findings(walked) + time_findings(walked, seen)
     report.edges = edge_records(walked)
-    report.rare = rare_values(walked)
-    times = walked.records[w.R_STORE_MS]
-    report.times = (int(times.min()), int(times.max()))
-    marks = walked.records[w.R_MARKS]
-    report.counts = {
-        "body_crc": int((walked.records[w.R_BODY_BYTES] > 0).sum()),
-        "property_crc": int((marks & w.MARK_HAS_PROPERTY_CRC != 0).sum()),
-        "index_keys": int((walked.keys[2] != 0).sum()),
-    }
+    report.rare = rare_values(walked, seen)
+    report.times = seen.first_ms, seen.last_ms
+    report.counts = {"body_crc": seen.bodies, "property_crc": seen.property_crcs, "index_keys": seen.keys}
 
 
 def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> list[Finding]:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.index_structure import IndexStructure
+from storeio.checks.ranges import meeting
 from storeio.format.index import UNIT, UNIT_BYTES, Units
 
 Bytes = npt.NDArray[np.uint8]
@@ -24,8 +25,8 @@ ReadUnits = Callable[[int, int, int], Units]
 """``read_units(file_no, first, stop)``: these units of ``files[file_no]``, ``1 <= first <= stop <= entries + 1``."""
 
 MAX_PLACES: Final = 1024  # that units without order are told apart in
-PROBE_UNITS: Final = 64  # how far from a good guess the first probes of a search are
-PROBE_GROWTH: Final = 8
+WINDOW_UNITS: Final = 512  # that a search looks at together, and how far from a good guess it looks next
+WINDOW_GROWTH: Final = 8
 CHUNK_UNITS: Final = 1 << 20  # of a file that has to be read through
 
 INTO_DAMAGE: Final = "the log is damaged where they point"  # of units, whoever comes upon them
@@ -99,18 +100,22 @@ def first_unit(file: IndexStructure, file_no: int, read_units: ReadUnits, physic
         return low
     if physical_offset > file.end_physical_offset:
         return high
-    width = PROBE_UNITS
+    width = WINDOW_UNITS
     guess = _guess(file, physical_offset)
     while low < high:
         middle = guess if low <= guess < high else (low + high) // 2
-        believed = _believed(file, middle)
-        if believed < 1 or int(read_units(file_no, believed, believed + 1)["physical_offset"][0]) < physical_offset:
-            low = middle + 1
-            guess = middle + width
+        first = max(middle - WINDOW_UNITS // 2, low)
+        places = _places(file, file_no, read_units, first, min(first + WINDOW_UNITS, high))
+        inside = int(np.searchsorted(places, physical_offset))
+        if 0 < inside < len(places):
+            return first + inside
+        if inside:
+            low = first + inside
+            guess = low + width
         else:
-            high = middle
-            guess = middle - width
-        width *= PROBE_GROWTH
+            high = first
+            guess = high - width
+        width *= WINDOW_GROWTH
     return low
 
 
@@ -120,17 +125,17 @@ def _guess(file: IndexStructure, physical_offset: int) -> int:
     return 1 + (physical_offset - file.begin_physical_offset) * file.entries // max(stretch, 1)
 
 
-def _believed(file: IndexStructure, unit: int) -> int:
-    """Return the unit itself, or the last one before it that is in order; 0 if there is none."""
-    low, high = 0, len(file.outliers)
-    while low < high:
-        middle = (low + high) // 2
-        if file.outliers[middle][1] <= unit:
-            low = middle + 1
+def _places(file: IndexStructure, file_no: int, read_units: ReadUnits, first: int, stop: int) -> Numbers:
+    """Return where in the log units of an ordered file stand: where they point, if not out of order; they rise."""
+    places = read_units(file_no, first, stop)["physical_offset"].astype(np.int64)
+    for start, end in meeting(file.outliers, first, stop):
+        before = start - 1  # it is in order
+        if before >= first:
+            place = int(places[before - first])
         else:
-            high = middle
-    inside = low < len(file.outliers) and file.outliers[low][0] <= unit
-    return file.outliers[low][0] - 1 if inside else unit
+            place = int(read_units(file_no, before, start)["physical_offset"][0]) if before else -1
+        places[max(start - first, 0) : end - first] = place
+    return places
 
 
 def chunks(file: IndexStructure, file_no: int, read_units: ReadUnits) -> Iterator[tuple[int, Units]]:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.glance import Glance
 from storeio.dispatch import OddNumber
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -52,8 +53,10 @@ class TimedRecord:
     finding: Finding
 
 
-def mark_findings(walked: Walked) -> list[Finding]:
+def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
     """Return a finding for each odd thing of each record."""
+    if not seen.marks & w.MARKS_ODD:
+        return []
     marks = walked.records[w.R_MARKS]
     odd = np.flatnonzero(marks & w.MARKS_ODD)
     findings = []
@@ -151,8 +154,10 @@ def outliers(times: Numbers) -> npt.NDArray[np.intp]:
     return np.flatnonzero(spike | dip) + 1
 
 
-def time_findings(walked: Walked) -> list[Finding]:
+def time_findings(walked: Walked, seen: Glance) -> list[Finding]:
     """Return a finding for each record inside the split whose store time leaps out of its neighbours."""
+    if not seen.leaps:
+        return []
     times = walked.records[w.R_STORE_MS]
     return [
         _at_record(walked, int(row), "LOG_TIME", 0, 0, _leap(int(times[row]), int(times[row - 1])))

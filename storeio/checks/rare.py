@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.glance import Glance
 from storeio.findings import Finding
 from storeio.kernels import tables as w
 from storeio.kernels.few import count_few
@@ -40,17 +41,21 @@ class Rare:
     flag_bits: Seen
 
 
-def rare_values(walked: Walked) -> Rare:
+def rare_values(walked: Walked, seen: Glance) -> Rare:
     """Return the values of a split that may turn out to be rare in the log; there is a record."""
     return Rare(
-        _few(walked, w.R_STORE_HOST, MOST_STORE_HOSTS), _few(walked, w.R_BORN_HOST, MOST_PRODUCERS), _flag_bits(walked)
+        _one(walked, w.R_STORE_HOST) if seen.one_store_host else _few(walked, w.R_STORE_HOST, MOST_STORE_HOSTS),
+        _one(walked, w.R_BORN_HOST) if seen.one_producer else _few(walked, w.R_BORN_HOST, MOST_PRODUCERS),
+        _flag_bits(walked, seen.flags),
     )
+
+
+def _one(walked: Walked, row: int) -> Seen:
+    return {int(walked.records[row, 0]): _seen(walked, walked.count, 0)}
 
 
 def _few(walked: Walked, row: int, most: int) -> Seen | None:
     column = walked.records[row]
-    if (column == column[0]).all():  # as usual
-        return {int(column[0]): _seen(walked, len(column), 0)}
     values, counts, first = np.zeros((3, most), np.int64)
     n = int(count_few(column, values, counts, first))
     if n < 0:
@@ -59,9 +64,8 @@ def _few(walked: Walked, row: int, most: int) -> Seen | None:
     return {value: _seen(walked, count, at) for value, count, at in rows}
 
 
-def _flag_bits(walked: Walked) -> Seen:
+def _flag_bits(walked: Walked, used: int) -> Seen:
     flags = walked.records[w.R_FLAG]
-    used = int(np.bitwise_or.reduce(flags))
     found: Seen = {}
     for bit in range(LOWEST_BIT, 32):
         if used >> bit & 1:
