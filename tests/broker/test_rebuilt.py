@@ -102,6 +102,9 @@ DAMAGED = {  # numbers of queues some of whose records have wrong ones, or are l
     "zero": [0, 1, 2, 0, 5, 6],
     "ahead": [0, 1, 9, 4, 5],
     "last": [0, 1, 2, 3, 1, 0],
+    "either": [0, 1, 2, 5, 3, 5, 6],
+    "either at the end": [0, 1, 2, 9, 8, 3],
+    "either of two": [2, 0],
     "wild": [0, 1, 2**41, 3, 2**50, 5],
 }
 
