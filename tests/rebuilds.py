@@ -210,9 +210,9 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
     """Return how many records from one on have wrong numbers, at most 16, and whether the queue has numbers for them.
 
     It has if the next record's number leaves them just the room. If there is no next one, or fewer leave no room, they
-    must have just the numbers that are due, in any order.
+    must have just the numbers that are due, in any order; or those that leave none are ahead, and as many as the rest.
     """
-    none = 0
+    none = instead = 0
     for count in range(1, 17):
         behind = numbers[i + count] if i + count < len(numbers) else None
         if numbers[i] == stop or i + count > len(numbers):
@@ -223,9 +223,11 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
         must_be_mixed_up = none or behind is None
         if behind in (None, stop + count) and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due):
             return count, True
+        if behind in (None, stop + count) and count <= 2 * none and numbers[i] > stop:
+            instead = instead or count
         if behind == stop and not none:
             none = count
-    return none, False
+    return (instead, True) if instead else (none, False)
 
 
 def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:

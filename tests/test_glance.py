@@ -25,7 +25,7 @@ def slowly(walked: SimpleNamespace) -> Glance:
         int(np.bitwise_or.reduce(rows[w.R_FLAG])),
         int(times.min()),
         int(times.max()),
-        len(outliers(times)),
+        len(outliers(times, np.full(len(times), -(1 << 63)))),
         len(set(rows[w.R_STORE_HOST].tolist())) == 1,
         len(set(rows[w.R_BORN_HOST].tolist())) == 1,
     )

@@ -127,7 +127,7 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
 @pytest.mark.parametrize(
     ("wanted", "gaps", "replaced", "moved"),
     [
-        ([5, 6, 7, 0, 1, 2], 0, 3, 0),  # the queue was lost, a new one began
+        ([5, 6, 7, 0, 1, 2, 3], 0, 3, 0),  # the queue was lost, a new one began
         ([0, 1, 2, 3, 4, 3, 4, 5], 0, 2, 0),  # a tail was given out again
         ([0, 1, 2, 2, 3], 0, 1, 0),
         ([0, 1, 9, 10], 1, 0, 0),
@@ -151,6 +151,13 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([0, 1, 2, 3, 4, 1, 2, 5, 6], 0, 2, 0),  # two of another queue
         ([4, 1, 2, 3], 0, 0, 1),  # a whole log's queue begins at 0
         ([0, 1, 2, 4, 3], 0, 0, 2),
+        ([2, 0], 0, 0, 2),  # as many behind as before: either may be the wrong ones
+        ([5, 6, 7, 0, 1, 2], 0, 0, 6),
+        ([0, 1, 2, 5, 3, 5, 6], 0, 0, 2),
+        ([0, 1, 57, 58, 2, 6, 7, 8], 1, 2, 0),  # there is room for one more
+        ([0, 1, 57, 2, 3, 5], 1, 1, 0),
+        ([0, 1, 2, 57, 3], 0, 0, 2),
+        ([0, 1, 2, 1, 3], 0, 1, 0),
     ],
 )
 def test_known_troubles(wanted: list[int], gaps: int, replaced: int, moved: int, tmp_path: Path) -> None:

@@ -56,6 +56,24 @@ def test_records_in_a_row_get_their_numbers_back(first: int, changes: list[int],
     assert plan.cures
 
 
+@pytest.mark.parametrize("changes", [[2, -1], [30, -1], [30, 40, -2]])
+@pytest.mark.parametrize("queues", [True, False])
+def test_of_records_either_of_which_may_have_a_wrong_number_units_tell(
+    changes: list[int], queues: bool, tmp_path: Path
+) -> None:
+    """The first seem to be of another queue, as the numbers go on behind them; without units nobody gets another."""
+    edits = renumbered(104, changes)
+    root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    wanted = salvages.originals_of(NAME) if queues else salvages.records_of(root, SIZE)
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    dropped = {row.physical_offset for row in result.dropped}
+    assert (len(result.restored), len(dropped)) == ((len(changes), 0) if queues else (0, len(changes) - 1))
+    assert (result.exit_code == 0) == queues == (not result.lost)
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    kept = {at: row.raw for at, row in wanted.items() if at not in dropped}
+    assert {at: row.raw for at, row in now.items() if at not in dropped} == kept
+
+
 @pytest.mark.parametrize("changes", [[1, -1], [1, 1, -2], [-3, -3], [5, 8], [7, 3], [-100, 2**39]])
 def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], tmp_path: Path) -> None:
     """They are mixed up, or go back though their units do not, or jump time and again."""

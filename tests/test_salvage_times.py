@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,8 @@ import pytest
 
 from storeio import audit
 from storeio.audit import conclusion
-from storeio.findings import condense
+from storeio.checks import marks
+from storeio.findings import Finding, condense
 from storeio.format import commitlog as log
 from storeio.salvage.evidence import Known, Stored
 from storeio.salvage.node import salvage
@@ -157,6 +159,27 @@ def test_many_leaps_of_which_the_audit_tells_a_range_alone(tmp_path: Path, monke
     changed = {at for at, record in records.items() if record.raw != originals[at].raw}
     assert changed <= set(rows)
     assert {fixed.physical_offset for fixed in result.restored} == set(rows) - changed
+
+
+@pytest.mark.parametrize(("times", "born", "leaping"), [
+    ([10, 11, 900, 12, 13], [9, 10, 11, 11, 12], [2]),  # damaged: it was born when its neighbours were
+    ([10, 11, 900, 12, 13], [9, 10, 899, 11, 12], []),  # newer, and the next ones are left of an earlier life
+    ([10, 11, 900, 12, 13], [13, 14, 15, 15, 16], [2]),  # a client's clock is ahead
+    ([10, 11, 2**63 - 1, 12, 13], [9, 10, 11, 11, 12], [2]),
+    ([10, 11, -(2**63), 12, 13], [9, 10, 11, 11, 12], [2]),
+    ([10, 11, 3, 12, 13], [9, 10, 11, 11, 12], [2]),
+    ([900, 12, 13], [11, 11, 12], [0]),
+    ([900, 12, 13], [899, 11, 12], []),
+    ([11, 900, 12], [11, 899, 11], []),
+    ([11, 12, 5], [11, 11, 12], [2]),
+])  # fmt: skip
+def test_which_store_times_leap(times: list[int], born: list[int], leaping: list[int]) -> None:
+    """Of records at the edges of splits, the log's first and last among them."""
+    finding = Finding("LOG_TIME", "", 0, 0)
+    edges = [
+        marks.TimedRecord(*row, False, replace(finding, count=i)) for i, row in enumerate(zip(times, born, strict=True))
+    ]
+    assert [found.count for found in marks.edge_findings(edges, 1000)] == leaping
 
 
 def test_times_of_tombstones_are_those_of_records_that_do_not_leap(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from storeio.walk import Walked
 class Glance:
     """Counts of records and keys, bits that any record has, times in ms.
 
-    ``leaps`` is how many records ``marks.outliers`` tells. ``one_store_host`` and ``one_producer``: all records have
-    the same.
+    ``leaps`` is how many records ``marks.outliers`` tells, or leaves out for when they were born. ``one_store_host``
+    and ``one_producer``: all records have the same.
     """
 
     bodies: int

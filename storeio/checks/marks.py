@@ -49,6 +49,7 @@ class TimedRecord:
     """
 
     store_ms: int
+    born_ms: int
     inside: bool
     finding: Finding
 
@@ -134,6 +135,7 @@ def edge_records(walked: Walked) -> list[TimedRecord]:
     return [
         TimedRecord(
             int(walked.records[w.R_STORE_MS, row]),
+            int(walked.records[w.R_BORN_MS, row]),
             0 < row < walked.count - 1,
             _at_record(walked, row, "LOG_TIME", 0, 0, ""),
         )
@@ -141,17 +143,30 @@ def edge_records(walked: Walked) -> list[TimedRecord]:
     ]
 
 
-def outliers(times: Numbers) -> npt.NDArray[np.intp]:
-    """Return which times leap out of their neighbours and back: inner ones only, shape ``(n,)`` in.
+def outliers(times: Numbers, born: Numbers) -> npt.NDArray[np.intp]:
+    """Return which store times leap out of their neighbours and back: inner ones only.
 
-    A clock that was set does not come back with the next record; a damaged field does.
+    A clock that was set does not come back with the next record; a damaged field does. Nor do those leap that are later
+    than the next one and whose record was born so late, too: where a log was cut and went on, older records may follow.
+
+    Args:
+        times: Store times of records in log order, ms, shape ``(n,)``.
+        born: When the same records were born, ms.
     """
     if len(times) < 3:
         return np.empty(0, np.intp)
     before, here, after = times[:-2], times[1:-1], times[2:]
-    spike = (here > after) & (before <= after)
+    spike = (here > after) & (before <= after) & ~_is_born_late(born[1:-1], here, after)
     dip = (here < before) & (after >= before)
     return np.flatnonzero(spike | dip) + 1
+
+
+def _is_born_late(born: Numbers, here: Numbers, after: Numbers) -> npt.NDArray[np.bool_]:
+    """Tell which records were born nearer to when they say that they were stored than to when the next ones were.
+
+    Clients' clocks differ from brokers' a little. Halves, since damaged times may be any numbers.
+    """
+    return born > here // 2 + after // 2
 
 
 def time_findings(walked: Walked, seen: Glance) -> list[Finding]:
@@ -161,7 +176,7 @@ def time_findings(walked: Walked, seen: Glance) -> list[Finding]:
     times = walked.records[w.R_STORE_MS]
     return [
         _at_record(walked, int(row), "LOG_TIME", 0, 0, _leap(int(times[row]), int(times[row - 1])))
-        for row in outliers(times)
+        for row in outliers(times, walked.records[w.R_BORN_MS])
     ]
 
 
@@ -171,14 +186,19 @@ def _leap(here_ms: int, before_ms: int) -> str:
 
 def edge_findings(edges: list[TimedRecord], now_ms: int) -> list[Finding]:
     """Return findings for records at the edges of splits, and for the very first and last of the log."""
-    times = [edge.store_ms for edge in edges]
-    rows = {row for row in outliers(np.array(times, np.int64)).tolist() if not edges[row].inside}
+    times = np.array([edge.store_ms for edge in edges], np.int64)
+    born = np.array([edge.born_ms for edge in edges], np.int64)
+    rows = {row for row in outliers(times, born).tolist() if not edges[row].inside}
     if len(edges) > 1:
-        if times[0] > times[1]:
+        if times[0] > times[1] and not _is_born_late(born[:1], times[:1], times[1:2])[0]:
             rows.add(0)
-        if times[-1] < times[-2] or times[-1] > now_ms + 86_400_000:
+        newer, late = _is_born_late(born[-2:], times[-2:-1], times[-1:]).tolist()  # an old one behind it is not late
+        if (times[-1] < times[-2] and (late or not newer)) or times[-1] > now_ms + 86_400_000:
             rows.add(len(edges) - 1)
     return [
-        replace(edges[row].finding, detail=_leap(times[row], times[row - 1]) if row else f"store time {times[row]}")
+        replace(
+            edges[row].finding,
+            detail=_leap(int(times[row]), int(times[row - 1])) if row else f"store time {times[row]}",
+        )
         for row in sorted(rows)
     ]

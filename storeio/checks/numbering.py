@@ -49,10 +49,15 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class Astray:
-    """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none."""
+    """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none.
+
+    Where no more records go on behind strangers than these are, and there is just the room for all of them, any may be
+    those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
+    """
 
     runs: int
     strangers: bool
+    instead: int = 0
 
 
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
@@ -140,7 +145,7 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
     if before is None or runs[i][RUN_FIRST] == before[0]:
         return None
     expected, start_at = before
-    numbers = records = strangers = 0
+    numbers = records = strangers = room = instead = 0
     for count, run in enumerate(runs[i : i + MOST_ASTRAY + 1], 1):  # each is a record at least
         numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
         is_last = i + count == len(runs)
@@ -148,12 +153,15 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         if records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at)):
             break
         after = expected + numbers if is_last else runs[i + count][RUN_FIRST]
+        fits, group = after == expected + numbers, runs[i : i + count]
         sure = strangers or is_last  # that it is only if just these numbers are mixed up
-        if after == expected + numbers and (not sure or _fill(runs[i : i + count], expected, after)):
+        if fits and (not sure or _fill(group, expected, after)):
             return Astray(count, strangers=False)
+        if fits and strangers and numbers <= 2 * room and runs[i][RUN_FIRST] > expected:
+            instead = instead or count
         if after == expected and not strangers:
-            strangers = count
-    return Astray(strangers, strangers=True) if strangers else None
+            strangers, room = count, numbers
+    return Astray(strangers, strangers=True, instead=instead) if strangers else None
 
 
 def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:

@@ -4,10 +4,10 @@ Units come in log order, in runs of consecutive queue offsets.
 
 1. A run that begins where the one before it ends follows on.
 2. A few records whose numbers those before and behind them contradict, as ``checks.numbering.astray`` tells, stand
-   where these leave room for just them: nowhere if they leave none. A single one whose number no queue reaches
-   follows on, and so does one that goes back as the last of the queue, or with others behind it of which none
-   follows on from another: nothing else says that the queue began again, and so no message loses its unit to a
-   damaged number.
+   where these leave room for just them: nowhere if they leave none, unless all have room and others may be wrong. A
+   single one whose number no queue reaches follows on, and so does one that goes back as the last of the queue, or with
+   others behind it of which none follows on from another: nothing else says that the queue began again, and so no
+   message loses its unit to a damaged number.
 3. Where numbers go back, as after a queue was lost or a tail was given out again, the queue is cut back to
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
    rise with queue offsets, which brokers' searches rely on. Nothing is replaced that is few and has room: where the
@@ -99,9 +99,9 @@ def place(runs: list[Run], view: LogView) -> Placed:
     at = i = 0
     while i < len(runs):
         found = astray(runs, i, _stopped(placed, view), view)
-        group = runs[i : i + (found.runs if found else 1)]
+        group = runs[i : i + (found.instead or found.runs if found else 1)]
         for run in group:
-            if found and found.strangers:
+            if found and found.strangers and not found.instead:
                 placed.replaced += run[RUN_RECORDS]
             elif found:
                 placed.moved += run[RUN_RECORDS] if run[RUN_FIRST] != placed.stop else 0

@@ -1,4 +1,4 @@
-"""The last records of queues, whose numbers do not go on while the units that point at them do."""
+"""Records whose numbers do not go on while the units that point at them do: the last of queues, and amid others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import MISFIT, MOST_ASTRAY, place_of, runs_of
+from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of, runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -56,6 +56,23 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
             if goes_back and runs[-2][RUN_RECORDS] > 1:
                 place, own = runs[-1][RUN_START_AT], runs[-1][RUN_FIRST]
                 yield place, _misfit(found.concluded, queue, place, own, runs[-2][RUN_STOP])
+
+
+def amid_others(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield records that may be strangers or have wrong numbers, where their units tell that it is the numbers."""
+    view = found.concluded.view
+    for queue, tables in found.concluded.runs.items():
+        runs = runs_of(tables)
+        for i in range(1 if view.min_physical_offset else 0, len(runs)):
+            first, start_at = (runs[i - 1][RUN_STOP], runs[i - 1][RUN_STOP_AT]) if i else (0, 0)
+            doubtful = astray(runs, i, (first, start_at), view)
+            if doubtful is None or not doubtful.instead:
+                continue
+            rows = [row for run in runs[i : i + doubtful.instead] for row in _rows(found.concluded, queue, run)]
+            if _stand(found, queue, first, rows):
+                for number, (place, own) in enumerate(rows, first):
+                    if own != number:
+                        yield place, _misfit(found.concluded, queue, place, own, number)
 
 
 def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[Sequence[int] | None, list[list[int]]]]:

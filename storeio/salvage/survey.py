@@ -239,11 +239,11 @@ def _leaps(plan: AuditPlan, finding: Finding) -> Iterator[int]:
     """Yield the physical offsets of the records whose store times leap; of many the audit tells a range alone."""
     places = list(_places(plan, finding))
     records = [record_at(plan, at) for at in places] if finding.count > 1 else []
-    times = np.array([record.store_timestamp_ms for record in records if record is not None], np.int64)
-    if len(times) < len(places):
+    rows = [(record.store_timestamp_ms, record.born_timestamp_ms) for record in records if record is not None]
+    if len(rows) < len(places):
         yield from places
         return
-    inner = set(outliers(times).tolist())
+    inner = set(outliers(*np.array(rows, np.int64).reshape(-1, 2).T).tolist())
     yield from (at for i, at in enumerate(places) if i in inner or i in (0, len(places) - 1))
 
 

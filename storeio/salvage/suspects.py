@@ -20,6 +20,7 @@ def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     yield from bare(found.concluded)
     fit_nowhere = list(in_a_row(found.concluded))
     yield from fit_nowhere
+    yield from at_the_end.amid_others(found)
     told = {(finding.topic, finding.queue_id) for _, finding in fit_nowhere}
     yield from (row for row in at_the_end.at_the_end(found) if (row[1].topic, row[1].queue_id) not in told)
     yield from copies.copies(found)

@@ -102,6 +102,9 @@ DAMAGED = {  # numbers of queues some of whose records have wrong ones, or are l
     "zero": [0, 1, 2, 0, 5, 6],
     "ahead": [0, 1, 9, 4, 5],
     "last": [0, 1, 2, 3, 1, 0],
+    "either": [0, 1, 2, 5, 3, 5, 6],
+    "either at the end": [0, 1, 2, 9, 8, 3],
+    "either of two": [2, 0],
     "wild": [0, 1, 2**41, 3, 2**50, 5],
 }
 
@@ -124,6 +127,21 @@ def test_where_numbers_go_back_or_jump_a_broker_passes_over_or_appends(version: 
         ours, theirs = (in_queue(place, topic) for place in (tmp_path / "new", made))
         assert len(ours) == len(numbers)
         assert theirs <= ours
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_queue_that_began_again_is_as_its_broker_has_it(version: str, tmp_path: Path) -> None:
+    """After its files alone were deleted, and a clean stop, a broker gives its numbers out from 0 on again."""
+    builder = StoreBuilder(tmp_path / "store")
+    for topic in ("t", "other") * 9:
+        builder.message(topic, 0, b"body")
+    root, given = builder.close(), settings_of(builder.settings)
+    shutil.rmtree(root / "consumequeue" / "t")
+    options = {"clFile": 16384, "cqEntries": 50, "indexSlots": 50, "indexNum": 200}
+    started = run(version, root, options, consume=False, put=[("t", 0)] * 4, stop="halt")
+    assert [new.queue_offset for new in started.new] == [0, 1, 2, 3]
+    rebuild(root, tmp_path / "new", given=given, parts=("queues",))
+    assert tree(tmp_path / "new", "consumequeue") == tree(root, "consumequeue")
 
 
 def in_queue(root: Path, topic: str) -> set[int]:
