@@ -202,7 +202,8 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
     taken = merged(records_of(found))
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
     if stale:
-        gone = merged(Doubts(survey(found)).gone())
+        wrong = Doubts(survey(found)).answers()
+        gone = merged((at, at + answer.record.size) for at, answer in wrong if answer.fixed is None)
         taken = [part for row in taken for part in subtract(row, gone)]
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
