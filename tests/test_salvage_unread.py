@@ -79,6 +79,25 @@ def test_what_a_file_has_behind_a_segments_length_need_not_be_read(store: Path, 
     assert (made.records, made.lost, made.problems) == (MESSAGES, [], [])
 
 
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_a_segment_without_a_number_for_a_name_has_bad_blocks(
+    is_denied: bool, store: Path, faults: Faults, tmp_path: Path
+) -> None:
+    """No audit looks at such a file; a salvage takes from it what it gives."""
+    path = f"{segment(3)}.bak"
+    (store / segment(3)).rename(store / path)
+    if is_denied:
+        faults.deny(path)
+    else:
+        faults.fail(path, 3 * BLOCK, 4 * BLOCK)
+    made = salvage(store, tmp_path / "new")
+    unread = [text.partition(": ")[2] for text in made.problems if text.startswith("could not be read: ")]
+    assert [text.startswith(f"{path}: bytes ") for text in unread] == [True]
+    assert (made.records + made.lost_count, made.exit_code) == (MESSAGES, 12)
+    assert (made.records > MESSAGES - 20) is not is_denied
+    assert audit.check(made.into).exit_code == 0
+
+
 def test_many_bad_blocks_are_left_out_in_larger_pieces(
     store: Path, faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
 from storeio.salvage.donors import donated
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
-from storeio.salvage.strays import intact_records, lacking, pushed_out, strays_of
+from storeio.salvage.strays import intact_records, lacking, nameless, pushed_out, strays_of
 from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
 from storeio.splits import Split
@@ -216,9 +216,8 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
             yield from _piece(found, segment.file, low, high, taken)
         if segment.file.size > _size(found):
             yield from pushed_out(found, segment.file, taken)
-    for file in found.plan.listing.files:
-        is_unnumbered = file.kind == COMMITLOG and not file.is_dir and file.base_offset is None
-        if is_unnumbered and _holds_a_record(found.plan, file):
+    for file in nameless(found.plan):
+        if _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
 
 
