@@ -32,6 +32,7 @@ class LinkedStore:
             WriteError: There is no room for the links.
         """
         self.root = root
+        self._kept = 0  # files that were copied before they were written
         self.origin = store = followed(listing.root)
         with explained(str(root)):
             root.mkdir(parents=True)
@@ -109,6 +110,18 @@ class LinkedStore:
                     raise
                 raise UnreadableError(f"{path}: {error.strerror or error}") from error
         return place
+
+    def before(self, path: str) -> Path:
+        """Return where a file as it is now can be read, whatever is written into it."""
+        place = self.root / path
+        if place.is_symlink():
+            return Path(os.readlink(place))
+        kept = Path(f"{self.root}.before") / f"{self._kept}"
+        self._kept += 1
+        with explained(str(kept)):
+            kept.parent.mkdir(exist_ok=True)
+        copy_sparse(place, kept)
+        return kept
 
     def write(self, path: str, position: int, data: bytes) -> None:
         """Write into a file."""
