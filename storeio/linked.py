@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storeio.errors import UnreadableError
+from storeio.errors import UnreadableError, WriteError
 from storeio.local_files import data_stretches, hole_bytes, open_file
 from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
 from storeio.remote.mirror import mirrored
 from storeio.scan import Listing, changed_since, list_store
+from storeio.staging import created, explained, write_all
 from storeio.targets import followed
 
 PIECE_BYTES: Final = 1 << 20
@@ -25,22 +26,24 @@ class LinkedStore:
     """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes."""
 
     def __init__(self, listing: Listing, root: Path) -> None:
-        """Link everything that the store has, which lies on this machine; ``origin`` is the store itself."""
+        """Link everything that the store has, which lies on this machine; ``origin`` is the store itself.
+
+        Raises:
+            WriteError: There is no room for the links.
+        """
         self.root = root
-        root.mkdir(parents=True)
+        self._kept = 0  # files that were copied before they were written
         self.origin = store = followed(listing.root)
-        for file in listing.files:
-            place = root / file.path
-            if file.is_dir:
-                place.mkdir(parents=True, exist_ok=True)
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(store / file.path)
-        for path, _ in listing.unreadable:
-            place = root / path
-            if not os.path.lexists(place):  # a link to nothing is one here, too, so that it is not taken for cured
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to(store / path)
+        with explained(str(root)):
+            root.mkdir(parents=True)
+            for file in listing.files:
+                if file.is_dir:
+                    (root / file.path).mkdir(parents=True, exist_ok=True)
+                else:
+                    _link(root / file.path, store / file.path)
+            for path, _ in listing.unreadable:
+                if not os.path.lexists(root / path):  # a link to nothing is one here, too: it is not taken for cured
+                    _link(root / path, store / path)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something of this name."""
@@ -87,7 +90,7 @@ class LinkedStore:
             else:
                 yield f"{path}/{name}", Entry(name, FILE, place.stat().st_size)
 
-    # ---- Changes
+    # ---- Changes, which raise WriteError where there is no room for them
 
     def own(self, path: str) -> Path:
         """Return a file that may be changed: the store's is copied, holes left out; of a link to nothing there is none.
@@ -103,21 +106,37 @@ class LinkedStore:
                 if is_there:
                     copy_sparse(source, place)
             except OSError as error:
+                if isinstance(error, WriteError):
+                    raise
                 raise UnreadableError(f"{path}: {error.strerror or error}") from error
         return place
 
+    def before(self, path: str) -> Path:
+        """Return where a file as it is now can be read, whatever is written into it."""
+        place = self.root / path
+        if place.is_symlink():
+            return Path(os.readlink(place))
+        kept = Path(f"{self.root}.before") / f"{self._kept}"
+        self._kept += 1
+        with explained(str(kept)):
+            kept.parent.mkdir(exist_ok=True)
+        copy_sparse(place, kept)
+        return kept
+
     def write(self, path: str, position: int, data: bytes) -> None:
         """Write into a file."""
-        with self.own(path).open("r+b") as file:
+        place = self.own(path)
+        with explained(str(place)), place.open("r+b") as file:
             file.seek(position)
             file.write(data)
 
     def resize(self, path: str, length: int) -> None:
         """Make a file so long, or a new one of zeros."""
         place = self.own(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("ab") as file:
-            file.truncate(length)
+        with explained(str(place)):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("ab") as file:
+                file.truncate(length)
 
     def remove(self, path: str) -> None:
         """Take away a file or directory."""
@@ -129,8 +148,9 @@ class LinkedStore:
 
     def rename(self, path: str, target: str) -> None:
         """Give a file another name."""
-        (self.root / target).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).rename(self.root / target)
+        with explained(str(self.root / target)):
+            (self.root / target).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / path).rename(self.root / target)
 
 
 def copied(store: str, target: Path) -> Listing:
@@ -149,15 +169,31 @@ def copied(store: str, target: Path) -> Listing:
     return list_store(target)
 
 
+def _link(place: Path, target: Path) -> None:
+    """Make a link to a file, and the directories that it lies in."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target)
+
+
 def copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file; what is a hole stays one, where the system tells."""
-    with os.fdopen(open_file(source), "rb") as old, target.open("xb") as new:
+    """Copy a file; what is a hole stays one, where the system tells.
+
+    Raises:
+        OSError: It cannot be read.
+        WriteError: The copy cannot be written.
+    """
+    with os.fdopen(open_file(source), "rb") as old:
         size = os.fstat(old.fileno()).st_size
-        new.truncate(size)
-        for start, stop in data_stretches(old.fileno(), 0, size):
-            at = start
-            while at < stop:
-                data = os.pread(old.fileno(), min(PIECE_BYTES, stop - at), at)
-                if not data:
-                    return
-                at += os.pwrite(new.fileno(), data, at)
+        with explained(str(target)):
+            new = created(target, size)
+        try:
+            for start, stop in data_stretches(old.fileno(), 0, size):
+                at = start
+                while at < stop:
+                    data = os.pread(old.fileno(), min(PIECE_BYTES, stop - at), at)
+                    if not data:
+                        return
+                    with explained(str(target)):
+                        at += write_all(new, at, data)
+        finally:
+            os.close(new)

@@ -21,6 +21,7 @@ from storeio.salvaged import Salvaged
 TRANSACTION: Final = 0xC
 NO_NUMBER: Final = (0x4, 0xC)  # prepared, rolled back
 UNPROTECTED: Final = ((log.FLAG_AT, log.QUEUE_OFFSET_AT),)
+UNPROTECTED_FLAGS: Final = 0x70B  # compressed, and how; several tags; committed
 
 
 @dataclass(frozen=True)
@@ -265,9 +266,11 @@ def only_unprotected(now: Original, before: Original) -> bool:
         return False
     properties = len(before.raw) - before.head.properties_length
     body_at = 64 + sum(20 if before.head.sys_flag & bit else 8 for bit in (0x10, 0x20)) + 8
-    spans = (*UNPROTECTED, (log.BORN_TIMESTAMP_AT, body_at - 4), (properties, len(before.raw)))
+    spans: list[tuple[int, int]] = [*UNPROTECTED, (log.BORN_TIMESTAMP_AT, body_at - 4), (properties, len(before.raw))]
     if not before.numbers:  # in no queue: neither a unit nor a neighbour says which one it would be
-        spans += ((log.QUEUE_ID_AT, log.QUEUE_ID_AT + 4),)
+        spans.append((log.QUEUE_ID_AT, log.QUEUE_ID_AT + 4))
+    if (now.head.sys_flag ^ before.head.sys_flag) & ~UNPROTECTED_FLAGS == 0:
+        spans.append((log.SYS_FLAG_AT, log.BORN_TIMESTAMP_AT))
     different = [i for i, (a, b) in enumerate(zip(now.raw, before.raw, strict=True)) if a != b]
     return all(any(low <= i < high for low, high in spans) for i in different)
 
@@ -290,7 +293,8 @@ class Compared:
 
 def compared(damage: Damage, into: Path, result: Salvaged) -> Compared:
     """Return the differences of a salvaged store from what its undamaged form says should be left of it."""
-    saved, left = records_of(into, damage.segment_bytes), intact(damage)
+    saved = records_of(into, damage.segment_bytes)
+    left = {at for at in intact(damage) if at >= result.min_physical_offset}  # retention deletes what was before
     said = {
         (part.topic, part.queue_id, number)
         for part in result.lost

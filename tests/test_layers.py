@@ -92,7 +92,7 @@ LAYERS: Final = {
     "publishing": {"errors", "uris", "remote", "staging", "targets"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
-    "linked": PURE | {"scan", "remote", "local_files", "targets"},
+    "linked": PURE | {"scan", "remote", "local_files", "staging", "targets"},
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},

@@ -329,6 +329,20 @@ def test_a_tombstone_that_fits_one_hole_alone_goes_before_those_that_fit_many(tm
     assert (saved[place].name, saved[place].numbers) == (("topic_2", 0), range(29, 30))
 
 
+@pytest.mark.parametrize(("number", "start", "count"), [(4, 28000, 3800), (6, 22000, 9000), (7, 14000, 17500)])
+def test_tombstones_for_which_the_pieces_of_a_hole_are_too_small_go_on_to_the_next(
+    number: int, start: int, count: int, tmp_path: Path
+) -> None:
+    """One queue and all its units are gone; those of the others cut the hole into pieces. A lost segment follows."""
+    name = "base-4.9.8"
+    edits = [["zero", golden.segment(number), start, count], ["delete", golden.segment(number + 1)]]
+    root = golden.damaged(name, [*edits, ["rmtree", "consumequeue/topic_0/0"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert result.problems == []
+    assert all(part.tombstone for part in result.lost)
+    assert audit.check(tmp_path / "new", given=given_for(name), jobs=1).exit_code == 0
+
+
 @pytest.mark.parametrize(("content", "code"), [(bytes(8192), 0), (bytes(range(1, 256)) * 32, 8)])
 def test_a_log_without_a_record_becomes_an_empty_store(
     content: bytes, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

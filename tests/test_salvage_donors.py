@@ -96,3 +96,20 @@ def test_another_log_is_no_donor(tmp_path: Path) -> None:
     assert result.moved == []
     assert result.lost
     assert result.exit_code == 4
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_damage_of_a_donor_costs_no_more_than_it_hit(is_inside: bool, tmp_path: Path) -> None:
+    """One record of the segment that is to be given has another queue; else what lies next to the segment is gone."""
+    name, lost = "base-5.3.3", golden.segment(4)
+    records, size = salvages.originals_of(name), int(golden.options(name)["clFile"])
+    at = [place for place in records if place // size == 4][20]
+    queue_id = ["write", lost, at % size + 12, f"{records[at].head.queue_id ^ 1:08x}"]
+    around = [["zero", golden.segment(3), size - 5000, 5000], ["zero", golden.segment(5), 0, 5000]]
+    root = golden.damaged(name, [["delete", lost]], tmp_path / "store")
+    donor = golden.damaged(name, [queue_id] if is_inside else around, tmp_path / "donor")
+    sizes = {"mappedFileSizeCommitLog": str(size)}
+    result = salvage(root, tmp_path / "new", given=sizes, donors=[donor], jobs=1)
+    now = salvages.records_of(tmp_path / "new", size)
+    wrong = [place for place in records if now[place].raw != records[place].raw]
+    assert (wrong, result.lost_count, result.problems) == ([at] if is_inside else [], len(wrong), [])

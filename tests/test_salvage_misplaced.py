@@ -31,6 +31,11 @@ def file_of(queue: str, number: int = 0) -> str:
     return f"consumequeue/{queue}/{number * 20:020d}"
 
 
+def segment(size: int, number: int) -> str:
+    """Return the path of a segment, counted from 0."""
+    return f"commitlog/{number * size:020d}"
+
+
 def applied(name: str, edits: list[Edit], root: Path) -> Path:
     """Return a copy of a golden store after the edits; two kinds are of these tests alone."""
     golden.copy_of(name, root)
@@ -95,6 +100,17 @@ def test_a_segment_over_another_one_gives_nothing_that_the_log_holds(tmp_path: P
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     gone = sum(len(row.numbers) for at, row in salvages.originals_of(NAME).items() if at // SIZE == 2)
     assert (result.moved, result.lost_count, result.problems) == ([], gone, [])
+
+
+def test_segments_that_have_each_others_names_one_of_a_single_record(tmp_path: Path) -> None:
+    """What that record says is believed once the segment in front of it has its name back, and was overwritten."""
+    name, size = "ext-5.5.1", int(golden.options("ext-5.5.1")["clFile"])
+    swapped = [["swap", segment(size, a), segment(size, b)] for a, b in ((2, 7), (6, 8))]
+    away = ["rename", segment(size, 4), segment(size, 50)]
+    root = applied(name, [*swapped, away, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert (result.exit_code, result.lost, result.dropped, result.restored) == (0, [], [], [])
+    assert salvages.records_of(tmp_path / "new", size) == salvages.originals_of(name)
 
 
 @pytest.mark.parametrize("count", [3, 700])

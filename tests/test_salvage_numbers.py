@@ -74,14 +74,34 @@ def test_of_records_either_of_which_may_have_a_wrong_number_units_tell(
     assert {at: row.raw for at, row in now.items() if at not in dropped} == kept
 
 
-@pytest.mark.parametrize("changes", [[1, -1], [1, 1, -2], [-3, -3], [5, 8], [7, 3], [-100, 2**39]])
-def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], tmp_path: Path) -> None:
-    """They are mixed up, or go back though their units do not, or jump time and again."""
-    root = golden.damaged(NAME, renumbered(LAST + 1 - len(changes), changes), tmp_path / "store")
+@pytest.mark.parametrize(("changes", "queues"), [
+    ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
+    ([1, 1, -2], False), ([7, 3], False), ([-3, -2], False), ([-100, 2**39], False),
+])  # fmt: skip
+def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], queues: bool, tmp_path: Path) -> None:
+    """They are mixed up, or go back though their units do not or they are single ones, or jump time and again."""
+    edits = renumbered(LAST + 1 - len(changes), changes)
+    root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
     now = salvages.records_of(tmp_path / "new", SIZE)
     assert [at for at in places() if now[at].raw != salvages.originals_of(NAME)[at].raw] == []
+
+
+def test_a_jump_that_has_its_unit_stays_in_front_of_a_last_record_that_goes_back(tmp_path: Path) -> None:
+    """A broker's unit stands there. A second salvage finds nothing to do."""
+    edits = renumbered(LAST - 1, [7, 3])
+    file = f"consumequeue/{QUEUE[0]}/{QUEUE[1]}/{4000:020d}"
+    jump, back = places()[LAST - 1 :]
+    own = salvages.originals_of(NAME)[jump]
+    tags = (golden.store(NAME) / file).read_bytes()[180:][12:20]  # of the unit of number 209
+    unit = struct.pack(">qi", jump, len(own.raw)) + tags
+    edits += [["zero", file, 180, 40], ["write", file, 20 * (LAST + 6 - 200), unit.hex()]]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert [(row.physical_offset, row.queue_offset) for row in result.restored] == [(back, LAST + 7)]
+    again = salvage(tmp_path / "new", tmp_path / "again", given=GIVEN, jobs=1)
+    assert (again.restored, again.dropped, again.moved) == ([], [], [])
 
 
 @pytest.mark.parametrize(("queue_id", "changes", "queues"), [

@@ -100,6 +100,20 @@ def test_the_index_tells_the_seconds_of_the_last_record(name: str, tmp_path: Pat
     assert records[place].raw == record.raw
 
 
+def test_the_record_behind_a_hole_bounds_a_time_in_front_of_it(tmp_path: Path) -> None:
+    """Tombstones in the hole have its time: one that is later would leap out of them in the new store."""
+    name, size = "base-5.3.3", 32768
+    records = salvages.originals_of(name)
+    place, lost, behind = sorted(records)[40:43]
+    root, _ = broken(name, place, 4, b"\xff" * 4, tmp_path)
+    segment = f"commitlog/{lost - lost % size:020d}"
+    golden.apply_edits(root, [["zero", segment, lost % size, len(records[lost].raw)], ["rmtree", "index"]])
+    known = survey(audit.look_at_store(root, given=given_for(name), jobs=1))
+    read = known.record(place)
+    assert read is not None
+    assert Times(known).of(place, read).last_ms == records[behind].head.store_ms
+
+
 def test_what_nothing_tells_is_kept(tmp_path: Path) -> None:
     name = "base-5.3.3"
     records = salvages.originals_of(name)

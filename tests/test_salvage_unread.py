@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +14,12 @@ import pytest
 from faults import Faults
 from golden_data import segment
 
-from storeio import audit
+from storeio import audit, cli
 from storeio.errors import UnreadableError
 from storeio.report.salvaging import render_salvaged
 from storeio.salvage.node import salvage
 from storeio.salvaged import Salvaged
+from tests.test_rebuild_hostile import failing
 
 STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768
@@ -73,6 +77,25 @@ def test_what_a_file_has_behind_a_segments_length_need_not_be_read(store: Path, 
     faults.fail(segment(3), SEGMENT, SEGMENT + BLOCK)
     made = salvage(store, tmp_path / "new", given={"mappedFileSizeCommitLog": str(SEGMENT)})
     assert (made.records, made.lost, made.problems) == (MESSAGES, [], [])
+
+
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_a_segment_without_a_number_for_a_name_has_bad_blocks(
+    is_denied: bool, store: Path, faults: Faults, tmp_path: Path
+) -> None:
+    """No audit looks at such a file; a salvage takes from it what it gives."""
+    path = f"{segment(3)}.bak"
+    (store / segment(3)).rename(store / path)
+    if is_denied:
+        faults.deny(path)
+    else:
+        faults.fail(path, 3 * BLOCK, 4 * BLOCK)
+    made = salvage(store, tmp_path / "new")
+    unread = [text.partition(": ")[2] for text in made.problems if text.startswith("could not be read: ")]
+    assert [text.startswith(f"{path}: bytes ") for text in unread] == [True]
+    assert (made.records + made.lost_count, made.exit_code) == (MESSAGES, 12)
+    assert (made.records > MESSAGES - 20) is not is_denied
+    assert audit.check(made.into).exit_code == 0
 
 
 def test_many_bad_blocks_are_left_out_in_larger_pieces(
@@ -142,4 +165,23 @@ def test_a_log_that_cannot_be_listed_is_not_taken_for_none(store: Path, faults: 
     faults.deny("commitlog")
     with pytest.raises(UnreadableError, match=r"^commitlog: Permission denied"):
         salvage(store, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["symlink", "ftruncate", "pwrite"])
+def test_a_full_directory_for_temporary_files_is_told_by_its_name(
+    name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It holds links to the store, and copies of what is put into its place; the store's own files are not full."""
+    one, other = ((store / segment(number)).read_bytes() for number in (2, 3))
+    (store / segment(2)).write_bytes(other)
+    (store / segment(3)).write_bytes(one)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(os, name, failing(getattr(os, name), 1, errno.ENOSPC))
+    assert cli.run(["salvage", str(store), "--into", str(tmp_path / "new"), "--quiet"]) == 8
+    told = capsys.readouterr().err
+    assert f"{tmp_path / 'scratch'}/" in told
+    assert "could not be written: No space left" in told
+    assert list((tmp_path / "scratch").iterdir()) == []
     assert not (tmp_path / "new").exists()

@@ -108,7 +108,7 @@ def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]
         UnreadableError: A file could not be read.
     """
     found = survey(look(root))
-    records = list(Doubts(found).fixed())
+    records = [answer.fixed for _, answer in Doubts(found).answers() if answer.fixed is not None]
     if not records:
         return root
     store = LinkedStore(list_store(root), scratch)

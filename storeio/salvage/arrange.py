@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from storeio.checks.places import is_segment, may_belong
 from storeio.checks.ranges import Ranges, add, meeting, merged, subtract
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
+from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
 from storeio.salvage.donors import donated
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
-from storeio.salvage.strays import intact_records, lacking, pushed_out, strays_of
+from storeio.salvage.strays import intact_records, lacking, nameless, pushed_out, strays_of
 from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
+from storeio.scan import read_range
 from storeio.splits import Split
 from storeio.walk import walk_split
 
@@ -34,34 +36,8 @@ LOOKED_AT: Final = 8 << 20  # bytes of a file without a number in which a record
 AT_ONCE: Final = 16 << 20
 
 
-class Target(Protocol):
-    """A store as it would be: what is put into its place is written there."""
-
-    @property
-    def root(self) -> Path:
-        """Its directory."""
-
-    def exists(self, path: str) -> bool:
-        """Tell whether there is something of this name."""
-
-    def length(self, path: str) -> int:
-        """Return a file's length."""
-
-    def resize(self, path: str, length: int) -> None:
-        """Make a file so long, or a new one of zeros."""
-
-    def write(self, path: str, position: int, data: bytes) -> None:
-        """Write into a file."""
-
-    def remove(self, path: str) -> None:
-        """Take away a file."""
-
-    def rename(self, path: str, target: str) -> None:
-        """Give a file or directory another name."""
-
-
 def arranged(
-    found: Concluded, donors: Sequence[Concluded], begin: Callable[[], Target], look: Callable[[Path], Concluded]
+    found: Concluded, donors: Sequence[Concluded], begin: Callable[[], LinkedStore], look: Callable[[Path], Concluded]
 ) -> tuple[Concluded, list[Moved]]:
     """Return the audit of the store with everything in its place, and what was moved there.
 
@@ -71,7 +47,7 @@ def arranged(
         begin: Gives the store into which pieces are written; called where there are any.
         look: Audits a store with the settings of this one.
     """
-    store: Target | None = None
+    store: LinkedStore | None = None
     moved: list[Moved] = []
     aside, strays = found.plan, strays_of(found.plan)
     if folders := _in_the_way(found):
@@ -89,7 +65,7 @@ def arranged(
             found = look(store.root)
     for number in range(ROUNDS + len(donors)):
         pieces = list(_misplaced(found) if number < ROUNDS else donated(survey(found), donors[number - ROUNDS]))
-        pieces = [piece for piece in pieces if not _lies_there(found, piece)]
+        pieces = _first([piece for piece in pieces if not _lies_there(found, piece)], found)
         if not pieces:
             continue
         if store is None:
@@ -105,18 +81,22 @@ def _in_the_way(found: Concluded) -> list[str]:
     return [path for path in folders if path.count("/") == 1 and is_segment(path, _size(found))]
 
 
-def _free_name(store: Target, path: str) -> str:
+def _free_name(store: LinkedStore, path: str) -> str:
     name = f"{path}.directory"
     while store.exists(name):
         name += "_"
     return name
 
 
-def _laid(store: Target, found: Concluded, pieces: Sequence[Piece]) -> list[Moved]:
+def _laid(store: LinkedStore, found: Concluded, pieces: Sequence[Piece]) -> list[Moved]:
     """Put pieces into their places, clear where they lay, and return what was moved."""
     size = _size(found)
+    kept: dict[str, Path] = {}
+    if found.plan.root == str(store.root):  # segments that have each other's places are written while they are read
+        targets = {path for piece in pieces for path, *_ in _parts(piece, size)}
+        kept = {path: store.before(path) for path in targets & {p.path for p in pieces if p.plan is found.plan}}
     for piece in pieces:
-        _lay(store, piece, size)
+        _lay(store, piece, size, kept.get(piece.path) if piece.plan is found.plan else None)
     emptied = _emptied(found, pieces)
     for path in emptied:
         store.remove(path)
@@ -126,12 +106,13 @@ def _laid(store: Target, found: Concluded, pieces: Sequence[Piece]) -> list[Move
     return [Moved(f"{p.plan.root}/{p.path}", p.position, p.length, p.physical_offset) for p in pieces]
 
 
-def _lay(store: Target, piece: Piece, size: int) -> None:
-    """Copy a piece to its place."""
+def _lay(store: LinkedStore, piece: Piece, size: int, kept: Path | None) -> None:
+    """Copy a piece to its place; ``kept`` is its file as it was, if that is written, too."""
+    read = partial(read_range, str(kept.parent), kept.name) if kept else partial(piece.plan.read, piece.path)
     for path, inside, position, count in _parts(piece, size):
         if not store.exists(path) or store.length(path) < size:
             store.resize(path, size)
-        store.write(path, inside, piece.plan.read(piece.path, position, position + count).tobytes())
+        store.write(path, inside, read(position, position + count).tobytes())
 
 
 def _parts(piece: Piece, size: int) -> Iterator[tuple[str, int, int, int]]:
@@ -154,6 +135,15 @@ def _lies_there(found: Concluded, piece: Piece) -> bool:
         if there.tobytes() != piece.plan.read(piece.path, position, position + count).tobytes():
             return False
     return True
+
+
+def _first(pieces: list[Piece], found: Concluded) -> list[Piece]:
+    """Return the pieces that go over no file all of whose records wait for others to find their place; else all."""
+    waiting = {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.STALE).any()}
+    waiting -= {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.RECORD).any()}
+    waiting -= {piece.path for piece in pieces if piece.plan is found.plan}
+    free = (p for p in pieces if waiting.isdisjoint(path for path, *_ in _parts(p, _size(found))))
+    return list(free) or pieces
 
 
 def _left_behind(found: Concluded, pieces: Sequence[Piece], size: int) -> Iterator[tuple[str, int, int]]:
@@ -202,7 +192,8 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
     taken = merged(records_of(found))
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
     if stale:
-        gone = merged(Doubts(survey(found)).gone())
+        wrong = Doubts(survey(found)).answers()
+        gone = merged((at, at + answer.record.size) for at, answer in wrong if answer.fixed is None)
         taken = [part for row in taken for part in subtract(row, gone)]
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
@@ -215,9 +206,8 @@ def _misplaced(found: Concluded) -> Iterator[Piece]:
             yield from _piece(found, segment.file, low, high, taken)
         if segment.file.size > _size(found):
             yield from pushed_out(found, segment.file, taken)
-    for file in found.plan.listing.files:
-        is_unnumbered = file.kind == COMMITLOG and not file.is_dir and file.base_offset is None
-        if is_unnumbered and _holds_a_record(found.plan, file):
+    for file in nameless(found.plan):
+        if _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
@@ -25,6 +26,7 @@ class Surveyed(Protocol):
     @property
     def concluded(self) -> Concluded: ...
     def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None: ...
+    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int: ...
     def record(self, physical_offset: int) -> log.Record | None: ...
 
 
@@ -39,7 +41,6 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
         runs = runs_of(tables)
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
-        goes_back = len(runs) > 1 and runs[-1][RUN_RECORDS] == 1 and runs[-1][RUN_FIRST] < runs[-2][RUN_STOP]
         for before, tail in _tails(runs, is_whole=not view.min_physical_offset):
             start_at = before[RUN_STOP_AT] if before is not None else 0
             if view.is_damaged(start_at, tail[-1][RUN_STOP_AT]):
@@ -53,9 +54,8 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
                     yield place, _misfit(found.concluded, queue, place, own, number)
             break
         else:
-            if goes_back and runs[-2][RUN_RECORDS] > 1:
-                place, own = runs[-1][RUN_START_AT], runs[-1][RUN_FIRST]
-                yield place, _misfit(found.concluded, queue, place, own, runs[-2][RUN_STOP])
+            for place, own, number in _going_back(found, queue, runs):
+                yield place, _misfit(found.concluded, queue, place, own, number)
 
 
 def amid_others(found: Surveyed) -> Iterator[tuple[int, Finding]]:
@@ -88,6 +88,33 @@ def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[S
         else:
             if odd and sum(run[RUN_RECORDS] for run in tail) <= MOST_ASTRAY:
                 yield before, tail
+
+
+def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield the single last records of a queue of which one goes back: place, number, and the one that follows on.
+
+    That is the number that a new queue gives the one that goes back. One in front of it that jumps is as it was if
+    its unit stands there, or what lies around it is damaged.
+    """
+    first = len(runs) - 1
+    if first < 1 or runs[first][RUN_RECORDS] > 1:
+        return
+    while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[first - 2 : first]):
+        first -= 1
+    if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
+        number = runs[first - 1][RUN_STOP]
+        for run in runs[first:]:
+            if run[RUN_FIRST] != number:
+                yield run[RUN_START_AT], run[RUN_FIRST], number
+            number += run[RUN_STOP] - run[RUN_FIRST]
+
+
+def _is_odd(found: Surveyed, queue: Queue, two: Sequence[Sequence[int]]) -> bool:
+    """Tell whether the latter of two runs is one record whose number nothing but itself speaks for."""
+    before, run = two
+    if run[RUN_RECORDS] > 1 or found.concluded.view.is_damaged(before[RUN_STOP_AT], run[RUN_STOP_AT]):
+        return False
+    return found.number_of(*queue, run[RUN_START_AT]) != run[RUN_FIRST]
 
 
 def _rows(concluded: Concluded, queue: Queue, run: list[int]) -> Iterator[Place]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from storeio.salvage import holes
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.evidence import Unit, enters_queue
 from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting, least_tombstone
-from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled
+from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled, joined_holes
 from storeio.salvage.missing import Missing, light_units, missing_of, stands_for
 from storeio.salvage.numbers import lost_after, numbers_of
 from storeio.salvage.regions import Fixed, Judged, judge
@@ -186,7 +186,7 @@ class _Decider:
     def _widen(self) -> None:
         """Take the record behind a hole along that is too small for one: brokers end the log at what nothing covers."""
         fixed = {one.start for one in self.made.fixed}
-        for hole, _ in list(_joined((hole, []) for hole, _ in sorted(self.holes, key=lambda row: row[0].start))):
+        for hole, _ in list(joined_holes((hole, []) for hole, _ in sorted(self.holes, key=lambda row: row[0].start))):
             place = hole.stop
             tight = not hole.closes and hole.stop - hole.start < LEAST_BYTES and place not in fixed
             record = self.survey.record(place) if tight else None
@@ -213,7 +213,7 @@ class _Decider:
     def _fill(self) -> None:
         """Cover all holes."""
         fixed = sorted(self.made.fixed, key=lambda one: one.start)
-        joined = _joined(sorted(self.holes, key=lambda row: row[0].start))
+        joined = joined_holes(sorted(self.holes, key=lambda row: row[0].start))
         self.holes = [(replace(hole, setting=self._setting(hole.stop, fixed)), slots) for hole, slots in joined]
         wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
         self.slots = {unit for _, slots in self.holes for unit in slots}
@@ -222,24 +222,29 @@ class _Decider:
         for missing in sorted(self.made.missing, key=_urgency):
             if self.losses != TOMBSTONES or not self._place(missing, wants, room):
                 self.made.unplaced.append(missing)
-        for (hole, _), rows in zip(self.holes, wants, strict=True):
-            hole.wants = [want for want, _ in rows]
+        for i, (hole, _) in enumerate(self.holes):
+            hole.wants = [want for want, _ in wants[i]]
             try:
                 self.made.patches += filled(hole)
             except TooSmallError as error:
                 self.made.tight.append(str(error))
-            unplaced = {(want.queue, want.lost.queue_offset) for want in hole.unplaced}
-            self.made.unplaced += [
-                missing for want, missing in rows if (want.queue, want.lost.queue_offset) in unplaced
-            ]
+            for missing, may_follow in _left(hole, wants[i]):
+                if not may_follow or not self._place(missing, wants, room, after=i):
+                    self.made.unplaced.append(missing)
 
-    def _place(self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int]) -> bool:
-        """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie."""
+    def _place(
+        self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int], *, after: int = -1
+    ) -> bool:
+        """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie.
+
+        Only those behind the hole ``after`` are asked: its room was in pieces, and it has none left.
+        """
         unit = missing.unit
         low, high = max(missing.low, missing.behind), min(missing.high, missing.ahead)
         if unit is not None:
             low, high = unit.physical_offset, unit.physical_offset + 1
-        for i in range(bisect_right(self.holes, low, key=lambda row: row[0].stop), len(self.holes)):
+        first = bisect_right(self.holes, low, key=lambda row: row[0].stop)
+        for i in range(max(first, after + 1), len(self.holes)):
             hole = self.holes[i][0]
             if hole.start >= high or (unit is not None and unit not in self.slots):
                 return False
@@ -271,20 +276,16 @@ def _urgency(missing: Missing) -> tuple[bool, int]:
     return missing.unit is None, min(missing.high, missing.ahead)
 
 
-def _joined(rows: Iterable[tuple[Hole, list[Unit]]]) -> Iterator[tuple[Hole, list[Unit]]]:
-    """Yield holes in order, each joined with the one that follows at its end in the same segment; its list grows."""
-    last: tuple[Hole, list[Unit]] | None = None
-    for hole, slots in rows:
-        if last is not None and last[0].stop == hole.start > hole.segment_start and not last[0].closes:
-            joined = replace(last[0], stop=hole.stop, closes=hole.closes, setting=hole.setting)
-            last[1].extend(slots)
-            last = joined, last[1]
-            continue
-        if last is not None:
-            yield last
-        last = hole, slots
-    if last is not None:
-        yield last
+def _left(hole: Hole, rows: Sequence[tuple[Want, Missing]]) -> Iterator[tuple[Missing, bool]]:
+    """Yield the tombstones for which a hole has no room, and whether none behind them in their queue lies in it."""
+    unplaced = {(want.queue, want.lost.queue_offset) for want in hole.unplaced}
+    last: dict[tuple[bytes, int], int] = {}
+    for want, _ in rows:
+        if (want.queue, want.lost.queue_offset) not in unplaced:
+            last[want.queue] = max(last.get(want.queue, -1), want.lost.queue_offset)
+    for want, missing in rows:
+        if (want.queue, want.lost.queue_offset) in unplaced:
+            yield missing, want.lost.queue_offset > last.get(want.queue, -1)
 
 
 def _content_stop(judged: Judged) -> int:

@@ -11,6 +11,7 @@ from storeio.checks.ranges import Ranges, meeting, merged, subtract
 from storeio.checks.segments import Segment
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
+from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, ranges_of, records_of
 from storeio.salvage.regions import Judged, judge
 from storeio.salvage.stretches import stretches
@@ -26,7 +27,7 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     if donor.plan.config.commitlog_file_bytes != known.segment_bytes:
         return
     theirs = survey(donor)
-    good = _good(donor)
+    good = _good(donor, merged((at, at + answer.record.size) for at, answer in Doubts(theirs).answers()))
     ranges = list(good)
     judged = [judge(known, stretch) for stretch in stretches(known)]
     holes = [(each.stretch.start, _reach(known, each)) for each in judged]
@@ -35,25 +36,26 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     places = [*known.doubts, *(at for each in judged for at in each.forged)]
     doubtful = merged((place, place + known.size_at(place)) for place in places)
     own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
-    theirs_doubted = sorted(theirs.doubts)
     for start, stop in sorted(set(holes)):
-        if start >= stop or not _agree(known, theirs, own, start, stop):
+        if start >= stop or not _agree(known, theirs, own, ranges, start, stop):
             continue
         for low, high in meeting(ranges, start, stop):
-            part = max(low, start), min(high, stop)
-            if bisect_left(theirs_doubted, part[0]) == bisect_left(theirs_doubted, part[1]):
-                yield _piece(donor.plan, good[low, high], part)
+            yield _piece(donor.plan, good[low, high], (max(low, start), min(high, stop)))
     yield from _tail(known, theirs, good, own)
 
 
-def _good(donor: Concluded) -> Good:
-    """Return the ranges of intact bytes of a copy, and the segment of each; of files for the same place the first."""
+def _good(donor: Concluded, wrong: Ranges) -> Good:
+    """Return the ranges of intact bytes of a copy, and the segment of each; of files for the same place the first.
+
+    ``wrong`` are those of its records that are not as they were.
+    """
     rows = [(*row, s) for s in donor.view.segments for row in ranges_of(s, w.RECORD, w.BLANK)]
     found: Good = {}
     end = 0
     for low, high, segment in sorted(rows, key=lambda row: row[:2]):
         if low >= end:
-            found[low, high], end = segment, high
+            found |= dict.fromkeys(subtract((low, high), wrong), segment)
+            end = high
     return found
 
 
@@ -74,7 +76,7 @@ def _tail(known: Survey, theirs: Survey, good: Good, own: Ranges) -> Iterator[Pi
     """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
     last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
     lost = any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings)
-    if not lost or not _agree(known, theirs, own, last + known.segment_bytes, 2**62):
+    if not lost or not _agree(known, theirs, own, list(good), last + known.segment_bytes, 2**62):
         return
     for part, segment in good.items():
         if part[0] >= last + known.segment_bytes:
@@ -91,10 +93,22 @@ def _reach(known: Survey, judged: Judged) -> int:
     return stretch.stop if known.holds_something(stretch.start, stretch.stop) else stretch.start
 
 
-def _agree(known: Survey, theirs: Survey, own: Ranges, start: int, stop: int) -> bool:
-    """Tell whether two copies hold the same bytes before and behind a hole, where the nearest intact ones lie."""
-    last = bisect_right(own, start, key=lambda row: row[1])
-    behind = bisect_left(own, stop, key=lambda row: row[0])
-    places = [high - SIDE_BYTES for _, high in own[max(last - 1, 0) : last]]
-    places += [low for low, _ in own[behind : behind + 1]]
-    return all(known.read(at, at + SIDE_BYTES) == theirs.read(at, at + SIDE_BYTES) for at in places)
+def _agree(known: Survey, theirs: Survey, own: Ranges, good: Ranges, start: int, stop: int) -> bool:
+    """Tell whether two copies hold the same bytes before and behind a hole, at the nearest places intact in both."""
+    before = own[: bisect_right(own, start, key=lambda row: row[1])]
+    behind = own[bisect_left(own, stop, key=lambda row: row[0]) :]
+    for side, is_before in ((before[::-1], True), (behind, False)):
+        at = next(_common(side, good, is_before=is_before), None)
+        if side and (at is None or known.read(at, at + SIDE_BYTES) != theirs.read(at, at + SIDE_BYTES)):
+            return False
+    return True
+
+
+def _common(own: Ranges, good: Ranges, *, is_before: bool) -> Iterator[int]:
+    """Yield where both copies hold intact bytes, in the order of ``own``: at the end of each stretch that is before."""
+    for low, high in own:
+        parts = meeting(good, low, high)
+        for start, stop in reversed(parts) if is_before else parts:
+            first, end = max(low, start), min(high, stop)
+            if end - first >= SIDE_BYTES:
+                yield end - SIDE_BYTES if is_before else first

@@ -98,19 +98,11 @@ class Doubts:
             return None
         return Answer(record, None, units[:1] or self._lost_with(place, record, own))
 
-    def fixed(self) -> Iterator[Fixed]:
-        """Yield the records that can be restored, in order."""
+    def answers(self) -> Iterator[tuple[int, Answer]]:
+        """Yield the records that are not as they were, in order: the physical offset, and what became of each."""
         for place in sorted(self.survey.doubts):
-            answer = self.answer(place)
-            if answer is not None and answer.fixed is not None:
-                yield answer.fixed
-
-    def gone(self) -> Iterator[tuple[int, int]]:
-        """Yield the physical ranges of the records that are lost unless another copy of them is found."""
-        for place in sorted(self.survey.doubts):
-            answer = self.answer(place)
-            if answer is not None and answer.fixed is None:
-                yield place, place + answer.record.size
+            if (answer := self.answer(place)) is not None:
+                yield place, answer
 
     def _store_host(self, place: int, size: int) -> bytes | None:
         """Return the store host that the intact records before and behind a record name, None where they differ."""

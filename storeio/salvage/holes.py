@@ -12,7 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from storeio.format import commitlog as log
 from storeio.salvage.fillers import (
@@ -33,6 +33,7 @@ BLANK: Final = "blank"
 RESTORED: Final = "restored"
 USUAL_BYTES: Final = 256  # of a filler that may have any size
 ZEROS: Final = "zeros"
+T = TypeVar("T")
 BEHIND_ALL: Final = 2**63 - 1  # behind every place of a log
 MOST_TRIED: Final = 16  # tombstones that are too long for a free piece before it is left to fillers
 
@@ -84,6 +85,22 @@ class Hole:
     setting: Setting
     wants: Sequence[Want] = ()
     unplaced: list[Want] = field(default_factory=list)
+
+
+def joined_holes(rows: Iterable[tuple[Hole, list[T]]]) -> Iterator[tuple[Hole, list[T]]]:
+    """Yield holes in order, each joined with the one that follows at its end in the same segment; its list grows."""
+    last: tuple[Hole, list[T]] | None = None
+    for hole, slots in rows:
+        if last is not None and last[0].stop == hole.start > hole.segment_start and not last[0].closes:
+            joined = replace(last[0], stop=hole.stop, closes=hole.closes, setting=hole.setting)
+            last[1].extend(slots)
+            last = joined, last[1]
+            continue
+        if last is not None:
+            yield last
+        last = hole, slots
+    if last is not None:
+        yield last
 
 
 class TooSmallError(ValueError):
@@ -171,7 +188,7 @@ class _Waiting:
 
     def __init__(self, wants: Iterable[Want]) -> None:
         self._queues: dict[tuple[bytes, int], deque[Want]] = {}
-        for want in sorted(wants, key=lambda want: want.high):
+        for want in sorted(wants, key=lambda want: (want.high, want.lost.queue_offset)):
             self._queues.setdefault(want.queue, deque()).append(want)
         self.least = sum(least_tombstone(want.lost) for queue in self._queues.values() for want in queue)
         self._early: list[tuple[int, int, Want]] = []  # heap by where they may lie at the soonest

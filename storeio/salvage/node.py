@@ -32,7 +32,7 @@ from storeio.salvage import holes
 from storeio.salvage.arrange import arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
 from storeio.salvage.decide import Decision, decide
-from storeio.salvage.readable import readable
+from storeio.salvage.readable import readable, unread_nameless
 from storeio.salvage.survey import LEAP, survey
 from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
@@ -124,7 +124,8 @@ def saved(
     """
     root, threads = first.plan.root, jobs or os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
-        looked, moved, seen = _placed(first, others, Path(scratch), lambda at: look(at, settings))
+        besides = unread_nameless(first.plan)
+        looked, moved, seen = _placed(first, others, besides, Path(scratch), lambda at: look(at, settings))
         wanted = wanted_of(looked.plan, None, PARTS, broker)
         known = survey(looked)
         decision = decide(known, losses=losses)
@@ -132,7 +133,8 @@ def saved(
         not_copied = copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
-        result.problems.extend([*unread(first, others, looked, not_copied), *_barren(first.audit, known.audit, result)])
+        result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
+        result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
         result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
         if choice != ALL:
@@ -190,13 +192,15 @@ def _is_kept(part: LostMessages, kept: Kept) -> bool:
 
 
 def _placed(
-    first: Concluded, others: Sequence[Concluded], scratch: Path, look: Callable[[Path], Concluded]
-) -> tuple[Concluded, list[Moved], Concluded]:
+    first: Concluded, others: Sequence[Concluded], besides: Sequence[str], scratch: Path,
+    look: Callable[[Path], Concluded],
+) -> tuple[Concluded, list[Moved], Concluded]:  # fmt: skip
     """Return the audit of the store with everything in its place, what was moved, and the audit before that.
 
-    All three are of what can be read of it.
+    All three are of what can be read of it; ``besides`` tells what of files cannot that no audit looks at.
     """
-    seen, *donors = (readable(one, scratch / f"readable-{number}", look) for number, one in enumerate((first, *others)))
+    seen = readable(first, scratch / "readable", look, {text.partition(": ")[0] for text in besides})
+    donors = [readable(one, scratch / f"donor-{number}", look) for number, one in enumerate(others)]
     looked, moved = arranged(seen, donors, partial(linked, seen.plan.listing, scratch), look)
     origins = {seen.plan.root: first, looked.plan.root: first}
     origins |= {donor.plan.root: one for donor, one in zip(donors, others, strict=True)}

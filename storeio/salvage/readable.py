@@ -5,7 +5,7 @@ What cannot be read is damage like any other from there on, and told apart from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from storeio.checks.ranges import subtract
 from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, StoreFile
+from storeio.salvage.strays import nameless
 from storeio.scan import data_stretches, not_listed, read_range
 from storeio.splits import Split
 from storeio.uris import is_remote
@@ -24,19 +25,37 @@ AT_ONCE: Final = 16 << 20
 OF_AUDITS: Final = (COMMITLOG, INDEX, *QUEUE_KINDS, CHECKPOINT, ABORT, LOCK)
 
 
-def readable(found: Concluded, scratch: Path, look: Callable[[Path], Concluded]) -> Concluded:
+def unread_nameless(plan: AuditPlan) -> list[str]:
+    """Return what of files without a number in the log's directory cannot be read, in the words of an audit.
+
+    No audit looks at them; a salvage does, as far as a segment reaches.
+    """
+    told = []
+    for file in nameless(plan) if not is_remote(plan.root) else ():
+        around = Around(partial(read_range, plan.root, file.path), file.size, gives_up=False)
+        stop = min(file.size, plan.config.commitlog_file_bytes)
+        for start in range(0, stop, AT_ONCE):
+            around(start, min(start + AT_ONCE, stop))
+        told += [f"{file.path}: bytes {low} to {high}: {around.why}" for low, high in around.bad]
+    return told
+
+
+def readable(
+    found: Concluded, scratch: Path, look: Callable[[Path], Concluded], besides: Collection[str] = ()
+) -> Concluded:
     """Return the audit of a store that can be read, the same if all of its log can, or if it is remote.
 
     Args:
         found: The store's audit.
         scratch: Directory that can be made.
         look: Audits a store with the settings of this one.
+        besides: Files without a number that cannot be read as a whole.
 
     Raises:
         UnreadableError: The log's directory cannot be listed.
     """
     plan = found.plan
-    if is_remote(plan.root) or not (found.view.unread or _others(found)):
+    if is_remote(plan.root) or not (found.view.unread or _others(found) or besides):
         return found
     unlisted = not_listed(plan.listing, (COMMITLOG,))
     for path in unlisted:
@@ -49,6 +68,9 @@ def readable(found: Concluded, scratch: Path, look: Callable[[Path], Concluded])
         base = segment.base_offset or 0
         if found.view.is_unread(base, base + segment.size):
             _copy(plan, segment, scratch / segment.path)
+    for file in nameless(plan):
+        if file.path in besides:
+            _copy(plan, file, scratch / file.path)
     return look(store.root)
 
 

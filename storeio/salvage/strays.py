@@ -41,6 +41,12 @@ def strays_of(plan: AuditPlan) -> list[StoreFile]:
     return [file for file in numbered if not (is_offset(file, size) and is_segment(file.path, size))]
 
 
+def nameless(plan: AuditPlan) -> list[StoreFile]:
+    """Return the files of the commitlog that have no number for a name."""
+    files = plan.listing.files
+    return [file for file in files if file.kind == COMMITLOG and not file.is_dir and file.base_offset is None]
+
+
 def intact_records(read: Read, file: StoreFile, segment_bytes: int) -> Iterator[Standing]:
     """Yield the intact records of a file in order, whatever place they name.
 

@@ -20,7 +20,7 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.format import queueext
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
-from storeio.salvage.evidence import Stored
+from storeio.salvage.evidence import NEARBY_MS, Stored
 from storeio.salvage.survey import Survey
 
 STRETCH_BYTES: Final = 16 << 20  # of the log, of which the index units are looked at together
@@ -63,19 +63,25 @@ class Times:
 
     def of(self, place: int, record: log.Record) -> Stored:
         """Return what bounds the store time of the record at a place; nothing is between bounds that contradict."""
-        before, after = self._known.nearest.before(place), place + record.size
-        behind = self._known.record(after) if after not in self._known.leaping else None
-        bounds = Stored(
-            before.store_ms if before is not None and before.place not in self._known.leaping else None,
-            behind.store_timestamp_ms if behind is not None else None,
-            ("neighbours' times",),
-        )
+        before = self._known.nearest.before(place)
+        first_ms = before.store_ms if before is not None and before.place not in self._known.leaping else None
+        bounds = Stored(first_ms, self._behind(place + record.size, first_ms), ("neighbours' times",))
         for _, first, last in self._units.get(place, ()):
             if last is not None:
                 bounds = bounds.within(first, last, "seconds in the index")
         for told_ms in self._told(place, record):
             bounds = bounds.within(told_ms, told_ms, "time in its queue")
         return bounds
+
+    def _behind(self, after: int, first_ms: int | None) -> int | None:
+        """Return the store time of the record at a place; where a hole begins, of the one behind it if that is near."""
+        if after in self._known.leaping:
+            return None
+        if (record := self._known.record(after)) is not None:
+            return record.store_timestamp_ms
+        far = self._known.record_from(after)
+        is_near = far is not None and first_ms is not None and far.store_timestamp_ms - first_ms <= NEARBY_MS
+        return far.store_timestamp_ms if far is not None and is_near else None
 
     def _told(self, place: int, record: log.Record) -> Iterator[int]:
         """Yield the times that a record's batch unit and its ext unit say; of files that cannot be read nothing."""
