@@ -64,8 +64,8 @@ def forecast_retention(
     ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
     mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
     conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
-    unsure = not_simulated(listing, infer_config(listing, given or {}))
     outcome, started = _started(listing, given or {}, broker)
+    unsure = (*not_simulated(listing, infer_config(listing, given or {})), *outcome.doubts)
     if outcome.outcome != STARTS:
         store = os.fspath(root)
         return Forecast(

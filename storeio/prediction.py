@@ -143,7 +143,7 @@ def simulate(
     return Prediction(
         shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,
         stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None,
-        time.monotonic() - started, not_simulated(listing, config), running_end, gaps.told(),
+        time.monotonic() - started, (*not_simulated(listing, config), *outcome.doubts), running_end, gaps.told(),
     )  # fmt: skip
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from storeio.prediction import simulate
+from storeio.results import EXIT_FAILED
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (
     CONFIG_STAGE,
@@ -19,23 +21,22 @@ from storeio.simulate.ends import (
     STARTS,
     WHEEL_STAGE,
 )
-from storeio.simulate.metadata import (
+from storeio.simulate.metadata import LOAD_ORDER, TIMER_CHECK, TIMER_WHEEL, WHEEL_BYTES, Switches
+from storeio.simulate.outcome import STATED, Outcome, simulate_start
+from storeio.simulate.refused import DEDUCED, DELETED, EMPTIED, RECORDED, ZEROED, leftovers
+from storeio.simulate.rules import FASTJSON, FASTJSON2, LINES, rules_of
+from storeio.simulate.tables import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     FILTERS,
     GROUPS,
-    LOAD_ORDER,
     ORDER_INFO,
     QUEUE_MAPPING,
-    TIMER_CHECK,
-    TIMER_WHEEL,
+    READS,
     TOPICS,
-    WHEEL_BYTES,
-    Switches,
+    UNSURE,
+    read_table,
 )
-from storeio.simulate.outcome import STATED, Outcome, simulate_start
-from storeio.simulate.refused import DEDUCED, DELETED, EMPTIED, RECORDED, ZEROED, leftovers
-from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
 from tests.simulated import disk_of, setup_of
 
@@ -229,6 +230,79 @@ def test_a_table_that_says_nothing_gives_way_to_its_copy(table: bytes | None, tm
 
 
 def test_delay_levels_refuse_after_recovery(tmp_path: Path) -> None:
-    root = store_with(tmp_path, {DELAY_OFFSETS: b"[]", f"{DELAY_OFFSETS}.bak": b"{"})
+    root = store_with(tmp_path, {DELAY_OFFSETS: b"7", f"{DELAY_OFFSETS}.bak": b"{"})
     found, _ = started(root, "4.9.8", "base-5.5.1")
     assert (found.outcome, found.stage, found.leaves) == (REFUSES, DELAY_STAGE, [])
+
+
+# ---- What reads a table
+
+
+TOPIC = '{"topicConfigTable":{"t":{%s}}}'
+ASKED = [  # fastjson 1.2.69 and 1.2.83, then fastjson2 2.0.63 were asked, with the classes of the tables
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:12,1:7}}}', READS, READS),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{"0":12}}}', READS, READS),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:12', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:12}}}\0\0', READS, READS),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@\0\0\0\0', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, "\0\0", REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, "null", READS, READS),
+    (CONSUMER_OFFSETS, "7", REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, "[1]", REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, "[]", READS, REFUSES),
+    (CONSUMER_OFFSETS, " \n", UNSURE, REFUSES),  # read of other tables
+    (CONSUMER_OFFSETS, "{a:1}", UNSURE, REFUSES),
+    (CONSUMER_OFFSETS, "{1:2}", REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"a":NaN}', UNSURE, REFUSES),
+    (CONSUMER_OFFSETS, '{"a":1,}', UNSURE, UNSURE),  # fastjson2 refuses it, but not behind a name that it knows
+    (CONSUMER_OFFSETS, '{\0"a":1}', REFUSES, UNSURE),
+    (CONSUMER_OFFSETS, '{\b"a":1}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsetTable":{\x113:1}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"a":"b\0\n"}', READS, READS),
+    (CONSUMER_OFFSETS, "{'a':1}", UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, "{}//x", UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"a" 1}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"a:1,"b":2}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"a":1 "b":2}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsetTable":{0,:1}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"a":{true:1}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsetTable":[]}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"offsetTable":"x"}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"offsetTable":null}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{"x":1}}}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:99999999999999999999}}}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"groupTopicMap":{"g":1}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsettable":[]}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"a":{"@type":"b"}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsetTable":7,"offsetTable":{}}', UNSURE, UNSURE),
+    (TOPICS, TOPIC % '"perm":6,"order":false,"attributes":{"a":"b"},"more":[1]', READS, READS),
+    (TOPICS, TOPIC % '"perm":99999999999', REFUSES, REFUSES),
+    (TOPICS, TOPIC % '"perm":1.5', UNSURE, UNSURE),
+    (TOPICS, TOPIC % '"attributes":1', REFUSES, REFUSES),
+    (TOPICS, TOPIC % "1:1", UNSURE, UNSURE),
+    (QUEUE_MAPPING, "{}", UNSURE, UNSURE),
+    (DELAY_OFFSETS, '{"offsetTable":{3:1}}', READS, READS),
+    (DELAY_OFFSETS, '{"offsetTable":{"t@g":1}}', REFUSES, REFUSES),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "first", "second"), ASKED)
+def test_a_table_is_read_as_its_parser_reads_it(path: str, text: str, first: str, second: str) -> None:
+    data = text.encode()
+    assert (read_table(path, data, [FASTJSON]).verdict, read_table(path, data, [FASTJSON2]).verdict) == (first, second)
+    assert read_table(path, data, [FASTJSON, FASTJSON2]).verdict == (first if first == second else UNSURE)
+
+
+def test_what_is_not_known_of_a_table_is_said_if_it_decides(tmp_path: Path) -> None:
+    odd, cut, whole = b"{a:1}", b'{"offsetTable":{', b"{}"
+    for copy, texts in ((odd, 1), (cut, 1), (whole, 0), (None, 0)):
+        files = {CONSUMER_OFFSETS: odd} | ({} if copy is None else {f"{CONSUMER_OFFSETS}.bak": copy})
+        found, _ = started(store_with(tmp_path / str(copy), files), "5.3.3", "base-5.3.3")
+        assert (found.outcome, len(found.doubts)) == (STARTS, texts)
+    root = store_with(tmp_path / "both", {CONSUMER_OFFSETS: odd, f"{CONSUMER_OFFSETS}.bak": odd})
+    said = simulate(root, broker="5.3.3")
+    assert said.not_simulated == (
+        f"{CONSUMER_OFFSETS}: whether this broker's parser reads it, and so whether it starts: a name without quotes",
+    )
+    assert said.exit_code & EXIT_FAILED
+    assert simulate(root, broker="5.5.1").outcome.stage == CONFIG_STAGE

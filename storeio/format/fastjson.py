@@ -2,7 +2,7 @@
 
 Read as fastjson 1.x reads by default: bare names and single quotes, extra commas, comments and control
 characters between tokens are no obstacle. What stands before a fault is kept, so that a file that a
-crash cut short still tells what it can.
+crash cut short still tells what it can. What no broker writes is named: whether one reads it depends on its parser.
 
 Source: ``JSONLexerBase`` and ``DefaultJSONParser`` of fastjson 1.2.
 """
@@ -12,20 +12,40 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 DEPTH: Final = 200
 DIGITS: Final = 400
 
+# The first thing in a text that no broker writes.
+BLANK: Final = "nothing but blanks"
+BARE_NAME: Final = "a name without quotes"
+BARE_WORD: Final = "true, false or null in a name's place"
+NUMBERED: Final = "a number in a name's place"  # of the outermost object; keys of inner ones may be bare numbers
+NO_NUMBER: Final = "NaN or undefined"
+CONTROL: Final = "a control character before a name"
+COMMAS: Final = "a comma too many"
+BETWEEN: Final = "a comment or a control character"
+QUOTES: Final = "single quotes"
+ESCAPE: Final = "an escape that is none"
+SUFFIX: Final = "a number of another form"
+TWICE: Final = "a name twice"
+REFERS: Final = "a type or a reference"
+
 _BETWEEN: Final = re.compile(r"(?:[\x00-\x20\x7f\ufeff]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
+_WRITTEN: Final = " \n\r\t"  # brokers' own blanks
 _BLANK: Final = " \n\r\t\f\b"  # of nothing but these the broker makes no object, and goes on
 _COMMAS: Final = re.compile(r"(?:[\x00-\x20\x7f,]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?[LSBFD]?")
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$]*")
 _STRING: Final = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_PLAIN_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLAIN_TEXT: Final = re.compile(r"""(?:[^\x1a\\]|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[bfnrt/"\\]))*""")
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
+_DIGITS: Final = "-0123456789"
+_NO_NUMBERS: Final = ("NaN", "undefined")
 _CONTROLS: Final = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -33,11 +53,15 @@ _CONTROLS: Final = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": 
 class Decoded:
     """What a file says; ``problem`` is empty, or what is wrong and where, and ``value`` what stands before it.
 
-    Objects are dicts whose keys are text, numbers too. ``value`` is None where nothing could be read.
+    Objects are dicts whose keys are text, numbers too. ``value`` is None where nothing could be read. ``odd`` is the
+    first thing that no broker writes, empty if there is none; ``fatal`` tells that no broker's parser gets past the
+    problem.
     """
 
     value: Any
     problem: str = ""
+    odd: str = ""
+    fatal: bool = False
 
 
 def decode(data: bytes | memoryview) -> Decoded:
@@ -45,35 +69,58 @@ def decode(data: bytes | memoryview) -> Decoded:
     # 4.x writes the platform's charset: a byte that is no UTF-8 becomes an escape, which is read as Latin-1.
     text = bytes(data).decode("utf-8", "backslashreplace")
     try:
-        return Decoded(json.loads(text))  # many times as fast, where the file is plain JSON
-    except (ValueError, RecursionError):
-        return _Reader(text).read()
+        found = Decoded(json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant))
+    except (ValueError, RecursionError):  # the above is many times as fast, where the file is plain JSON
+        found = _Reader(text).read()
+    refers = found.odd or not ('"@type"' in text or '"$ref"' in text)
+    return found if refers else replace(found, odd=REFERS)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raise where a name is there twice, of which the reader tells."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(TWICE)
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
 
 
 class _FaultError(Exception):
-    """Reading ends here."""
+    """Reading ends here, and that of every broker's parser if it is ``fatal``."""
+
+    def __init__(self, text: str, fatal: bool) -> None:
+        super().__init__(text)
+        self.fatal = fatal
 
 
 class _Reader:
     """One text, and how far it is read."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at, self.value = text, 0, None
+        self.text, self.at, self.value, self.odd = text, 0, None, ""
 
     def read(self) -> Decoded:
         """Return the whole text's value."""
         try:
-            self._skip(_BETWEEN)
+            self._between()
             if self.at < len(self.text):
                 self._value(self._keep, 0)
-                self._skip(_BETWEEN)
+                self._between()
                 if self.at < len(self.text):
                     raise self._fault("something follows the end")
-            elif self.text.strip(_BLANK):  # zeros, as after a power loss, or a comment: no value, and not blank
+            elif not self.text.strip(_BLANK):
+                self._note(BLANK)
+            else:  # zeros, as after a power loss, or a comment: no value, and not blank
                 raise self._fault("no value")
         except _FaultError as fault:
-            return Decoded(self.value, str(fault))
-        return Decoded(self.value)
+            return Decoded(self.value, str(fault), self.odd, fault.fatal)
+        return Decoded(self.value, "", self.odd)
+
+    def _note(self, odd: str) -> None:
+        self.odd = self.odd or odd
 
     def _keep(self, value: Any) -> None:
         self.value = value
@@ -82,11 +129,29 @@ class _Reader:
         match = pattern.match(self.text, self.at)
         self.at = match.end() if match else self.at
 
-    def _fault(self, what: str) -> _FaultError:
+    def _between(self, odd: str = BETWEEN) -> None:
+        """Go on to the next token."""
+        start = self.at
+        self._skip(_BETWEEN)
+        if self.text[start : self.at].strip(_WRITTEN):
+            self._note(odd)
+
+    def _commas(self, usual: int, end: str, odd: str) -> bool:
+        """Go on to the next item of a container, past ``usual`` commas; tell whether its end is there, and past."""
+        start = self.at
+        self._skip(_COMMAS)
+        passed, is_end = self.text[start : self.at], self.text.startswith(end, self.at)
+        if (rest := passed.replace(",", "", usual).strip(_WRITTEN)) or (is_end and "," in passed):
+            is_usual = is_end or rest[:1] in "/\f\b" or self.text[self.at : self.at + 1] in _DIGITS
+            self._note(COMMAS if rest[:1] in ("", ",") else BETWEEN if is_usual else odd)
+        self.at += is_end
+        return is_end
+
+    def _fault(self, what: str, fatal: bool = False) -> _FaultError:
         if self.at >= len(self.text):
-            what = "the text ends too early"
+            what, fatal = "the text ends too early", True
         line = self.text.count("\n", 0, self.at) + 1
-        return _FaultError(f"{what}, at character {self.at}, line {line}")
+        return _FaultError(f"{what}, at character {self.at}, line {line}", fatal)
 
     def _value(self, put: Callable[[Any], None], depth: int) -> None:
         """Read a value; a container is handed on before it is filled, so that it is kept if a fault follows."""
@@ -110,43 +175,43 @@ class _Reader:
 
     def _members(self, found: dict[str, Any], depth: int) -> None:
         self.at += 1
-        while True:
-            self._skip(_COMMAS)
-            if self.text.startswith("}", self.at):
-                self.at += 1
-                return
-            key = self._key()
-            self._skip(_BETWEEN)
+        while not self._commas(bool(found), "}", CONTROL):
+            is_number = self.text[self.at : self.at + 1] in _DIGITS
+            key = self._key(depth)
+            if key in found:
+                self._note(TWICE)
+            self._between()
             if not self.text.startswith(":", self.at):
-                raise self._fault(f"no colon behind the name {key[:60]!r}")
+                raise self._fault(f"no colon behind the name {key[:60]!r}", fatal=not is_number)
             self.at += 1
-            self._skip(_BETWEEN)
+            self._between()
             self._value(lambda value, key=key: found.__setitem__(key, value), depth + 1)  # type: ignore[misc]
             self._more("}")
 
     def _items(self, items: list[Any], depth: int) -> None:
         self.at += 1
-        while True:
-            self._skip(_COMMAS)
-            if self.text.startswith("]", self.at):
-                self.at += 1
-                return
+        while not self._commas(bool(items), "]", BETWEEN):
             self._value(items.append, depth + 1)
             self._more("]")
 
     def _more(self, end: str) -> None:
         """Go past a value inside a container."""
-        self._skip(_BETWEEN)
+        self._between()
         if self.text[self.at : self.at + 1] not in (",", end):
             raise self._fault(f"neither a comma nor {end}")
 
-    def _key(self) -> str:
+    def _key(self, depth: int) -> str:
         if self.text[self.at : self.at + 1] in ("'", '"'):
             return self._string()
-        match = _NUMBER.match(self.text, self.at) or _NAME.match(self.text, self.at)
+        number = _NUMBER.match(self.text, self.at)
+        match = number or _NAME.match(self.text, self.at)
         if match is None:
-            raise self._fault("no name")
+            raise self._fault("no name", fatal="!" <= self.text[self.at : self.at + 1] < "[")
         self.at = match.end()
+        if number is None:
+            self._note(BARE_WORD if match[0] in _WORDS else BARE_NAME)
+        elif not depth:
+            self._note(NUMBERED)
         return match[0]
 
     def _string(self) -> str:
@@ -156,6 +221,10 @@ class _Reader:
             raise self._fault("a string without an end")
         self.at = match.end()
         plain = match[1] if match[1] is not None else match[2]
+        if match[1] is None:
+            self._note(QUOTES)
+        if not _PLAIN_TEXT.fullmatch(plain):
+            self._note(ESCAPE)
         if "\\" not in plain:
             return plain
         text = _ESCAPE.sub(_meaning, plain)
@@ -169,11 +238,15 @@ class _Reader:
             self.at = match.end()
             raise self._fault("no number")
         self.at = match.end()
+        if not _PLAIN_NUMBER.fullmatch(match[0]):
+            self._note(SUFFIX)
         digits = match[0].rstrip("LSBFD")
         return float(digits) if match[1] is not None or match[2] is not None else int(digits)
 
     def _word(self) -> Any:
         match = _NAME.match(self.text, self.at)
+        if match is not None and match[0] in _NO_NUMBERS:
+            self._note(NO_NUMBER)
         if match is None or match[0] not in _WORDS:
             raise self._fault("no value")
         self.at = match.end()

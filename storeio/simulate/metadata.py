@@ -8,19 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storeio.format.fastjson import decode
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, WHEEL_STAGE, RefusesError
 from storeio.simulate.rules import Rules
+from storeio.simulate.tables import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    FILTERS,
+    GROUPS,
+    ORDER_INFO,
+    QUEUE_MAPPING,
+    READS,
+    REFUSES,
+    TOPICS,
+    Verdict,
+    read_table,
+)
 
-TOPICS: Final = "config/topics.json"
-QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
-CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
 LIGHT_OFFSETS: Final = "config/lmqConsumerOffset.json"
-GROUPS: Final = "config/subscriptionGroup.json"
-FILTERS: Final = "config/consumerFilter.json"
-ORDER_INFO: Final = "config/consumerOrderInfo.json"
-DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_CHECK: Final = "config/timercheck"
 TIMER_WHEEL: Final = "timerwheel"
 REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, DELAY_STAGE)
@@ -51,16 +56,16 @@ def backup(path: str) -> str:
     return f"{path}.bak"
 
 
-def refuse_for_tables(disk: Disk, rules: Rules) -> None:
-    """Do what loading the tables does to a start.
+def refuse_for_tables(disk: Disk, rules: Rules) -> list[str]:
+    """Do what loading the tables does to a start; return what is not known of it, as if these tables were read.
 
     Raises:
         RefusesError: A table and its earlier content cannot be read.
     """
     if any(disk.exists(path) for path in DATABASES):
-        return
-    for path in load_order(rules):
-        _load(disk, path, CONFIG_STAGE)
+        return []
+    doubts = (_load(disk, rules, path, CONFIG_STAGE) for path in load_order(rules))
+    return [doubt for doubt in doubts if doubt]
 
 
 def refuse_for_wheel(disk: Disk, rules: Rules, switches: Switches) -> None:
@@ -75,35 +80,41 @@ def refuse_for_wheel(disk: Disk, rules: Rules, switches: Switches) -> None:
         raise RefusesError(reason, path=TIMER_WHEEL, stage=WHEEL_STAGE)
 
 
-def refuse_for_delays(disk: Disk) -> None:
-    """Do what loading the progress of the delay levels does to a start, after the store has recovered.
+def refuse_for_delays(disk: Disk, rules: Rules) -> list[str]:
+    """Do what loading the progress of the delay levels does to a start, after the store has recovered; return what
+    is not known of it.
 
     Raises:
         RefusesError: The table and its earlier content cannot be read.
     """
-    _load(disk, DELAY_OFFSETS, DELAY_STAGE)
+    doubt = _load(disk, rules, DELAY_OFFSETS, DELAY_STAGE)
+    return [doubt] if doubt else []
 
 
-def _load(disk: Disk, path: str, stage: str) -> None:
+def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
+    """Return what is not known, empty where the table or, without one that is read, its earlier content is."""
     said = disk.is_file(path) and java_int_of(disk.size(path)) != 0
-    if said and not _fault(disk, path):
-        return
-    fault = _fault(disk, backup(path))  # of a table that is empty or not there its earlier content is loaded, too
-    if fault:
-        others = f" and {path}" if said else ""
-        raise RefusesError(f"{backup(path)}{others} cannot be read: {fault}", path=path, stage=stage)
-
-
-def _fault(disk: Disk, path: str) -> str:
-    """Return why a table cannot be read. Empty where it can, and where there is none: then defaults do."""
-    if not disk.size(path) or disk.files[path].is_dir:
+    table = _verdict(disk, rules, path)
+    if said and table.verdict == READS:
         return ""
+    copy = _verdict(disk, rules, path, backup(path))  # of a table that is empty or not there it is loaded, too
+    if copy.verdict == READS:
+        return ""
+    if copy.verdict == REFUSES and (table.verdict == REFUSES or not said):
+        others = f" and {path}" if said else ""
+        raise RefusesError(f"{backup(path)}{others} cannot be read: {copy.why}", path=path, stage=stage)
+    name, doubt = (path, table) if said and table.verdict != REFUSES else (backup(path), copy)
+    return f"{name}: whether this broker's parser reads it, and so whether it starts: {doubt.why}"
+
+
+def _verdict(disk: Disk, rules: Rules, table: str, path: str = "") -> Verdict:
+    """Return whether a table, or its earlier content, is read; so it is where there is none: then defaults do."""
+    path = path or table
+    if not disk.size(path) or disk.files[path].is_dir:
+        return Verdict(READS)
     if (length := java_int_of(disk.size(path))) < 0:
-        return f"its length is {length} to the broker"
-    decoded = decode(table_bytes(disk, path))
-    if not decoded.problem and decoded.value is not None and not isinstance(decoded.value, dict):
-        return "not an object"
-    return decoded.problem
+        return Verdict(REFUSES, f"its length is {length} to the broker")
+    return read_table(table, table_bytes(disk, path), rules.parsers)
 
 
 def java_int_of(size: int) -> int:

@@ -38,6 +38,7 @@ class Outcome:
     """What a broker would make of a store.
 
     ``reason`` says why it does not start, or why it starts and its queues get nothing.
+    ``doubts`` says what decides whether it starts and is not known, in words; the rest is as if it did.
     ``leaves`` is what a refused start changes besides log, queues and index; ``stage`` where it ended.
     """
 
@@ -52,6 +53,7 @@ class Outcome:
     deleted: list[str] = field(default_factory=list)
     stage: str = ""
     leaves: list[Leftover] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
 
 
 def simulate_start(
@@ -68,14 +70,14 @@ def simulate_start(
     stage = LOAD_STAGE
     try:
         if switches.follows:
-            refuse_for_tables(disk, rules)
+            outcome.doubts += refuse_for_tables(disk, rules)
             refuse_for_wheel(disk, rules, switches)
         broker.load_files()
         stage = RECOVERY_STAGE
         recover(broker)
         broker.refuse_for_index()
         if switches.follows:
-            refuse_for_delays(disk)
+            outcome.doubts += refuse_for_delays(disk, rules)
         outcome.after_load = state_of(broker, abort=not broker.clean, digests=digests)
         stage = START_STAGE
         start(broker)

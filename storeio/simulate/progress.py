@@ -16,7 +16,8 @@ from storeio.format.commitlog import SCHEDULE_TOPIC
 from storeio.format.fastjson import decode
 from storeio.format.properties import java_int, java_long
 from storeio.simulate.disk import Disk
-from storeio.simulate.metadata import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, backup, table_bytes
+from storeio.simulate.metadata import LIGHT_OFFSETS, backup, table_bytes
+from storeio.simulate.tables import CONSUMER_OFFSETS, DELAY_OFFSETS
 
 DELAY_SERVICE: Final = "(delay levels)"  # no group: the broker itself takes what is due
 NOBODY: Final = ""

@@ -14,6 +14,7 @@ from typing import Final
 from storeio.paths import ABORT
 from storeio.simulate import metadata as m
 from storeio.simulate import rules as r
+from storeio.simulate import tables as t
 from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, START_STAGE, WHEEL_STAGE
 from storeio.simulate.rules import Rules
 
@@ -30,12 +31,12 @@ DELAYS: Final = "all messages of delay levels that are still in the schedule que
 TIMERS: Final = "all timer messages of about the last seven days are delivered again; there is no copy of the file"
 CLEAN: Final = "the next start takes the crash before for a clean stop and recovers as after one"
 LOST: Final = {
-    m.TOPICS: "settings of topics are lost",
-    m.QUEUE_MAPPING: "the mapping of static topics is lost",
-    m.CONSUMER_OFFSETS: "progress of all consumer groups is lost",
-    m.GROUPS: "settings of all consumer groups are lost",
-    m.FILTERS: "filters of consumers are lost",
-    m.ORDER_INFO: "what orderly consumers have in hand is lost",
+    t.TOPICS: "settings of topics are lost",
+    t.QUEUE_MAPPING: "the mapping of static topics is lost",
+    t.CONSUMER_OFFSETS: "progress of all consumer groups is lost",
+    t.GROUPS: "settings of all consumer groups are lost",
+    t.FILTERS: "filters of consumers are lost",
+    t.ORDER_INFO: "what orderly consumers have in hand is lost",
 }
 
 
@@ -89,14 +90,14 @@ def _of_tables(rules: Rules, has: Has, failed: str) -> Iterator[Leftover]:
     unloaded = order[order.index(failed) :] if failed in order else order
     for path in unloaded:
         written = {
-            r.TWO_TABLES: (m.CONSUMER_OFFSETS, m.FILTERS),
-            r.UNTIL_TIMERS: (m.FILTERS,),
+            r.TWO_TABLES: (t.CONSUMER_OFFSETS, t.FILTERS),
+            r.UNTIL_TIMERS: (t.FILTERS,),
             r.TO_THE_END: order,
         }[rules.refused_shutdown]
         if path in written and _table_exists(has, path):
             yield _emptied(path, _evidence(rules), LOST[path])
-    if rules.refused_shutdown == r.TO_THE_END and _table_exists(has, m.DELAY_OFFSETS):
-        yield _emptied(m.DELAY_OFFSETS, DEDUCED, DELAYS)
+    if rules.refused_shutdown == r.TO_THE_END and _table_exists(has, t.DELAY_OFFSETS):
+        yield _emptied(t.DELAY_OFFSETS, DEDUCED, DELAYS)
 
 
 def _of_store(rules: Rules, stage: str, has: Has, timer_wheel: bool, log_accepted: bool) -> Iterator[Leftover]:
@@ -105,8 +106,8 @@ def _of_store(rules: Rules, stage: str, has: Has, timer_wheel: bool, log_accepte
     to_the_end = rules.refused_shutdown == r.TO_THE_END
     # The timers' shutdown throws before the delays' progress is written, unless there are no timers.
     throws = rules.refused_shutdown == r.UNTIL_TIMERS and timer_wheel and stage != WHEEL_STAGE
-    if rules.refused_shutdown != r.TWO_TABLES and not throws and _table_exists(has, m.DELAY_OFFSETS):
-        yield _emptied(m.DELAY_OFFSETS, evidence, DELAYS)
+    if rules.refused_shutdown != r.TWO_TABLES and not throws and _table_exists(has, t.DELAY_OFFSETS):
+        yield _emptied(t.DELAY_OFFSETS, evidence, DELAYS)
     if to_the_end and timer_wheel and stage != WHEEL_STAGE and has(m.TIMER_CHECK):
         yield Leftover(m.TIMER_CHECK, ZEROED, evidence, TIMERS)
     if to_the_end and (stage == WHEEL_STAGE or not log_accepted) and has(ABORT):

@@ -43,6 +43,10 @@ TWO_TABLES: Final = "consumer offsets and filters are written as loaded so far"
 UNTIL_TIMERS: Final = "until the timers' shutdown throws"
 TO_THE_END: Final = "all that was never loaded is written empty"
 
+# What reads the tables of ``config/``.
+FASTJSON: Final = "fastjson"
+FASTJSON2: Final = "fastjson2"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -76,6 +80,7 @@ class Rules:
     deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
     refused_shutdown: str  # BrokerController.shutdown, DefaultMessageStore.shutdown
     has_timers: bool  # TimerMessageStore
+    parsers: tuple[str, ...]  # RemotingSerializable.fromJson; of 5.3.4 it is not known
     writes_abort: bool  # DefaultMessageStore.createTempFile: reads and writes it; before, it is only made
 
     @property
@@ -112,6 +117,7 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
     "refused_shutdown": (("4.9.0", TWO_TABLES), ("5.0.0", UNTIL_TIMERS), ("5.3.4", TO_THE_END)),
     "has_timers": (("4.9.0", False), ("5.0.0", True)),
+    "parsers": (("4.9.0", (FASTJSON,)), ("5.3.4", (FASTJSON, FASTJSON2)), ("5.4.0", (FASTJSON2,))),
     "writes_abort": (("4.9.0", False), ("5.0.0", True)),
 }
 

@@ -1,0 +1,190 @@
+"""Whether a broker reads a table of ``config/``: for certain, for certain not, or nobody can say without its parser.
+
+What brokers write is read, and what a crash cut is not. In between their parsers are lenient in ways of their own, so
+that only what was tried with them is said: fastjson 1.2.69 and 1.2.83, and fastjson2 2.0.43 and 2.0.63, with
+the tables' classes.
+
+Source: the ``decode`` of each ``ConfigManager``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from storeio.format import fastjson as j
+from storeio.format.properties import java_int
+from storeio.simulate import rules as r
+
+TOPICS: Final = "config/topics.json"
+QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
+CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
+GROUPS: Final = "config/subscriptionGroup.json"
+FILTERS: Final = "config/consumerFilter.json"
+ORDER_INFO: Final = "config/consumerOrderInfo.json"
+DELAY_OFFSETS: Final = "config/delayOffset.json"
+
+READS: Final = "reads"
+REFUSES: Final = "refuses"
+UNSURE: Final = "unsure"
+
+# What each parser refuses wherever it stands, if it is the first odd thing.
+REFUSED: Final = {
+    r.FASTJSON: frozenset((j.CONTROL, j.NUMBERED)),
+    r.FASTJSON2: frozenset((j.BARE_NAME, j.NUMBERED, j.NO_NUMBER, j.BLANK)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a table is read, and why not, or why that is not known."""
+
+    verdict: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bean:
+    """An object with names that the broker knows; others it passes over. ``needs`` must be there."""
+
+    fields: dict[str, Any]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """An object with any names, or with numbers of 32 bits for names."""
+
+    of: Any
+    numbered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    of: Any
+
+
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+_TEXT, _FLAG, _INT, _LONG, _OTHER = "text", "flag", 32, 64, "other"  # _OTHER: brokers write none, and may read it
+_ANY: Final = _Bean({})
+_VERSION: Final = _Bean({"counter": _LONG, "stateVersion": _LONG, "timestamp": _LONG})
+_TOPIC: Final = _Bean({
+    "topicName": _TEXT, "readQueueNums": _INT, "writeQueueNums": _INT, "perm": _INT, "topicFilterType": _TEXT,
+    "topicSysFlag": _INT, "order": _FLAG, "attributes": _Map(_TEXT),
+})  # fmt: skip
+_GROUP: Final = _Bean({
+    "groupName": _TEXT, "consumeEnable": _FLAG, "consumeFromMinEnable": _FLAG, "consumeBroadcastEnable": _FLAG,
+    "consumeMessageOrderly": _FLAG, "retryQueueNums": _INT, "retryMaxTimes": _INT, "brokerId": _LONG,
+    "whichBrokerWhenConsumeSlowly": _LONG, "notifyConsumerIdsChangedEnable": _FLAG, "groupSysFlag": _INT,
+    "consumeTimeoutMinute": _INT, "groupRetryPolicy": _Bean({"type": _TEXT}), "attributes": _Map(_TEXT),
+    "subscriptionDataSet": _OTHER,
+})  # fmt: skip
+_FILTER: Final = _Bean({
+    "consumerGroup": _TEXT, "topic": _TEXT, "expression": _TEXT, "expressionType": _TEXT, "bornTime": _LONG,
+    "deadTime": _LONG, "clientVersion": _LONG, "dead": _FLAG,
+    "bloomFilterData": _Bean({"bitNum": _INT, "bitPos": _List(_INT)}), "compiledExpression": _OTHER,
+}, ("consumerGroup", "topic"))  # fmt: skip
+_MAPPED: Final = _Bean({
+    "bname": _TEXT, "gen": _INT, "queueId": _INT, "logicOffset": _LONG, "startOffset": _LONG, "endOffset": _LONG,
+    "timeOfStart": _LONG, "timeOfEnd": _LONG,
+})  # fmt: skip
+_MAPPING: Final = _Bean({
+    "topic": _TEXT, "scope": _TEXT, "bname": _TEXT, "totalQueues": _INT, "epoch": _LONG, "dirty": _FLAG,
+    "currIdMap": _Map(_INT, numbered=True), "hostedQueues": _Map(_List(_MAPPED), numbered=True),
+})  # fmt: skip
+_OFFSETS: Final = _Map(_LONG, numbered=True)
+TABLES: Final[dict[str, _Bean]] = {
+    TOPICS: _Bean({"dataVersion": _VERSION, "topicConfigTable": _Map(_TOPIC)}),
+    QUEUE_MAPPING: _Bean(
+        {"dataVersion": _VERSION, "topicQueueMappingInfoMap": _Map(_MAPPING)}, ("topicQueueMappingInfoMap",)
+    ),
+    CONSUMER_OFFSETS: _Bean({
+        "dataVersion": _VERSION, "offsetTable": _Map(_OFFSETS), "groupTopicMap": _Map(_List(_TEXT)),
+        "pullOffsetTable": _OTHER,
+    }),
+    GROUPS: _Bean({
+        "dataVersion": _VERSION, "subscriptionGroupTable": _Map(_GROUP),
+        "forbiddenTable": _Map(_Map(_INT)),
+    }),
+    FILTERS: _Bean({"filterDataByTopic": _Map(_Bean({"topic": _TEXT, "groupFilterData": _Map(_FILTER)}))}),
+    ORDER_INFO: _Bean({"table": _Map(_Map(_ANY, numbered=True))}),
+    DELAY_OFFSETS: _Bean({"dataVersion": _VERSION, "offsetTable": _OFFSETS}),
+}  # fmt: skip
+
+
+def read_table(path: str, data: bytes | memoryview, parsers: Sequence[str]) -> Verdict:
+    """Return whether a broker reads a table's content, of which there is some.
+
+    Args:
+        path: Of the table; of its earlier content, too.
+        data: The whole file.
+        parsers: Those that the version may have.
+    """
+    text = bytes(data).rstrip(b"\0")  # zeros behind the end are passed over, and end a text that a power loss cut
+    if not text:
+        return Verdict(REFUSES, "nothing but zeros")
+    found = j.decode(text)
+    each = {_of_text(found, parser) or _of_value(TABLES[path], found.value, parser) for parser in parsers}
+    return each.pop() if len(each) == 1 else Verdict(UNSURE, " or ".join(sorted({v.why or v.verdict for v in each})))
+
+
+def _of_text(found: j.Decoded, parser: str) -> Verdict | None:
+    """Return what the text alone tells, None if it is what brokers write."""
+    if found.odd:
+        return Verdict(REFUSES if found.odd in REFUSED[parser] else UNSURE, found.odd)
+    if found.problem:
+        return Verdict(REFUSES if found.fatal else UNSURE, found.problem)
+    return None
+
+
+def _of_value(table: _Bean, value: Any, parser: str) -> Verdict:
+    if value is None or (value == [] and parser == r.FASTJSON):
+        return Verdict(READS)
+    return Verdict(REFUSES, "not an object") if not isinstance(value, dict) else _fits(value, table, "")
+
+
+def _fits(value: Any, kind: Any, name: str) -> Verdict:
+    """Return whether a value is what a name's must be; the first that is not decides."""
+    check: Callable[[Any, Any, str], Verdict]
+    check = _object_fits if isinstance(kind, _Bean | _Map) else _list_fits if isinstance(kind, _List) else _leaf_fits
+    return check(value, kind, name)
+
+
+def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
+    if not isinstance(value, dict):
+        return Verdict(UNSURE if value is None or value == "" else REFUSES, f"{name} is not an object")
+    names = kind.fields if isinstance(kind, _Bean) else {}
+    alike = {_bare(known) for known in names}
+    for key, inner in value.items():
+        if isinstance(kind, _Map):
+            if kind.numbered and not (_NUMBER.fullmatch(key) and java_int(key) is not None):
+                return Verdict(UNSURE if re.search(r"\d", key) else REFUSES, f"{key[:60]!r} in {name} is no number")
+            found = _fits(inner, kind.of, key)
+        elif key in names:
+            found = _fits(inner, names[key], key)
+        else:  # a parser may take it for one that it knows, and takes no number without quotes
+            odd = _bare(key) in alike or _NUMBER.match(key)
+            found = Verdict(UNSURE if odd else READS, f"{key[:60]!r} in {name}")
+        if found.verdict != READS:
+            return found
+    lacking = [need for need in (kind.needs if isinstance(kind, _Bean) else ()) if need not in value]
+    return Verdict(UNSURE, f"{lacking[0]} is missing") if lacking else Verdict(READS)
+
+
+def _bare(name: str) -> str:
+    return re.sub("[_-]", "", name.lower()).removeprefix("is")
+
+
+def _list_fits(value: Any, kind: _List, name: str) -> Verdict:
+    if not isinstance(value, list):
+        return Verdict(UNSURE, f"{name} is not a list")
+    return next((each for item in value if (each := _fits(item, kind.of, name)).verdict != READS), Verdict(READS))
+
+
+def _leaf_fits(value: Any, kind: Any, name: str) -> Verdict:
+    plain = type(value) is {_TEXT: str, _FLAG: bool, _OTHER: None}.get(kind, int)
+    if plain and type(value) is int and not -(2 ** (kind - 1)) <= value < 2 ** (kind - 1):
+        return Verdict(REFUSES, f"{name} is not of {kind} bits")
+    return Verdict(READS) if plain else Verdict(UNSURE, f"{name} is of another type")
