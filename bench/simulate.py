@@ -86,7 +86,8 @@ def loaded(root: Path, version: str, segment_bytes: int) -> Figures:
     Raises:
         RuntimeError: It did not load the store.
     """
-    from broker.brokers import SERVER, run
+    from broker.brokers import run
+    from broker.jvm import SERVER
 
     began = time.perf_counter()
     given = {"consume": False, "stop": "loaded", "timeout": 600.0, "java_options": SERVER}

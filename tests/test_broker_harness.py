@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import brokers, builds
+from broker import brokers, builds, jvm
 from broker.brokers import Delivered, Started
 from broker.whole import Record, assert_new_messages, assert_whole, keys_of, messages_of, records_of
 
@@ -75,6 +75,34 @@ def test_program_that_does_not_compile_is_no_reason_to_skip(machine: Path) -> No
     ready(machine, "[ERROR] COMPILATION ERROR : cannot find symbol")
     with pytest.raises(RuntimeError, match=r"does not compile against 9\.9\.8"):
         builds.classpath("9.9.8")
+
+
+def test_classes_are_archived_once_and_again_where_a_jar_is_another(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = [machine.parent / name for name in ("start.jar", "store.jar")]
+    for jar in jars:
+        jar.touch()
+    monkeypatch.setattr(jvm, "classpath", lambda version: ":".join(map(str, jars)))
+    count = machine.parent / "count"
+    script = f'for w; do case $w in -XX:ArchiveClassesAtExit=*) echo >"${{w#*=}}"; echo >>{count};; esac; done'
+    fake(machine, "java", f"END\n{script}\n/bin/cat <<'END'", 0)
+
+    def archive() -> Path:
+        jvm.quick.cache_clear()
+        *others, last = jvm.quick("9.9.7")
+        assert tuple(others) == jvm.QUICK
+        return Path(last.removeprefix("-XX:SharedArchiveFile="))
+
+    first = archive()
+    assert (archive(), len(count.read_text())) == (first, 1)
+    jars[1].write_text("another")
+    assert archive() != first
+    assert [path.name for path in machine.parent.glob("*.jsa")] == [archive().name]
+    fake(machine, "java", "another, which archives nothing", 0)
+    jvm.quick.cache_clear()
+    assert jvm.quick("9.9.7") == jvm.QUICK
+    jvm.quick.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["", "a b", "\t", "\\t", "\\\\\n\r\\", "été"])

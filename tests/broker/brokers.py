@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,21 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from broker.builds import classpath
-from jobs.java import java_path
+from broker.jvm import SERVER, command, quick
 
 VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")
 MORE_VERSIONS: Final = ("5.1.4", "5.4.0")  # wrote golden stores, too; kept out of make test for the time they take
 
-JAVA_OPTIONS: Final = (
-    "-XX:+UseSerialGC",
-    "-XX:-UsePerfData",
-    "-Dfile.encoding=UTF-8",
-    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")),
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-)
-QUICK: Final = ("-Xmx2g", "-XX:TieredStopAtLevel=1")  # starts and small stores: less compiling
-SERVER: Final = ("-Xmx4g",)  # as brokers run; for timing
+END: Final = '{"event":"end"}'
 LAST_LINES: Final = 8  # of the broker's log, where it does not say otherwise why it refuses
 ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
@@ -116,7 +108,7 @@ def run(
     put: Iterable[Queue] = (),
     stop: Literal["clean", "halt", "loaded"] = "clean",
     timeout: float = 60.0,
-    java_options: Sequence[str] = QUICK,
+    java_options: Sequence[str] | None = None,
     meanwhile: Callable[[], None] | None = None,
     busy: Sequence[str] = (),
 ) -> Started:
@@ -133,7 +125,7 @@ def run(
         stop: ``clean`` as an operator stops a broker, which takes it some seconds; ``halt`` as a killed one;
             ``loaded`` as one killed between load and start, which is asked for nothing.
         timeout: Seconds after which it is said to hang, and killed.
-        java_options: Heap and compiler.
+        java_options: Heap and compiler, if not those for starts and small stores.
         meanwhile: Called while the broker runs, before it is read.
         busy: Topics that get some 2,000 messages a second, in four queues each, as long as that takes.
 
@@ -141,7 +133,7 @@ def run(
         UnavailableError: That broker cannot be started on this machine.
         RuntimeError: The program around the broker failed.
     """
-    place = classpath(version)
+    java_options = quick(version) if java_options is None else java_options
     with tempfile.TemporaryDirectory(prefix="storeio-broker-") as scratch:
         home = Path(scratch)
         arguments = {"home": str(home), "stop": stop, **{name: str(value) for name, value in options.items()}}
@@ -153,10 +145,8 @@ def run(
             arguments["put"] = str(_write(home / "put", put))
         if meanwhile is not None:
             arguments |= {"pause": str(home), **({"busy": ",".join(busy)} if busy else {})}
-        command = [str(java_path()), *JAVA_OPTIONS, *java_options, "-cp", place, "BrokerStart", str(root.absolute())]
-        command += [f"{name}={value}" for name, value in arguments.items()]
         with _while_up(home, meanwhile, timeout):
-            return _read(version, home, *_run(command, home, timeout))
+            return _read(version, home, *_run(command(version, java_options, root, arguments), home, timeout))
 
 
 @contextlib.contextmanager
@@ -231,25 +221,40 @@ def _plain(cell: str) -> str:
     return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r") for part in cell.split("\\\\"))
 
 
-def _run(command: Sequence[str], home: Path, timeout: float) -> tuple[int | None, str, str]:
-    """Return exit code (None: killed, it took too long), standard output and standard error."""
-    process = subprocess.Popen(
-        command, cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        encoding="utf-8", errors="replace", start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, error = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, error = process.communicate()
-        return None, out, error
-    return process.returncode, out, error
+def _run(words: Sequence[str], home: Path, timeout: float) -> tuple[int | None, list[str], str]:
+    """Return exit code (None: killed, it took too long), lines of standard output, and standard error.
+
+    What has said its last is killed: its exit would wait for the store's threads.
+    """
+    late = threading.Event()
+    lines = []
+    with (home / "error").open("wb") as error:
+        process = subprocess.Popen(
+            words, cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=error, text=True,
+            encoding="utf-8", errors="replace", start_new_session=True,
+        )  # fmt: skip
+
+    def kill() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(timeout, lambda: (late.set(), kill()))
+    timer.start()
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith(END):
+                kill()
+    timer.cancel()
+    said = (home / "error").read_text(encoding="utf-8", errors="replace")
+    return None if late.is_set() else process.returncode, lines, said
 
 
-def _read(version: str, home: Path, code: int | None, out: str, error: str) -> Started:
+def _read(version: str, home: Path, code: int | None, lines: Iterable[str], error: str) -> Started:
     """Return what the events, the files and the exit code of one run amount to."""
     events: dict[str, list[dict[str, Any]]] = {}
-    for line in out.split("\n"):
+    for line in lines:
         if line.startswith('{"event":'):  # 4.x prints a line of its own here and there
             event = json.loads(line)
             events.setdefault(event["event"], []).append(event)
@@ -288,7 +293,7 @@ def _outcome(
         return "hangs", stage
     if "Could not find or load main class" in error:
         raise RuntimeError(error)
-    if code == 0 and "stopped" in events:
+    if "stopped" in events:
         return "starts", ""
     if "loaded" in events and not events["loaded"][0]["ok"]:
         lines = [line for line in log if line.startswith(("WARN", "ERROR"))]  # the others belong to stacks

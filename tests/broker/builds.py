@@ -21,6 +21,7 @@ HERE: Final = Path(__file__).parent
 POM: Final = HERE / "pom.xml"
 SOURCE: Final = HERE / "src" / "main" / "java" / "BrokerStart.java"
 CLASSES: Final = "classes"
+JAR: Final = "start.jar"  # of the classes: a JVM archives no classes of a folder
 CLASSPATH: Final = "classpath"
 COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")  # which mvn puts out in batch mode, too
 FAILED: Final = "failed"
@@ -72,15 +73,15 @@ def classpath(version: str) -> str:
         raise UnavailableError(lack)
     digest = hashlib.sha256(POM.read_bytes() + SOURCE.read_bytes()).hexdigest()[:12]
     place = home() / f"{version}-{digest}"
-    with _only_one():
+    with only_one():
         if not _is_complete(place):
             _refuse_again()
             _build(version, place)
-    return f"{place / CLASSES}:{(place / CLASSPATH).read_text().strip()}"
+    return f"{place / JAR}:{(place / CLASSPATH).read_text().strip()}"
 
 
 @contextmanager
-def _only_one() -> Iterator[None]:
+def only_one() -> Iterator[None]:
     """Keep other processes from building, any version: they would download into the same Maven repository."""
     home().mkdir(parents=True, exist_ok=True)
     with (home() / "lock").open("w") as lock:
@@ -109,6 +110,8 @@ def _build(version: str, place: Path) -> None:
     if said is not None and "COMPILATION ERROR" not in said:
         said = _maven(version, partial)
     if said is None:
+        zipped = shutil.make_archive(str(partial / "classes"), "zip", partial / CLASSES)
+        Path(zipped).rename(partial / JAR)
         partial.rename(place)
     elif "COMPILATION ERROR" in said:
         raise RuntimeError(f"BrokerStart does not compile against {version}:\n{said}")

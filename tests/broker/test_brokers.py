@@ -13,6 +13,7 @@ from rebuilds import sizes_of
 
 import storeio
 from broker.brokers import VERSIONS, Started, rebuild, run
+from broker.jvm import quick
 from broker.versions import EVERY_VERSION
 from broker.whole import (
     Keys,
@@ -130,7 +131,7 @@ def test_recorded_damage_is_told(name: str, case_id: str, complaint: str, tmp_pa
 
 
 def test_hanging_broker_is_killed(tmp_path: Path) -> None:
-    case, started = start_case("rows-4.9.8", "23-clean", tmp_path / "store", timeout=10)
+    case, started = start_case("rows-4.9.8", "23-clean", tmp_path / "store", timeout=6)
     assert (started.outcome, started.reason) == (case["outcome"], "in start") == ("hangs", "in start")
     with pytest.raises(AssertionError, match=r"broker 4\.9\.8 hangs: in start"):
         assert_whole(started, [], {})
@@ -195,6 +196,14 @@ def test_unknown_setting_is_reported(tmp_path: Path) -> None:
     options = golden_data.options("base-4.9.8") | {"set.enabledAppendPropCRC": "true"}
     started = run("4.9.8", root, options, consume=False, stop="halt")
     assert (started.outcome, started.unknown_settings) == ("starts", ("enabledAppendPropCRC",))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_archived_classes_fit_the_jvm_and_the_jars(version: str, tmp_path: Path) -> None:
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    options = (*quick(version), "-Xshare:on")  # else a JVM that cannot use its archive does without
+    started = run(version, root, golden_data.options(f"base-{version}"), stop="loaded", java_options=options)
+    assert (started.outcome, started.reason) == ("starts", "")
 
 
 @pytest.mark.parametrize("state", ["clean", "abort"])

@@ -1,0 +1,93 @@
+"""How the JVM around a broker's store is started, and an archive of its classes, with which starts take less time.
+
+Most of a short start is reading, checking and linking classes. A JVM can map them from an archive instead, which one
+that did the same wrote when it ended. It leaves alone what other jars or another JVM were archived for.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker.builds import classpath, only_one
+from jobs.java import java_path
+
+ALWAYS: Final = (
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Dfile.encoding=UTF-8",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")),
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+QUICK: Final = ("-Xmx2g", "-XX:TieredStopAtLevel=1")  # starts and small stores: less compiling
+SERVER: Final = ("-Xmx4g",)  # as brokers run; for timing
+MOST_SECONDS: Final = 120
+
+
+def command(version: str, options: Sequence[str], root: Path, arguments: Mapping[str, str]) -> list[str]:
+    """Return the command line that starts a broker's store.
+
+    Args:
+        version: Of the broker.
+        options: Of the JVM: heap, compiler, archive.
+        root: Store root.
+        arguments: Of ``BrokerStart``.
+
+    Raises:
+        UnavailableError: That broker cannot be started on this machine.
+    """
+    words = [str(java_path()), *ALWAYS, *options, "-cp", classpath(version), "BrokerStart", str(root.absolute())]
+    return [*words, *(f"{name}={value}" for name, value in arguments.items())]
+
+
+@functools.cache
+def quick(version: str) -> tuple[str, ...]:
+    """Return the options for starts and small stores, with the archive of a version; makes it at the first use.
+
+    Without it, where it cannot be made: a start then takes longer, and nothing else is different.
+
+    Raises:
+        UnavailableError: That broker cannot be started on this machine.
+    """
+    names = classpath(version).split(":")
+    archive = Path(names[0]).with_name(f"classes-{_digest([str(java_path()), *names])}.jsa")
+    with only_one():
+        if not archive.exists():
+            _archive(version, archive)
+    return (*QUICK, f"-XX:SharedArchiveFile={archive}") if archive.exists() else QUICK
+
+
+def _digest(names: Sequence[str]) -> str:
+    """Return what changes with any of these files."""
+    files = [Path(name).resolve() for name in names]
+    seen = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]]
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:12]
+
+
+def _archive(version: str, archive: Path) -> None:
+    """Start a broker on an empty store, where it takes, gives and finds messages, and keep the classes of that."""
+    for old in archive.parent.glob("*.jsa"):
+        old.unlink()
+    partial = archive.with_suffix(".partial")
+    with tempfile.TemporaryDirectory(prefix="storeio-broker-") as scratch:
+        home = Path(scratch)
+        for name, text in {"put": "a\t0\na\t0\nb\t1\n", "keys": "a\tb\n"}.items():
+            (home / name).write_text(text, encoding="utf-8")
+        files = {name: str(home / name) for name in ("put", "keys", "found", "delivered")}
+        sizes = {"clFile": "65536", "cqEntries": "50", "indexSlots": "200", "indexNum": "800"}
+        arguments = {"home": scratch, "stop": "halt", **files, **sizes}
+        options = (*QUICK, f"-XX:ArchiveClassesAtExit={partial}")
+        try:
+            subprocess.run(
+                command(version, options, home / "store", arguments), cwd=home, stdin=subprocess.DEVNULL,
+                capture_output=True, timeout=MOST_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return
+    if partial.exists():
+        partial.rename(archive)
