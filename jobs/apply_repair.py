@@ -1,7 +1,7 @@
 """``spark-submit jobs/apply_repair.py PLAN [STORE]``: one saved plan, carried out by the driver.
 
-The same code as ``storeio apply``: same report, JSON and exit codes. Spark is needed only for ``--tables``, which
-keeps a row for every action.
+The same code as ``storeio apply``: same report, JSON and exit codes. With ``--tables`` a row is kept for every action;
+Spark starts only for tables that are not plain local ones.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jobs import tables
-from jobs.common import JobParser, build_session, run_job
+from jobs import here, tables
+from jobs.common import JobParser, run_job, session_later
 from jobs.declared import ACTIONS
 from jobs.stores import new_run_id, separate_errors
 from storeio.apply import store_of
@@ -39,8 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = store_of(plan, store)
         if is_inside(args.tables, named):
             raise UsageError(f"--tables {args.tables}: lies inside the store {named}")
-        spark = build_session("storeio apply", master=args.master)
-        tables.refuse_finished(spark, args.tables, run_id, ACTIONS)  # before anything is written into the store
+        spark = session_later("storeio apply", master=args.master)
+        # All of this before anything is written into the store, a start that fails included.
+        tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
+        if not here.takes(tables.rows_of(ACTIONS, []), tables.path_of(args.tables, ACTIONS)):
+            spark()
 
         def keep(told: dict[str, Any]) -> int:
             rows = action_rows(run_id, started_ms, told)

@@ -140,7 +140,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         # A run whose id was given may have to be cleaned up after, in each table.
         there = [] if args.run_id else [name for name in TABLES if tables.exists(spark, args.tables, name)]
         with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
-            kept = pool.submit(verdicts.keep, args.tables, pending)
+            kept = pool.submit(verdicts.keep, spark, args.tables, pending)
             frames = table_frames(call.audits, run_id, arguments, there)
             if args.records:
                 frames[tables.RECORDS] = record_frame(spark, call, run_id)
@@ -209,7 +209,7 @@ def audited_incrementally(
 
     def keep(made: list[Verdict]) -> None:
         with call.going_on():
-            verdicts.keep(args.tables, made)
+            verdicts.keep(spark, args.tables, made)
 
     runner = Runner(spark, deadline_ms, keep, meter.update)
     return audit_incrementally(runs, runner), runner.pending

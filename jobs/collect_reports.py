@@ -1,7 +1,8 @@
 """``spark-submit jobs/collect_reports.py``: reports of ``storeio check --json``, into the tables of ``audit_store``.
 
 For stores that no worker can read, such as those on the disks of brokers: each host checks its own, and the reports
-become the rows that an audit by Spark would have written. All reports are read before anything is written.
+become the rows that an audit by Spark would have written. All reports are read before anything is written. Spark
+starts only for tables that are not plain local ones.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 from jobs import history, tables
 from jobs.audit_store import table_frames
-from jobs.common import JobParser, build_session, run_job
+from jobs.common import JobParser, run_job, session_later
 from jobs.stores import new_run_id, separate_errors
 from storeio.commands.console import complain, explain, put
 from storeio.errors import StoreError, UnreadableError, UsageError
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not audits:
         return code
     try:
-        spark = build_session("storeio collect", master=args.master)
+        spark = session_later("storeio collect", master=args.master)
         tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
         history.after_run(spark, args.tables, audits, run_id)
     except UsageError:

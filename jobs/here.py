@@ -43,15 +43,24 @@ def rows(path: str, columns: Sequence[str], wanted: Wanted) -> pa.Table | None:
         return None
 
 
-def appended(new: pa.Table, path: str) -> bool:
-    """Append rows in one commit, which makes the table if need be; False: nothing was done, Spark has to."""
+def takes(new: pa.Table, path: str) -> bool:
+    """Tell whether such rows can be appended here: to a local table of the same columns, or one that is not there."""
     if is_remote(path):
         return False
     try:
-        place = place_of(path)
-        if is_there(path) and _plain(pa.schema(DeltaTable(place).schema().to_arrow())) != _plain(new.schema):
-            return False
-        write_deltalake(place, new, mode="append")
+        if not is_there(path):
+            return True
+        return _plain(pa.schema(DeltaTable(place_of(path)).schema().to_arrow())) == _plain(new.schema)
+    except DeltaError:
+        return False
+
+
+def appended(new: pa.Table, path: str) -> bool:
+    """Append rows in one commit, which makes the table if need be; False: nothing was done, Spark has to."""
+    if not takes(new, path):
+        return False
+    try:
+        write_deltalake(place_of(path), new, mode="append")
     except DeltaError:  # another commit came in between, too
         return False
     return True

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
 
 from jobs import here, tables
 from jobs.commits import retried
@@ -46,7 +45,7 @@ UPDATES: Final = {
 }
 
 
-def after_run(spark: SparkSession, where: str, audits: Sequence[Audit | Unfinished], run_id: str) -> None:
+def after_run(spark: tables.Spark, where: str, audits: Sequence[Audit | Unfinished], run_id: str) -> None:
     """Bring the history up to date after a run, or begin it with the first run that found something.
 
     Raises:
@@ -57,7 +56,7 @@ def after_run(spark: SparkSession, where: str, audits: Sequence[Audit | Unfinish
         update(spark, where, [audit.store for audit in audits], run_id)
 
 
-def update(spark: SparkSession, where: str, stores: Sequence[str], run_id: str | None = None) -> None:
+def update(spark: tables.Spark, where: str, stores: Sequence[str], run_id: str | None = None) -> None:
     """Bring the history of some stores up to date, after a run; without one, after all runs that there are.
 
     A store of which the history has nothing, as where that was deleted, is looked at from its first run on.
@@ -75,7 +74,7 @@ def update(spark: SparkSession, where: str, stores: Sequence[str], run_id: str |
         raise tables.TablesError(f"{tables.path_of(where, FINDING_HISTORY)}: {reason(error)}") from error
 
 
-def _runs(spark: SparkSession, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
+def _runs(spark: tables.Spark, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
     """Return finished runs of each store, with how many findings each has: the last ones where it has a ``new`` one."""
     rows = tables.rows_with(spark, where, RUNS, {"store": stores})
     for row in rows:
@@ -104,7 +103,7 @@ def _is_complete(run: Mapping[str, Any]) -> bool:
 
 
 def _changed(
-    spark: SparkSession, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]
+    spark: tables.Spark, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]
 ) -> list[Row]:
     """Return the rows that the runs change or add."""
     ids = sorted({run["run_id"] for run in runs if run["findings"]})
@@ -144,17 +143,19 @@ def _row(name: str, row: History) -> Row:
     return {"finding_id": name, **row.place, **dict(times), "cleared_ms": cleared[0], "cleared_run_id": cleared[1]}
 
 
-def _merge(spark: SparkSession, where: str, rows: Iterable[Row]) -> None:
+def _merge(spark: tables.Spark, where: str, rows: Iterable[Row]) -> None:
     """Put rows into the table; of two runs at the same time the later one's sight counts, whoever commits first."""
     new = tables.rows_of(FINDING_HISTORY, rows)
     path = tables.path_of(where, FINDING_HISTORY)
     if here.merged(new, path, SAME, UPDATES):
         return
     is_there = tables.exists(spark, where, FINDING_HISTORY)
-    if not is_there or LENGTH not in spark.read.format("delta").load(path).columns:  # an older version has made it
-        tables.append(new.slice(0, 0), path)
+    # An older version may have made it.
+    if not is_there or LENGTH not in tables.session_of(spark).read.format("delta").load(path).columns:
+        tables.append(new.slice(0, 0), path, spark)
         if here.merged(new, path, SAME, UPDATES):
             return
-    frame = tables.frame_of(spark, FINDING_HISTORY, new).alias("s")
-    table = DeltaTable.forPath(spark, path).alias("t")
+    session = tables.session_of(spark)
+    frame = tables.frame_of(session, FINDING_HISTORY, new).alias("s")
+    table = DeltaTable.forPath(session, path).alias("t")
     retried(lambda: table.merge(frame, SAME).whenMatchedUpdate(set=dict(UPDATES)).whenNotMatchedInsertAll().execute())

@@ -43,7 +43,14 @@ from udfs.schemas import RECORD_SCHEMA
 
 RECORDS: Final = "records"
 _SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType(), BINARY: BinaryType()}
+Spark = SparkSession | Callable[[], SparkSession]
+"""A session, or what starts the job's where it is needed: local tables mostly do without."""
 _ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(), BINARY: pa.binary()}
+
+
+def session_of(spark: Spark) -> SparkSession:
+    """Return the session, started if it was not."""
+    return spark if isinstance(spark, SparkSession) else spark()
 
 
 def schema_of(name: str) -> StructType:
@@ -90,7 +97,7 @@ def path_of(tables: str, name: str) -> str:
     return f"{tables.rstrip('/')}/{name}"
 
 
-def exists(spark: SparkSession, tables: str, name: str) -> bool:
+def exists(spark: Spark, tables: str, name: str) -> bool:
     """Tell whether the table has been written.
 
     Raises:
@@ -99,23 +106,24 @@ def exists(spark: SparkSession, tables: str, name: str) -> bool:
     with tables_told(path_of(tables, name)):
         if not is_remote(tables):
             return here.is_there(path_of(tables, name))
-        return bool(DeltaTable.isDeltaTable(spark, path_of(tables, name)))
+        return bool(DeltaTable.isDeltaTable(session_of(spark), path_of(tables, name)))
 
 
-def is_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS) -> bool:
+def is_finished(spark: Spark, tables: str, run_id: str, runs: str = RUNS) -> bool:
     """Tell whether a run of this id is listed as finished."""
     return exists(spark, tables, runs) and _has_run(spark, tables, runs, run_id)
 
 
-def _has_run(spark: SparkSession, tables: str, name: str, run_id: str) -> bool:
+def _has_run(spark: Spark, tables: str, name: str, run_id: str) -> bool:
     found = here.rows(path_of(tables, name), ["run_id"], {"run_id": [run_id]})
     if found is not None:
         return len(found) > 0
     with tables_told(path_of(tables, name)):
-        return not spark.read.format("delta").load(path_of(tables, name)).filter(F.col("run_id") == run_id).isEmpty()
+        table = session_of(spark).read.format("delta").load(path_of(tables, name))
+        return not table.filter(F.col("run_id") == run_id).isEmpty()
 
 
-def refuse_finished(spark: SparkSession, tables: str, run_id: str, runs: str = RUNS) -> None:
+def refuse_finished(spark: Spark, tables: str, run_id: str, runs: str = RUNS) -> None:
     """Raise if a run of this id is finished: it is never replaced.
 
     Raises:
@@ -128,7 +136,7 @@ def refuse_finished(spark: SparkSession, tables: str, run_id: str, runs: str = R
 
 
 def write_run(
-    spark: SparkSession,
+    spark: Spark,
     tables: str,
     run_id: str,
     frames: Mapping[str, DataFrame | pa.Table],
@@ -139,7 +147,7 @@ def write_run(
     """Append one run to its tables; it is visible once all of it is written, and not before.
 
     Args:
-        spark: The session.
+        spark: The session, or what starts it.
         tables: Directory of the tables.
         run_id: In every row of every frame.
         frames: Table name to rows.
@@ -156,14 +164,14 @@ def write_run(
         # What a run of this id left that did not end; it may have written tables that this one does not.
         discard(spark, tables, run_id, listed_in(runs))
     try:
-        _each(lambda name: append(frames[name], path_of(tables, name)), names)
-        append(frames[runs], path_of(tables, runs))
+        _each(lambda name: append(frames[name], path_of(tables, name), spark), names)
+        append(frames[runs], path_of(tables, runs), spark)
     except Exception as error:
         if _discarded(spark, tables, run_id, runs):
             raise TablesError(f"{shown(tables)}: run {run_id} was not written: {reason(error)}") from error
 
 
-def _discarded(spark: SparkSession, tables: str, run_id: str, runs: str) -> bool:
+def _discarded(spark: Spark, tables: str, run_id: str, runs: str) -> bool:
     """Delete the rows of a run that failed, if that can be done; return False where it is finished all the same.
 
     The error may be of a commit that was made, for instance where only its answer was lost: all rows are there then.
@@ -177,14 +185,14 @@ def _discarded(spark: SparkSession, tables: str, run_id: str, runs: str) -> bool
     return True
 
 
-def discard(spark: SparkSession, tables: str, run_id: str, names: Iterable[str]) -> None:
+def discard(spark: Spark, tables: str, run_id: str, names: Iterable[str]) -> None:
     """Delete the rows of a run that is not finished."""
 
     def one(name: str) -> None:
         if not (exists(spark, tables, name) and _has_run(spark, tables, name, run_id)):
             return
         if not here.deleted(path_of(tables, name), "run_id", [run_id]):
-            table = DeltaTable.forPath(spark, path_of(tables, name))
+            table = DeltaTable.forPath(session_of(spark), path_of(tables, name))
             retried(lambda: table.delete(F.col("run_id") == run_id))
 
     with tables_told(tables):
@@ -197,13 +205,12 @@ def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
         list(pool.map(work, names))
 
 
-def append(frame: DataFrame | pa.Table, path: str) -> None:
+def append(frame: DataFrame | pa.Table, path: str, spark: Spark) -> None:
     """Append rows in one commit; makes the table, and adds columns that it lacks."""
     if isinstance(frame, pa.Table):
         if here.appended(frame, path):
             return
-        spark = SparkSession.builder.getOrCreate()  # the job's: threads have no active one
-        frame = frame_of(spark, path.rpartition("/")[2], frame)
+        frame = frame_of(session_of(spark), path.rpartition("/")[2], frame)
     rows = frame
     retried(lambda: rows.write.format("delta").mode("append").option("mergeSchema", "true").save(path))
 
@@ -224,7 +231,7 @@ def listed_in(runs: str) -> list[str]:
     return [name for name in (*TABLES, RECORDS, *MORE_TABLES) if runs_of(name) == runs and name != runs]
 
 
-def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
+def finished(spark: Spark, tables: str, name: str) -> DataFrame:
     """Return a table's rows of finished runs, all of a table that stands for itself; the only way to read it.
 
     Raises:
@@ -235,9 +242,9 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
         if not exists(spark, tables, needed):
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
     with tables_told(path_of(tables, name)):
-        table = spark.read.format("delta").load(path_of(tables, name))
+        table = session_of(spark).read.format("delta").load(path_of(tables, name))
         if runs != name:
-            ended = spark.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
+            ended = session_of(spark).read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
             table = table.join(ended, "run_id", how="left_semi")
         # A table that an older version has made may have fewer columns.
         given = (
@@ -246,7 +253,7 @@ def finished(spark: SparkSession, tables: str, name: str) -> DataFrame:
         return table.select(*(column.alias(f.name) for column, f in given))
 
 
-def rows_with(spark: SparkSession, tables: str, name: str, wanted: here.Wanted) -> list[Row]:
+def rows_with(spark: Spark, tables: str, name: str, wanted: here.Wanted) -> list[Row]:
     """Return a table's rows of finished runs, those with the wanted texts; none of a table that is not there.
 
     Raises:

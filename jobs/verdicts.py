@@ -30,7 +30,7 @@ def kept(spark: SparkSession, where: str, stores: Sequence[str]) -> dict[str, di
         raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error
 
 
-def keep(where: str, verdicts: Sequence[Verdict]) -> None:
+def keep(spark: SparkSession, where: str, verdicts: Sequence[Verdict]) -> None:
     """Add verdicts to the table, in one commit.
 
     Raises:
@@ -40,6 +40,6 @@ def keep(where: str, verdicts: Sequence[Verdict]) -> None:
         return
     rows = [dataclasses.asdict(verdict) for verdict in verdicts]
     try:
-        tables.append(tables.rows_of(AUDITED_PARTS, rows), tables.path_of(where, AUDITED_PARTS))
+        tables.append(tables.rows_of(AUDITED_PARTS, rows), tables.path_of(where, AUDITED_PARTS), spark)
     except Exception as error:
         raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error

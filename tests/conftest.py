@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import golden_data as golden
 import pytest
@@ -18,6 +20,39 @@ if TYPE_CHECKING:
 
 # Sessions of tests do little: what the second compiler does for them is never earned back. It halves their time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests start hundreds of processes: where none may keep byte code, each compiles all modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+FAILED: Final = pytest.StashKey[bool]()
+REMOVED_AT_ONCE: Final = 32
+done_with: list[Path] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep a test's directory where it failed; remove others, some at a time."""
+    report = yield
+    item.stash[FAILED] = report.failed or item.stash.get(FAILED, False)
+    if call.when == "teardown" and not item.stash[FAILED] and "tmp_path" in item.funcargs:
+        done_with.append(item.funcargs["tmp_path"])
+        if len(done_with) == REMOVED_AT_ONCE:
+            remove()
+    return report
+
+
+def remove() -> None:
+    """Remove the directories that nobody needs: to remove one waits for the kernel, and many wait no longer."""
+    with ThreadPoolExecutor(REMOVED_AT_ONCE) as pool:
+        list(pool.map(lambda place: shutil.rmtree(place, ignore_errors=True), done_with))
+    done_with.clear()
+
+
+def pytest_sessionfinish() -> None:
+    """Remove what is left."""
+    remove()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -73,10 +73,10 @@ def listing(append: Callable[..., None]) -> Callable[..., None]:
     """Return an append to a table that may have to wait before the one that makes a run visible."""
 
     @functools.wraps(append)
-    def held(frame: Any, path: str) -> None:
+    def held(frame: Any, path: str, session: Any) -> None:
         if path.endswith("/runs"):
             hold("runs")
-        append(frame, path)
+        append(frame, path, session)
 
     return held
 

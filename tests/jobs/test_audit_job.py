@@ -170,10 +170,10 @@ def test_a_killed_run_is_not_seen_and_can_be_done_again(
     tables.write_run(spark, target, "before", few_frames(value, "before"))
     append, discard = tables.append, tables.discard
 
-    def broken(frame: Any, path: str) -> None:
+    def broken(frame: Any, path: str, session: SparkSession) -> None:
         if path.endswith("/runs"):
             raise OSError("no space left")
-        append(frame, path)
+        append(frame, path, session)
 
     monkeypatch.setattr(tables, "append", broken)
     monkeypatch.setattr(tables, "discard", lambda *args: None)  # as if it had been killed
@@ -198,10 +198,10 @@ def test_tables_that_only_the_killed_run_wrote(
     target, append = str(tmp_path / "tables"), tables.append
     words = ["--store", str(stores[0]), "--tables", target, "--run-id", "first", "--quiet"]
 
-    def killed(frame: Any, path: str) -> None:
+    def killed(frame: Any, path: str, session: SparkSession) -> None:
         if path.endswith("/runs"):
             raise KeyboardInterrupt
-        append(frame, path)
+        append(frame, path, session)
 
     monkeypatch.setattr(tables, "append", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -218,8 +218,8 @@ def test_a_commit_whose_answer_is_lost_is_one(
 ) -> None:
     target, value, append = str(tmp_path / "tables"), audit.check(stores[1]), tables.append
 
-    def unanswered(frame: Any, path: str) -> None:
-        append(frame, path)
+    def unanswered(frame: Any, path: str, session: SparkSession) -> None:
+        append(frame, path, session)
         if path.endswith("/runs"):
             raise OSError("connection lost")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import golden_data as golden
 import pytest
 
-from jobs import audit_store, collect_reports, here, history, tables
+from jobs import audit_store, collect_reports, common, here, history, tables
 from jobs.declared import FINDING_HISTORY
 from storeio.cli import run
 from storeio.errors import UnreadableError, UsageError
@@ -96,8 +96,14 @@ def test_findings_of_reports_are_in_the_history(
     assert all(row.last_seen_ms == before[row.finding_id].last_seen_ms > started for row in after)
 
 
-@pytest.mark.spark
-def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path, spark: SparkSession) -> None:
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no session: local tables do without."""
+    monkeypatch.setattr(common, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
+
+
+@pytest.mark.usefixtures("no_session")
+def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path) -> None:
     for host in ("host-1", "host-2"):
         shutil.copy(reports[0], tmp_path / f"{host}.json")
     words = ["--report", str(tmp_path / "host-1.json"), (tmp_path / "host-2.json").as_uri()]
@@ -106,8 +112,18 @@ def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path
         collect_reports.main(words)
     assert collect_reports.main([*words, "--name-by-file"]) == 0
     root = json.loads(reports[0].read_text())["store"]
-    found = tables.finished(spark, str(tmp_path / "tables"), "runs").collect()
-    assert sorted(row.store for row in found) == [f"host-1:{root}", f"host-2:{root}"]
+    found = tables.rows_with(common.session_later("none"), str(tmp_path / "tables"), "runs", {})
+    assert sorted(row["store"] for row in found) == [f"host-1:{root}", f"host-2:{root}"]
+
+
+@pytest.mark.usefixtures("no_session")
+def test_the_history_goes_on_without_spark(reports: list[Path], tmp_path: Path) -> None:
+    where = str(tmp_path / "tables")
+    for run_id in ("one", "two"):
+        words = ["--report", str(reports[1]), "--tables", where, "--quiet", "--run-id", run_id]
+        assert collect_reports.main(words) == 4 | 16
+    seen = tables.rows_with(common.session_later("none"), where, FINDING_HISTORY, {})
+    assert {(row["first_run_id"], row["last_run_id"], row["cleared_ms"]) for row in seen} == {("one", "two", None)}
 
 
 def damaged_log(table: Path) -> None:
@@ -131,11 +147,10 @@ def test_a_damaged_table_is_one_line_and_the_reports_count(
     assert "An error occurred" not in line
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("no_session")
 def test_a_file_instead_of_tables_is_said_and_the_reports_count(
-    reports: list[Path], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    reports: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del spark
     (tmp_path / "tables").write_text("no directory")
     words = ["--report", str(reports[1]), "--tables", str(tmp_path / "tables"), "--quiet"]
     assert collect_reports.main(words) == 4 | 8 | 16

@@ -341,8 +341,8 @@ incremental.LOCAL_BYTES = 0
 incremental.WAVE_BYTES = 1 << 16
 where, after = sys.argv[1], int(sys.argv[2])
 append, done = tables.append, [0]
-def counted(frame, path):
-    append(frame, path)
+def counted(*row):
+    append(*row)
     done[0] += 1
     if done[0] >= after:
         os.kill(os.getpid(), signal.SIGKILL)
