@@ -92,8 +92,9 @@ class Written:
 @dataclass(slots=True)
 class Salvaged:
     """One salvage. ``records`` are those that were intact or restored; of them the next start of ``broker`` would have
-    given up ``saved``, all of them if it refuses. ``left_out`` are those that were not ``chosen``, a sentence that is
-    empty where all are. ``problems`` are sentences on what could not be done."""
+    given up ``saved``, all of them if it refuses. ``unnamed`` are messages that are lost besides ``lost``, at least:
+    units point at them, and nothing tells their queues. ``left_out`` are those that were not ``chosen``, a sentence
+    that is empty where all are. ``problems`` are sentences on what could not be done."""
 
     store: str
     version: str
@@ -116,6 +117,7 @@ class Salvaged:
     moved: list[Moved] = field(default_factory=list)
     dropped: list[DroppedRecord] = field(default_factory=list)
     lost: list[LostMessages] = field(default_factory=list)
+    unnamed: int = 0
     queues: list[QueueBuilt] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     written_bytes: int = 0
@@ -131,7 +133,7 @@ class Salvaged:
     @property
     def lossy(self) -> bool:
         """Whether the result is not all that the store held."""
-        return bool(self.lost or self.dropped)
+        return bool(self.lost or self.dropped or self.unnamed)
 
     @property
     def verdict(self) -> str:

@@ -168,8 +168,9 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
     A record that says the number behind that of the one before stands behind it. Else a few that do not belong to the
     numbers before and behind them stand where these leave room, nowhere if there is none. Else: one alone whose number
     is far off (of the first two the greater one) or negative follows on; so does one of the last that all stand alone,
-    if its number was given out, one that jumps too far, and a few that go back where the numbers then go on above;
-    any other has its number, which later ones then take from earlier ones, unless these are few and have room below.
+    if its number was given out, one that jumps too far, and a few that go back where the numbers then go on above,
+    unless fewer have to make room for them;
+    any other has its number, which later ones then take from earlier ones; of few as many are left as have room below.
     The log is whole.
     """
     queue = Obvious()
@@ -195,12 +196,10 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
             alone = i + 1 == len(records) or numbers[i + 1] != numbers[i] + 1
             number, astray = _first_of_run(queue, records, i, alone, stop)
         taken = [queue.at.pop(n) for n in sorted(queue.at) if n >= number]
-        if len(taken) > min(16, number - queue.stop):
-            queue.replaced += len(taken)
-        else:
-            queue.moved += len(taken)
-            first = queue.stop if queue.at else number - len(taken)
-            queue.at.update(enumerate(taken, first))
+        left = taken[: number - queue.stop] if len(taken) <= 16 else []
+        queue.replaced += len(taken) - len(left)
+        queue.moved += len(left)
+        queue.at.update(enumerate(left, queue.stop if queue.at else number - len(left)))
         queue.at[number] = records[i]
         i += 1
     return queue
@@ -223,7 +222,9 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
         must_be_mixed_up = none or behind is None
         if behind in (None, stop + count) and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due):
             return count, True
-        if behind in (None, stop + count) and count <= 2 * none and numbers[i] > stop:
+        group = sorted(numbers[i : i + count])
+        has_room = behind is not None and group[0] >= stop and group[-1] < behind and len(set(group)) == count
+        if (behind in (None, stop + count) or has_room) and count <= 2 * none and numbers[i] > stop:
             instead = instead or count
         if behind == stop and not none:
             none = count
@@ -235,7 +236,10 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
     rest = [record.queue_offset for record in records[i:]]
     begins = [k for k in range(len(rest)) if not k or rest[k] != rest[k - 1] + 1]
     count = next((k for k in begins if stop is not None and rest[k] >= stop), 0)
-    if stop is not None and 0 < count <= 16 and min(rest[count], 2**55) >= stop + count:
+    above = sum(n >= number for n in queue.at)
+    has_room = max((n for n in queue.at if n < number), default=-1) + above < number
+    is_fewer = 0 < above < count and above <= 16 and has_room
+    if stop is not None and 0 < count <= 16 and min(rest[count], 2**55) >= stop + count and not is_fewer:
         queue.moved += 1
         return stop, True
     after = records[i + 1].queue_offset if alone and i + 1 < len(records) else None

@@ -141,7 +141,13 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([2**41, 2**41], 0, 0, 2),
         ([-5, -4, 0, 1], 0, 2, 0),
         ([0, 1, 20, 21, 8, 9], 1, 0, 2),  # back into a gap, where the two have room
-        ([0, 1, *range(20, 37), 30, 31, 8, 9], 1, 19, 0),
+        ([0, 1, *range(20, 37), 30, 31, 8, 9], 0, 13, 6),  # as many as have room
+        ([0, 56, 70, 2, 3, 4], 0, 1, 1),
+        ([0, 1, *range(20, 37), 30, 8, 9], 0, 12, 6),
+        ([0, 1, *range(20, 37), 9, 10], 1, 17, 0),  # too many
+        ([0, 1, 5, 4, 5, 6, 10, 11], 2, 0, 1),  # one makes room rather than that three follow on
+        ([*range(9), 12, 11, 9, 13, 14], 1, 0, 3),  # their numbers are missing ones: only the order is wrong
+        ([1, 0, 3, 4], 1, 0, 2),
         ([0, 1, 2, 0, 5, 6], 1, 0, 1),  # a number was lost, and one is wrong
         ([0, 1, 2, 1, 0, 6], 1, 0, 2),
         ([0, 1, 9, 4, 5], 1, 0, 1),

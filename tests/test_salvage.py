@@ -52,6 +52,20 @@ def assert_saved(name: str, seed: int, place: Path, *, units: bool = False) -> N
     difference = salvages.compared(damage, place / "new", result)
     assert difference.right, (damage.kinds, difference)
     assert result.problems == []
+    now = salvages.records_of(place / "new", damage.segment_bytes)
+    said = {
+        (part.topic, part.queue_id, n)
+        for part in result.lost
+        for n in range(part.first_queue_offset, part.stop_queue_offset)
+    }
+    dropped = {row.physical_offset for row in result.dropped}
+    gone = [
+        at for at, row in damage.originals.items() if at not in dropped and (at not in now or now[at].raw != row.raw)
+    ]
+    untold = [
+        at for at in gone if not any((*damage.originals[at].name, n) in said for n in damage.originals[at].numbers)
+    ]
+    assert result.unnamed <= len(untold)
     after = audit.check(place / "new", given=given, jobs=1)
     odd = [f for f in after.findings if f.severity != "info"]
     leaps = {f.physical_offset for f in odd if f.code == "LOG_TIME"}

@@ -95,7 +95,7 @@ def test_what_is_chosen_is_kept_and_nothing_else(name: str, seed: int, tmp_path:
     assert result.problems == []
     assert result.records == len(left) - result.tombstones
     assert result.left_out == whole.records - result.records
-    assert result.verdict == ("lossy" if result.lost or result.dropped else "part")
+    assert result.verdict == ("lossy" if result.lost or result.dropped or result.unnamed else "part")
     after = audit.check(tmp_path / "new", given=given, jobs=1)
     assert after.exit_code == 0, (choice, [f for f in after.findings if f.severity != "info"][:5])
     mark = json.loads((tmp_path / "new" / MARK).read_text())

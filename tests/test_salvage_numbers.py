@@ -12,6 +12,7 @@ import salvages
 from storeio import audit
 from storeio.format import commitlog as log
 from storeio.planning import plan_store
+from storeio.report.salvaging import salvaged_sentence
 from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 from tests.test_salvage_heads import in_record
@@ -140,6 +141,26 @@ def test_a_last_record_that_goes_back_gets_the_number_of_its_unit_in_a_new_queue
     assert [(row.queue_offset, row.field) for row in result.restored] == [(LAST, "queue_offset")]
     again = salvage(tmp_path / "new", tmp_path / "again", given=GIVEN, jobs=1)
     assert (again.exit_code, again.restored, again.dropped, again.moved) == (0, [], [], [])
+
+
+@pytest.mark.parametrize("how", ["swapped", "gone", "gone with the segment"])
+def test_last_messages_that_no_number_misses_are_counted_by_what_points_at_them(how: str, tmp_path: Path) -> None:
+    """Their queue's units stand in another queue's file, or only the index has units of them."""
+    own, lost = salvages.originals_of(NAME), places()[200:]
+    edits: list[golden.Edit] = [["zero", *in_record(at, 0, b"")[1:3], 88] for at in lost]
+    names = [f"consumequeue/topic_0/{queue_id}/{number:020d}" for queue_id, number in ((1, 4000), (0, 0))]
+    if how == "swapped":
+        edits += [["rename", names[0], "aside"], ["rename", names[1], names[0]], ["rename", "aside", names[1]]]
+    else:
+        edits.append(["rmtree", "consumequeue"])
+    if how == "gone with the segment":
+        lost = [at for at in own if at >= SIZE * 9]
+        edits.append(["delete", f"commitlog/{SIZE * 9:020d}"])
+    result = salvage(golden.damaged(NAME, edits, tmp_path / "store"), tmp_path / "new", given=GIVEN, jobs=1)
+    keyed = [at for at in lost if b"KEYS\1" in own[at].raw or b"UNIQ_KEY\1" in own[at].raw]
+    assert result.unnamed == len(lost if how == "swapped" else keyed)
+    assert (result.exit_code, result.verdict, result.lost, result.dropped) == (4, "lossy", [], [])
+    assert f"{result.unnamed} messages lost of which nothing tells the queue" in salvaged_sentence(result)
 
 
 @pytest.mark.parametrize("count", [17, 40])

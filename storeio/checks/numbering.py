@@ -51,8 +51,8 @@ class Numbering:
 class Astray:
     """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none.
 
-    Where no more records go on behind strangers than these are, and there is just the room for all of them, any may be
-    those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
+    Where no more records go on behind strangers than these are, and there is just the room for all of them, or more and
+    they have numbers of it, any may be those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
     """
 
     runs: int
@@ -157,11 +157,21 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         sure = strangers or is_last  # that it is only if just these numbers are mixed up
         if fits and (not sure or _fill(group, expected, after)):
             return Astray(count, strangers=False)
-        if fits and strangers and numbers <= 2 * room and runs[i][RUN_FIRST] > expected:
+        if numbers <= 2 * room and runs[i][RUN_FIRST] > expected and (fits or _have_room(group, expected, after)):
             instead = instead or count
         if after == expected and not strangers:
             strangers, room = count, numbers
     return Astray(strangers, strangers=True, instead=instead) if strangers else None
+
+
+def _have_room(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
+    """Tell whether runs have numbers of ``[first, stop)``, none twice."""
+    at = first
+    for run in sorted(runs, key=lambda run: run[RUN_FIRST]):
+        if run[RUN_FIRST] < at:
+            return False
+        at = run[RUN_STOP]
+    return at <= stop
 
 
 def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:

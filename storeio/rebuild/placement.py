@@ -10,8 +10,9 @@ Units come in log order, in runs of consecutive queue offsets.
    message loses its unit to a damaged number.
 3. Where numbers go back, as after a queue was lost or a tail was given out again, the queue is cut back to
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
-   rise with queue offsets, which brokers' searches rely on. Nothing is replaced that is few and has room: where the
-   numbers go on above, those that go back follow on; what stood there moves into a gap in front of it.
+   rise with queue offsets, which brokers' searches rely on. Of few as many as have room are not replaced:
+   where the numbers go on above, those that go back follow on; else, or where they are more than what stood there,
+   that moves into a gap in front of it.
 4. Where numbers jump, what lies between is a gap: its records are gone.
 5. A jump over more numbers than a disk is to be filled for, and than records fit into the log between, is damage:
    such records follow on.
@@ -128,7 +129,7 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView
     after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
     after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
     is_end = len(runs) - i <= MOST_ASTRAY and all(rest[RUN_RECORDS] == 1 for rest in runs[i:])
-    if _is_amid(runs[i : i + MOST_ASTRAY + 1], before):
+    if _is_amid(runs[i : i + MOST_ASTRAY + 1], before, placed):
         number = before or 0
         placed.moved += run[RUN_RECORDS]
     elif len(runs) > 1 and (fits_nowhere(run, before, after) or (is_end and _goes_back(run, before))):
@@ -148,18 +149,35 @@ def _part(number: int, at: int, run: Run) -> Part:
     return Part(number, at, run[RUN_RECORDS], run[RUN_START_AT], run[RUN_STOP_AT])
 
 
-def _is_amid(runs: Sequence[Run], before: int | None) -> bool:
-    """Tell whether the first runs are a few records that go back, and the numbers behind go on with room for them."""
+def _is_amid(runs: Sequence[Run], before: int | None, placed: Placed) -> bool:
+    """Tell whether the first runs are a few records that go back, and the numbers behind go on with room for them.
+
+    Not where those that have higher numbers are fewer, and have room in front.
+    """
     records = 0
-    if before is None:
+    if before is None or runs[0][RUN_FIRST] >= before:
         return False
+    behind = _in_room(placed, runs[0][RUN_FIRST])
     for run in runs:
         if run[RUN_FIRST] >= before:
-            return 0 < records <= min(run[RUN_FIRST], MOST_NUMBER) - before
+            return records <= min(run[RUN_FIRST], MOST_NUMBER) - before and not 0 < behind < records
         records += run[RUN_RECORDS]
         if records > MOST_ASTRAY:
             break
     return False
+
+
+def _in_room(placed: Placed, number: int) -> int:
+    """Return how many units stand at a number and behind it, 0 where they are more than there is room for before it."""
+    count = stop = 0
+    for part in reversed(placed.parts):
+        if part.number < number:
+            stop = part.stop
+            break
+        count += part.count
+        if count > MOST_ASTRAY:
+            return 0
+    return count if count <= number - stop else 0
 
 
 def _goes_back(run: Run, before: int | None) -> bool:
@@ -183,7 +201,10 @@ def _append(placed: Placed, part: Part) -> None:
 
 
 def _cut_back(placed: Placed, number: int, view: LogView) -> None:
-    """Free a number and what is behind it: few units move into a gap in front of it, all others are taken away."""
+    """Free a number and what is behind it: of few units as many as have room move into a gap in front of it.
+
+    All others are taken away.
+    """
     taken: list[Part] = []
     while placed.parts and placed.parts[-1].number >= number:
         taken.append(placed.parts.pop())
@@ -197,12 +218,13 @@ def _cut_back(placed: Placed, number: int, view: LogView) -> None:
         placed.gaps.clear()
     while placed.gaps and placed.gaps[-1].first >= placed.stop:
         placed.gaps.pop()
-    if count > min(number - placed.stop, MOST_ASTRAY):
-        placed.replaced += count
-        return
-    placed.moved += count
+    left = min(count, number - placed.stop) if count <= MOST_ASTRAY else 0
+    placed.replaced += count - left
+    placed.moved += left
     follows = placed.parts and not view.is_damaged(placed.parts[-1].stop_at, taken[-1].start_at) if taken else False
-    first = placed.stop if follows else number - count
+    first = placed.stop if follows else number - left
     for part in reversed(taken):
-        _append(placed, replace(part, number=first))
-        first += part.count
+        kept = min(part.count, left)
+        if kept:
+            _append(placed, replace(part, number=first, count=kept))
+        first, left = first + kept, left - kept

@@ -43,6 +43,7 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
         "topics": [asdict(topic) for topic in result.topics],
         "lost_count": result.lost_count,
         "lost": [asdict(part) for part in result.lost],
+        "unnamed": result.unnamed,
         "restored": [asdict(record) for record in result.restored],
         "moved": [asdict(piece) for piece in result.moved],
         "dropped": [asdict(record) for record in result.dropped],
@@ -55,7 +56,9 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
 
 def mark_of(result: Salvaged) -> dict[str, Any]:
     """Return what the new store itself says of the salvage; equal salvages say the same."""
-    whole = "tool version store verdict log chosen left_out topics lost_count lost restored moved dropped problems"
+    whole = (
+        "tool version store verdict log chosen left_out topics lost_count lost unnamed restored moved dropped problems"
+    )
     found = salvaged_object(result)
     return {key: found[key] for key in whole.split()}
 
@@ -72,7 +75,10 @@ def salvaged_sentence(result: Salvaged) -> str:
     word = "SAVED" if result.exit_code == EXIT_SOUND else "SAVED WITH LOSSES" if not result.problems else "INCOMPLETE"
     if result.saved:
         how += f"; broker {result.broker} would have given up {counted(result.saved, 'message')} of them"
-    lost = f"; {counted(result.lost_count, 'message')} lost" if result.lost else "; nothing is known to be lost"
+    lost = f"; {counted(result.lost_count, 'message')} lost" if result.lost else ""
+    if result.unnamed:
+        lost += f"; {'and ' if lost else ''}{counted(result.unnamed, 'message')} lost of which nothing tells the queue"
+    lost = lost or "; nothing is known to be lost"
     return f"{word}: {what}{how}{lost}."
 
 

@@ -14,6 +14,7 @@ from storeio.salvage.decide import Decision
 from storeio.salvage.missing import Missing
 from storeio.salvage.survey import Survey
 from storeio.salvage.traces import MOST_KEYS, Trace, traces
+from storeio.salvage.unnamed import unnamed
 from storeio.salvaged import LostMessages, Moved, RestoredRecord, Salvaged
 
 
@@ -33,6 +34,7 @@ def report(known: Survey, decision: Decision, moved: list[Moved], started_ms: in
         dropped=list(decision.dropped),
         lost=list(_lost(decision.missing, unplaced, traces(known, decision.missing))),
         moved=moved,
+        unnamed=unnamed(known, decision),
         problems=[*decision.tight],
     )  # fmt: skip
 
