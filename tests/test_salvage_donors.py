@@ -113,3 +113,20 @@ def test_damage_of_a_donor_costs_no_more_than_it_hit(is_inside: bool, tmp_path: 
     now = salvages.records_of(tmp_path / "new", size)
     wrong = [place for place in records if now[place].raw != records[place].raw]
     assert (wrong, result.lost_count, result.problems) == ([at] if is_inside else [], len(wrong), [])
+
+
+def test_a_segment_all_of_which_belongs_elsewhere_is_filled_with_the_others(tmp_path: Path) -> None:
+    """Copies of another segment's records are all that it holds: there is no later round in which they find a place."""
+    name = "base-5.3.3"
+    records, size = salvages.originals_of(name), int(golden.options(name)["clFile"])
+    copies = b"".join(records[at].raw for at in sorted(records)[40:43])
+    edits: list[golden.Edit] = [
+        ["zero", golden.segment(2), 0, size],
+        ["write", golden.segment(2), 0, copies.hex() + "ff" * 99],
+    ]
+    edits += [["zero", golden.segment(5), 3000, 3000]]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    sizes = {"mappedFileSizeCommitLog": str(size)}
+    result = salvage(root, tmp_path / "new", given=sizes, donors=[golden.store(name)], jobs=1)
+    assert (result.lost, result.problems) == ([], [])
+    assert log_of(tmp_path / "new", size) == log_of(golden.store(name), size)

@@ -65,7 +65,9 @@ def arranged(
             found = look(store.root)
     for number in range(ROUNDS + len(donors)):
         pieces = list(_misplaced(found) if number < ROUNDS else donated(survey(found), donors[number - ROUNDS]))
-        pieces = _first([piece for piece in pieces if not _lies_there(found, piece)], found)
+        pieces = [piece for piece in pieces if not _lies_there(found, piece)]
+        if number < ROUNDS - 1:
+            pieces = _first(pieces, found)
         if not pieces:
             continue
         if store is None:
@@ -138,7 +140,7 @@ def _lies_there(found: Concluded, piece: Piece) -> bool:
 
 
 def _first(pieces: list[Piece], found: Concluded) -> list[Piece]:
-    """Return the pieces that go over no file all of whose records wait for others to find their place; else all."""
+    """Return the pieces that go over no file whose records may find their place in the next round; else all."""
     waiting = {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.STALE).any()}
     waiting -= {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.RECORD).any()}
     waiting -= {piece.path for piece in pieces if piece.plan is found.plan}
