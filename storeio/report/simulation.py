@@ -197,7 +197,8 @@ def _what(found: Prediction, width: int) -> list[str]:
         odd += [f"{counted(gone, 'unit')} {'points' if gone == 1 else 'point'} at nothing"] if gone else []
         lines += paragraph("- ", "; ".join([text, *odd]) + ".", width, "  ")
         for topic, queue_id, at in got.stuck[:ROWS]:
-            text = f"answers every pull of {printable(topic)}/{queue_id} from queue offset {at} on with an error."
+            text = f"holds consumers of {printable(topic)}/{queue_id} at queue offset {at}: pulls end with an error, "
+            text += "or lead there again."
             lines += paragraph("- ", text, width, "  ")
     for text in _stopped(found.stopped) if found.stopped is not None else ():
         lines += paragraph("- ", text, width, "  ")
