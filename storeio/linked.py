@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from storeio.errors import UnreadableError
@@ -29,8 +29,11 @@ class LinkedStore:
         self.root = root
         root.mkdir(parents=True)
         self.origin = store = followed(listing.root)
+        self._closed = {path for path, _ in listing.unreadable}
         for file in listing.files:
             place = root / file.path
+            if file.path in self._closed:
+                continue
             if file.is_dir:
                 place.mkdir(parents=True, exist_ok=True)
                 continue
@@ -38,9 +41,14 @@ class LinkedStore:
             place.symlink_to(store / file.path)
         for path, _ in listing.unreadable:
             place = root / path
-            if not os.path.lexists(place):  # a link to nothing is one here, too, so that it is not taken for cured
+            # A link to nothing and a directory that cannot be listed are that here, too, and not taken for cured.
+            if not os.path.lexists(place):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(store / path)
+
+    def is_closed(self, path: str) -> bool:
+        """Tell whether a name lies in a directory that could not be listed: nothing is known of what is there."""
+        return any(parent.as_posix() in self._closed for parent in PurePosixPath(path).parents)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something of this name."""

@@ -103,7 +103,7 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
         for what in found.not_simulated[:ROWS]:
             lines += paragraph("- ", printable(what), width, "  ")
     if found.unread:
-        lines += ["", "COULD NOT BE READ (all that follows takes zeros for it)"]
+        lines += ["", "COULD NOT BE READ (all that follows takes zeros for it, directories for empty)"]
         for what in found.unread[:ROWS]:
             lines += paragraph("- ", printable(what), width, "  ")
         lines += [f"  ... and {len(found.unread) - ROWS} more"] if len(found.unread) > ROWS else []
