@@ -161,7 +161,11 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("reissued_queues", LONG, "queues that hand out numbers again"),
         ("undecodable", LONG, "buffers that consumers cannot decode"),
         ("skipped", LONG, "units that consumers pass without a message"),
-        ("stuck_queues", LONG, "queues in which every pull ends with an error from some offset on"),
+        (
+            "stuck_queues",
+            LONG,
+            "queues in which consumers stay at an offset: pulls end with an error, or lead there again",
+        ),
         ("deleted_files", LONG, "files that the start deletes"),
         ("exit_code", INT, "0 starts and gives nothing up, 4 harm, 8 could not be read, 16 not a store"),
         ("json", STRING, "the whole prediction"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from storeio.errors import UnreadableError, WriteError
@@ -34,16 +34,24 @@ class LinkedStore:
         self.root = root
         self._kept = 0  # files that were copied before they were written
         self.origin = store = followed(listing.root)
+        self._closed = {path for path, _ in listing.unreadable}
         with explained(str(root)):
             root.mkdir(parents=True)
             for file in listing.files:
+                if file.path in self._closed:
+                    continue
                 if file.is_dir:
                     (root / file.path).mkdir(parents=True, exist_ok=True)
                 else:
                     _link(root / file.path, store / file.path)
-            for path, _ in listing.unreadable:
-                if not os.path.lexists(root / path):  # a link to nothing is one here, too: it is not taken for cured
+            # A link to nothing and a directory that cannot be listed are that here, too, and not taken for cured.
+            for path in self._closed:
+                if not os.path.lexists(root / path):
                     _link(root / path, store / path)
+
+    def is_closed(self, path: str) -> bool:
+        """Tell whether a name lies in a directory that could not be listed: nothing is known of what is there."""
+        return any(parent.as_posix() in self._closed for parent in PurePosixPath(path).parents)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something of this name."""

@@ -36,6 +36,7 @@ from storeio.scan import (
     data_stretches,
     kept_open,
     list_store,
+    not_listed,
     read_range,
     require_listed,
     require_same,
@@ -57,7 +58,7 @@ from storeio.uris import is_remote, place_of, refuse_remote, shown
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
-# Where a start looks: what of that cannot even be listed is not taken for missing.
+NEEDED: Final = frozenset((COMMITLOG, CHECKPOINT, LOCK, ABORT))  # without them nothing can be said of a start
 LOOKED_AT: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL))
 
 
@@ -122,7 +123,7 @@ def simulate(
     started = time.monotonic()
     rules = rules_of(broker)
     listing = list_store(root)
-    require_listed(listing, LOOKED_AT)
+    unlisted = _unlisted(listing)
     config = infer_config(listing, given or {})
     setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
@@ -143,8 +144,19 @@ def simulate(
     return Prediction(
         shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,
         stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None,
-        time.monotonic() - started, (*not_simulated(listing, config), *outcome.doubts), running_end, gaps.told(),
+        time.monotonic() - started, (*not_simulated(listing, config), *outcome.doubts), running_end,
+        unlisted + gaps.told(),
     )  # fmt: skip
+
+
+def _unlisted(listing: Listing) -> tuple[str, ...]:
+    """Return what could not be listed of where a start looks, in words.
+
+    Raises:
+        UnreadableError: Without it nothing can be said of a start.
+    """
+    require_listed(listing, NEEDED)
+    return tuple(f"{path}: {dict(listing.unreadable)[path]}" for path in not_listed(listing, LOOKED_AT))
 
 
 def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, int | None]:

@@ -6,7 +6,9 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from storeio.errors import UnreadableError, UsageError
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
+from storeio.planning.output import output_at
 from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import EXIT_REPAIRED
@@ -186,7 +189,7 @@ DAMAGES = [
         (Selection(codes=("STRAY_FILE",)), {"commitlog/copy"}),
         (Selection(risks=("derived",)), {cq(1000), "consumequeue/topic_1/1/" + "0" * 20}),
         (Selection(risks=("log",)), set()),
-        (Selection(queues=(("nowhere", 0),)), set()),
+        (Selection(queues=(("topic_0", 1),)), set()),
     ],
 )
 def test_selection(select: Selection, expected: set[str], tmp_path: Path) -> None:
@@ -270,6 +273,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--out", "STORE.gone/plan.json"], "in a directory that is there"),
         (["--code", "NO_SUCH"], "no such finding"),
         (["--queue", "a/b"], "TOPIC/ID"),
+        (["--topic", "NO_SUCH"], "--topic NO_SUCH: the store has no such thing"),
+        (["--topic", "topic_0", "--queue", "topic_0/9"], "--queue topic_0/9: the store has no such thing"),
         (["--broker", "1.0"], "three numbers"),
         (["--set", "noSuch=1"], "noSuch"),
     ],
@@ -325,6 +330,33 @@ def test_a_plan_that_fails_leaves_an_earlier_one_whole(tmp_path: Path, monkeypat
             plan_store(root, place / "plan.json", broker="5.3.3", given=given_for(BASE))
     assert contents(again) == kept
     assert [path.name for path in first.iterdir()] == ["store"]
+
+
+def test_two_plans_at_once_of_one_name_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second comes when the first has put its bytes in place and not yet itself."""
+    output = output_at(tmp_path / "plan.json")
+    others: list[Thread] = []
+    plan = planned(DAMAGES, tmp_path).plan
+    replaced = Path.replace
+
+    def keep(number: int) -> None:
+        scratch = tmp_path / f"scratch{number}"
+        scratch.mkdir()
+        (scratch / "made").write_text(str(number))
+        output.keep(replace(plan, created_ms=number), scratch, scratch / "made")
+
+    def at_once(path: Path, target: Path) -> Path:
+        done = replaced(path, target)
+        if not others:
+            others.append(Thread(target=keep, args=(2,)))
+            others[0].start()
+            others[0].join(0.3)
+        return done
+
+    monkeypatch.setattr(Path, "replace", at_once)
+    keep(1)
+    others[0].join()
+    assert json.loads(output.plan.read_text())["created_ms"] == int(output.bytes.read_text())
 
 
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])

@@ -235,6 +235,14 @@ def test_delay_levels_refuse_after_recovery(tmp_path: Path) -> None:
     assert (found.outcome, found.stage, found.leaves) == (REFUSES, DELAY_STAGE, [])
 
 
+@pytest.mark.parametrize(("path", "starts"), [("x/1", False), ("x", True)])
+def test_a_batch_queue_without_files_is_one_of_an_unknown_topic(path: str, starts: bool, tmp_path: Path) -> None:
+    """Brokers of 5.1.4, 5.3.3 and 5.5.1 refused the first and started on the second; 4.9.8 looks at neither."""
+    root = store_with(tmp_path, {}, ["mkdir", f"batchconsumequeue/{path}"])
+    outcomes = {version: simulate(root, broker=version).outcome.outcome for version in ("4.9.8", "5.1.4", "5.5.1")}
+    assert outcomes == {"4.9.8": STARTS} | dict.fromkeys(("5.1.4", "5.5.1"), STARTS if starts else REFUSES)
+
+
 # ---- What reads a table
 
 

@@ -29,7 +29,7 @@ def deny(store: Path, monkeypatch: pytest.MonkeyPatch) -> Deny:
 
     def without(path: str) -> None:
         def scandir(place: Any = ".") -> Any:
-            if isinstance(place, str | os.PathLike) and os.fspath(place).rstrip("/") == str(store / path):
+            if isinstance(place, str | os.PathLike) and os.path.realpath(place) == str(store / path):
                 raise PermissionError(13, "Permission denied")
             return listed(place)
 
@@ -38,18 +38,29 @@ def deny(store: Path, monkeypatch: pytest.MonkeyPatch) -> Deny:
     return without
 
 
-@pytest.mark.parametrize(
-    "path", ["commitlog", "consumequeue", "consumequeue/topic_0", "consumequeue/topic_0/0", "index"]
-)
 @pytest.mark.parametrize("words", ["simulate STORE", "simulate STORE --broker all", "simulate STORE --retention"])
-def test_a_start_is_not_predicted(
-    words: str, path: str, store: Path, deny: Deny, capsys: pytest.CaptureFixture[str]
+def test_without_the_log_a_start_is_not_predicted(
+    words: str, store: Path, deny: Deny, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deny(path)
+    deny("commitlog")
     assert cli.run([str(store) if word == "STORE" else word for word in words.split()]) == 8
     said = capsys.readouterr()
     assert said.out == ""
-    assert f"{path}: Permission denied" in said.err
+    assert "commitlog: Permission denied" in said.err
+
+
+@pytest.mark.parametrize("path", ["consumequeue", "consumequeue/topic_0", "consumequeue/topic_0/0", "index"])
+def test_of_a_start_is_said_what_can_be(
+    path: str, store: Path, deny: Deny, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deny(path)
+    assert cli.run(["simulate", str(store), "--broker", "5.3.3", "--json", "-"]) & 8
+    said = json.loads(capsys.readouterr().out)
+    assert (said["unread"], said["outcome"]) == ([f"{path}: Permission denied"], "starts")
+    assert "topic_1/0" in said["after_start"]["queues"]
+    assert cli.run(["simulate", str(store), "--into", str(tmp_path / "new"), "--quiet"]) & 8
+    assert not (tmp_path / "new").exists()
+    assert cli.run(["simulate", str(store), "--retention"]) == 8
 
 
 def test_what_a_start_does_not_look_at_does_not_matter(store: Path, deny: Deny) -> None:
@@ -68,10 +79,18 @@ def test_queues_are_not_rebuilt_from_a_log_that_is_not_seen(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_plan_does_not_rest_on_it(store: Path, deny: Deny, tmp_path: Path) -> None:
-    deny("consumequeue/topic_0")
-    assert cli.run(["plan", str(store), "--out", str(tmp_path / "plan.json")]) == 8
-    assert not (tmp_path / "plan.json").exists()
+@pytest.mark.parametrize("path", ["consumequeue/topic_0", "consumequeue/topic_1/0", "index"])
+def test_a_plan_mends_the_rest_and_nothing_there(path: str, store: Path, deny: Deny, tmp_path: Path) -> None:
+    """A file is gone in each queue of topic_1; of one of them that is not known where its directory is not listed."""
+    gone = [f"consumequeue/topic_1/{number}/{1000:020d}" for number in (0, 1)]
+    for name in gone:
+        (store / name).unlink()
+    deny(path)
+    assert cli.run(["plan", str(store), "--out", str(tmp_path / "plan.json")]) == 12
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert {action["path"] for action in plan["actions"]} == {name for name in gone if not name.startswith(path)}
+    assert plan["after"]["verdict"] == "damaged"
+    assert not any((store / name).exists() for name in gone)
 
 
 def test_a_salvage_does_not_say_what_a_broker_would_have_given_up(

@@ -132,6 +132,11 @@ class Draft:
         self.store.rename(path, target)
 
     def _add(self, action: Action, why: Why) -> None:
+        for path in (action.path, action.target):
+            if path and self.store.is_closed(
+                path
+            ):  # a link leads there: to carry it out here would write into the store
+                raise RefusedError(f"{printable(path)}: lies in a directory that cannot be listed")
         with _refused():
             end = self.bytes_length + (action.length if action.source != model.ZEROS else 0)
             check_action(action, "", end, allow_log=self.allow_log)

@@ -72,9 +72,8 @@ def plan_store(
 
     Raises:
         NotAStoreError: ``root`` is no store.
-        UsageError: A bad setting, version or selection, or ``out`` lies in the store.
-        UnreadableError: A file could not be read.
-        WriteError: A file could not be written.
+        UsageError: A bad setting or version, a selection that the store has not, or ``out`` lies in the store.
+        UnreadableError, WriteError: A file could not be read, or written.
     """
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
     _require_goal(goal, donors, allow_log=allow_log)
@@ -83,13 +82,14 @@ def plan_store(
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
+        (select := select or Selection()).require_known(before)
         settings = Given(given).over(told_by(before))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), Path(scratch), settings, jobs, before))
 
         def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
             planner = Planner(Path(root), Path(scratch), settings, jobs, frozenset(withheld), progress, former)
             planner.donors, planner.broker = donors if goal == SALVAGE else None, broker
-            after = planner.run(before, select or Selection(), allow_log=allow_log)
+            after = planner.run(before, select, allow_log=allow_log)
             if planner.rewritten:
                 return attempt(withheld, planner)
             return _Attempt(planner, after, starts.judged(planner))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +28,7 @@ class Output:
     bytes: Path
 
     def keep(self, plan: Plan, scratch: Path, made: Path) -> None:
-        """Put a whole plan in place. A link of its name is replaced and not followed.
+        """Put a whole plan in place, before or after another of its name. A link there is replaced and not followed.
 
         Args:
             plan: What is to be kept.
@@ -34,11 +37,24 @@ class Output:
         """
         text = scratch / "plan.json"
         text.write_text(model.to_json(plan), encoding="ascii")
-        if plan.bytes_length:
-            made.replace(self.bytes)
-        text.replace(self.plan)
-        if not plan.bytes_length:
-            self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
+        with _alone_in(self.plan.parent):
+            if plan.bytes_length:
+                made.replace(self.bytes)
+            text.replace(self.plan)
+            if not plan.bytes_length:
+                self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep other plans out of a directory, so that none gets another's bytes; not where it cannot be locked."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def output_at(out: str | os.PathLike[str], *stores: str) -> Output:

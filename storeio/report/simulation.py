@@ -103,7 +103,7 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
         for what in found.not_simulated[:ROWS]:
             lines += paragraph("- ", printable(what), width, "  ")
     if found.unread:
-        lines += ["", "COULD NOT BE READ (all that follows takes zeros for it)"]
+        lines += ["", "COULD NOT BE READ (all that follows takes zeros for it, directories for empty)"]
         for what in found.unread[:ROWS]:
             lines += paragraph("- ", printable(what), width, "  ")
         lines += [f"  ... and {len(found.unread) - ROWS} more"] if len(found.unread) > ROWS else []
@@ -197,7 +197,8 @@ def _what(found: Prediction, width: int) -> list[str]:
         odd += [f"{counted(gone, 'unit')} {'points' if gone == 1 else 'point'} at nothing"] if gone else []
         lines += paragraph("- ", "; ".join([text, *odd]) + ".", width, "  ")
         for topic, queue_id, at in got.stuck[:ROWS]:
-            text = f"answers every pull of {printable(topic)}/{queue_id} from queue offset {at} on with an error."
+            text = f"holds consumers of {printable(topic)}/{queue_id} at queue offset {at}: pulls end with an error, "
+            text += "or lead there again."
             lines += paragraph("- ", text, width, "  ")
     for text in _stopped(found.stopped) if found.stopped is not None else ():
         lines += paragraph("- ", text, width, "  ")

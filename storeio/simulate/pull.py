@@ -37,7 +37,8 @@ class Consumed:
 
     ``skipped`` are units that are passed without a message; ``missed`` those of them whose message is there, and
     those that no pull looks at while their message reaches no consumer of the queue by another one either.
-    ``stuck`` are the queues, and the first offset there, at which every pull throws: a consumer stays there.
+    ``stuck`` are the queues, and the first offset there, at which every pull throws, or answers with that offset as
+    the next one: a consumer stays there. As the recorded ones did, the counts go on behind the latter.
     """
 
     messages: int = 0
@@ -66,6 +67,10 @@ class Pulled:
     position: int = 0
     looked: int = 0
 
+    def stays_at(self, offset: int) -> bool:
+        """Tell whether a consumer asks at the same offset again, for ever."""
+        return self.status == THROWS or (self.status != NOTHING_THERE and self.next_offset == offset)
+
 
 def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
     """Return what consumers get from all queues; messages that are known to be there are not pulled one by one."""
@@ -77,7 +82,7 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
                 total.messages += pulled
                 looked.from_offset(asked, pulled)
                 continue
-            if pulled.status == THROWS:
+            if len(total.stuck) == stuck and pulled.stays_at(asked):
                 total.stuck.append((*key, asked))
             if pulled.file is not None:
                 looked.at(pulled.file, pulled.position, pulled.looked)

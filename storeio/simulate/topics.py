@@ -32,7 +32,8 @@ class Topics:
     """The types of a store's topics.
 
     Without ``topics.json``, as in a store that was copied without its ``config``, a topic has the type of
-    the directory in which it stands, unless its files say that they were moved there.
+    the directory in which it stands, unless its files say that they were moved there. Of directories of batch queues
+    without a file nothing tells, and a broker that knows nothing of a topic takes its queues for ordinary ones.
     """
 
     def __init__(self, disk: Disk, rules: Rules, batch: frozenset[str] | None) -> None:
@@ -42,7 +43,12 @@ class Topics:
         self.known = declared is not None
         if declared is None:
             declared = frozenset(topic for topic, _ in self.queues_in(BATCHQUEUE)) - ordinary_topics(disk)
+            declared = frozenset(topic for topic in declared if self._holds(topic))
         self._batch = set(declared)
+
+    def _holds(self, topic: str) -> bool:
+        place = f"{BATCHQUEUE}/{topic}"
+        return any(self.disk.entries(f"{place}/{queue.name}") for queue in self.disk.entries(place))
 
     @property
     def batch(self) -> frozenset[str]:
