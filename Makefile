@@ -8,6 +8,9 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs bench)
 
+# Linters, documentation and wheel take one core each, and do not need one another.
+MAKEFLAGS += --jobs=2
+
 .DEFAULT_GOAL := help
 .PHONY: help setup java jars demo test long-test broker-test lint docs notebooks bench wheel clean
 

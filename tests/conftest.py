@@ -36,8 +36,8 @@ def pytest_runtest_makereport(
     """Keep a test's directory where it failed; remove others, some at a time."""
     report = yield
     item.stash[FAILED] = report.failed or item.stash.get(FAILED, False)
-    if call.when == "teardown" and not item.stash[FAILED] and "tmp_path" in item.funcargs:
-        done_with.append(item.funcargs["tmp_path"])
+    if call.when == "teardown" and not item.stash[FAILED] and (place := getattr(item, "funcargs", {}).get("tmp_path")):
+        done_with.append(place)
         if len(done_with) == REMOVED_AT_ONCE:
             remove()
     return report

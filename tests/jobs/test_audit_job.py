@@ -346,6 +346,7 @@ def test_spark_submit(stores: list[Path], tmp_path: Path) -> None:
         str(TOP / "jobs/audit_store.py"),
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    environment["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"]  # as conftest.py has it
     run = subprocess.run(
         [*submit, "--store", str(stores[1]), "--tables", str(tmp_path / "tables"), "--json", "-"],
         cwd=tmp_path, env=environment | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},

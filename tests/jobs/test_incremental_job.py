@@ -361,6 +361,7 @@ def test_a_killed_driver(store: Path, tmp_path: Path, spark: SparkSession) -> No
     words = ["--store", str(store), "--tables", str(disturbed / "tables"), "--split-bytes", str(SPLIT_BYTES)]
     call = [*words, "--incremental", "--run-id", "nightly", "--quiet", "--master", "local[2]"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    environment["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"]  # as conftest.py has it
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(disturbed), "2", *call], cwd=TOP, env=environment, timeout=300, check=False,
         capture_output=True,
