@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from storeio.apply import apply_plan, undo
+from storeio.errors import StoreError
 from storeio.plan import model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
@@ -171,6 +172,21 @@ def test_a_pipe_for_a_segment_is_no_end_of_the_plan(tmp_path: Path) -> None:
     assert "commitlog/copy" in {action.path for action in found.plan.actions}
     assert not any(action.path == segment(0) for action in found.plan.actions)
     assert not found.cures
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(linked("lock"), "lock: neither a regular file"), (in_place_of("lock", folder), "lock: a directory where")],
+)
+def test_what_keeps_an_apply_from_locking_the_store_is_said(change: Change, says: str, tmp_path: Path) -> None:
+    root, plan = golden_data.damaged(BASE, [["zero", OTHER, 60, 20]], tmp_path / "store"), tmp_path / "plan.json"
+    change(root)
+    found = plan_store(root, plan, broker="5.3.3", given=given_for(BASE), jobs=1)
+    assert any(text.startswith("remove it first: ") for text in found.plan.left)
+    with pytest.raises(StoreError, match=says):
+        apply_plan(plan, root)
+    in_place_of("lock", Path.touch)(root) if (root / "lock").is_dir() else (root / "lock").unlink()
+    assert apply_plan(plan, root).exit_code == EXIT_REPAIRED
 
 
 def test_a_link_to_nothing_is_not_taken_for_cured(tmp_path: Path) -> None:

@@ -137,7 +137,10 @@ def test_messages_that_consumers_jump_over(how: str, version: str, tmp_path: Pat
     assert found.given_up is not None
     missed = tried[version]
     assert (found.consumers.missed, found.consumers.skipped, found.given_up.messages) == (missed, missed, 0)
-    assert found.harms == found.consumers.lacking == (missed > 0)
+    # 5.x tells the next offset by the file's name: from 149 on to 149 again, as half a unit is cut off.
+    stays = [("topic_1", 0, 149)] if (how, version) == ("to 1990", "5.5.1") else []
+    assert found.consumers.stuck == stays
+    assert found.harms == found.consumers.lacking == (missed > 0 or bool(stays))
 
 
 # A file of zeros before the first one, and what the brokers named delivered of 850 when it was tried: messages, and

@@ -55,6 +55,8 @@ def no_broker(store: Tree, home: Tree) -> Iterator[None]:
     """
     if isinstance(home.look(MARK), Folder):  # it could not be removed once all is done
         raise MismatchError(f"{home.shown(MARK)}: a directory where storeio keeps a file; remove it first")
+    if isinstance(store.look(LOCK), Folder):
+        raise MismatchError(f"{LOCK}: a directory where brokers keep a file; remove it first")
     with ExitStack() as files:
         try:
             if store.look(LOCK) == GONE:

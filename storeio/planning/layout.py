@@ -17,6 +17,7 @@ from storeio.format import commitlog as log
 from storeio.paths import COMMITLOG, LOCK, file_name, parse_number
 from storeio.plan import model
 from storeio.plan.digest import FILE
+from storeio.plan.overlay import Folder
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
 from storeio.planning.misplaced import lacking, misplaced_in, record_at
@@ -85,9 +86,18 @@ def _require_no_log(draft: Draft, path: str, segment_bytes: int) -> None:
         raise RefusedError(LACKING)
 
 
+def look_at_lock(draft: Draft) -> None:
+    """Have the plan say what keeps an apply from locking the store, before which none begins."""
+    try:
+        is_in_the_way = isinstance(draft.found(LOCK), Folder)
+    except RefusedError:  # a broker locks through a link
+        is_in_the_way = bool(draft.actions)
+    if is_in_the_way:
+        draft.left_out.add("remove it first: a store is locked with a file of this name", LOCK)
+
+
 def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    if finding.path == LOCK:  # no apply begins before it has locked the store
-        draft.left_out.add("remove it first: a store is locked with a file of this name", finding.path)
+    if finding.path == LOCK:
         return
     reason = f"{finding.detail or 'not one of the broker’s files'}; brokers may refuse to start with it"
     draft.move(finding.path, Why(model.METADATA, reason, (finding.code,), finding.topic, finding.queue_id))

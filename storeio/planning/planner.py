@@ -23,7 +23,7 @@ from storeio.plan import Plan, model
 from storeio.plan.rules import check_plan
 from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
-from storeio.planning.layout import OF_NAMES, is_of_log, plan_layout
+from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
 from storeio.planning.salvaging import plan_salvage, with_true_heads
@@ -146,6 +146,7 @@ class Planner:
                 found = self.audited()
             if len(self.draft.actions) == count:
                 break
+        look_at_lock(self.draft)
         return found
 
     def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
