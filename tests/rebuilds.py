@@ -212,6 +212,8 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
     must have just the numbers that are due, in any order; or those that leave none are ahead, and as many as the rest.
     """
     none = instead = 0
+    if _is_right(numbers, i, stop):
+        return 0, False
     for count in range(1, 17):
         behind = numbers[i + count] if i + count < len(numbers) else None
         if numbers[i] == stop or i + count > len(numbers):
@@ -229,6 +231,21 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
         if behind == stop and not none:
             none = count
     return (instead, True) if instead else (none, False)
+
+
+def _is_right(numbers: list[int], i: int, stop: int) -> bool:
+    """Return whether several records follow on from each other, and the single one before them says the number of the
+    first, or the one behind them repeats one of theirs in place of the next, while a number is missing before them."""
+    own = 1
+    while i + own < len(numbers) and numbers[i + own] == numbers[i] + own:
+        own += 1
+    if own == 1:
+        return False
+    if i > 0 and numbers[i - 1] == numbers[i] and (i == 1 or numbers[i - 2] != numbers[i] - 1):
+        return True
+    behind = numbers[i + own : i + own + 2]
+    in_place = len(behind) == 1 or (len(behind) == 2 and behind[1] == numbers[i] + own + 1)
+    return in_place and behind[0] - numbers[i] in range(own) and behind[0] + 1 != [*behind, -1][1] and numbers[i] > stop
 
 
 def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool, stop: int | None) -> tuple[int, bool]:

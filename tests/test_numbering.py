@@ -81,9 +81,19 @@ def test_a_wrong_number_hides_no_missing_unit(tmp_path: Path) -> None:
     assert any(f.position == 740 and f.path.startswith("consumequeue/topic_0/0/") for f in found)
 
 
-def test_of_numbers_that_are_mixed_up_one_that_is_right_is_not_told() -> None:
-    numbers = [0, 1, 2, 3, 7, 4, 6, 5, 8, 9]
+@pytest.mark.parametrize(("numbers", "wrong"), [
+    ([0, 1, 2, 3, 7, 4, 6, 5, 8, 9], [4, 5, 7]),
+    ([0, 1, 2, 4, 5, 6, 6, 8, 9], [6]),  # one is missing, and one wrong: that is less than that three are
+    ([0, 1, 2, 4, 5, 6, 6], []),
+    ([0, 1, 2, 4, 5, 5, 6, 7, 8], [3, 4]),  # there is room for no other
+])  # fmt: skip
+def test_of_numbers_that_are_mixed_up_one_that_is_right_is_not_told(numbers: list[int], wrong: list[int]) -> None:
     rows = [(number, number + 1, at * 100, at * 100 + 100, 1) for at, number in enumerate(numbers)]
     view = LogView([Segment(describe(f"commitlog/{0:020d}", 1000), np.empty((4, 0), np.int64))], 0, 1000)
     told = number_queue("t", 0, [np.array(rows, np.int64).T], view).findings
-    assert [finding.physical_offset for finding in told] == [400, 500, 700]
+    assert [
+        at + number * 100
+        for finding in told
+        if finding.code == "LOG_FIELD" and (at := finding.physical_offset) is not None
+        for number in range(finding.count)
+    ] == [100 * number for number in wrong]

@@ -148,6 +148,9 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([0, 1, 5, 4, 5, 6, 10, 11], 2, 0, 1),  # one makes room rather than that three follow on
         ([*range(9), 12, 11, 9, 13, 14], 1, 0, 3),  # their numbers are missing ones: only the order is wrong
         ([1, 0, 3, 4], 1, 0, 2),
+        ([0, 1, 2, 4, 5, 6, 6, 8], 1, 0, 1),  # one number is missing, and one wrong: that is less than that three are
+        ([0, 1, 4, 4, 5, 6, 8], 2, 0, 1),
+        ([0, 1, 2, 4, 5, 5, 6, 7, 8], 0, 0, 2),
         ([0, 1, 2, 0, 5, 6], 1, 0, 1),  # a number was lost, and one is wrong
         ([0, 1, 2, 1, 0, 6], 1, 0, 2),
         ([0, 1, 9, 4, 5], 1, 0, 1),

@@ -142,7 +142,7 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         before: Where the numbers before it stop, and the place, None where there are none.
         view: The log.
     """
-    if before is None or runs[i][RUN_FIRST] == before[0]:
+    if before is None or runs[i][RUN_FIRST] == before[0] or _may_be_right(runs, i, before[0]):
         return None
     expected, start_at = before
     numbers = records = strangers = room = instead = 0
@@ -162,6 +162,21 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         if after == expected and not strangers:
             strangers, room = count, numbers
     return Astray(strangers, strangers=True, instead=instead) if strangers else None
+
+
+def _may_be_right(runs: Sequence[Sequence[int]], i: int, expected: int) -> bool:
+    """Tell whether a run follows on within itself, and a number is missing, and one next to it is wrong, else.
+
+    That is likelier than that all of its numbers are. ``expected`` is where those before it stop.
+    """
+    run = runs[i]
+    if run[RUN_RECORDS] == 1:
+        return False
+    if i and runs[i - 1][RUN_RECORDS] == 1 and runs[i - 1][RUN_FIRST] == run[RUN_FIRST]:
+        return True
+    behind = runs[i + 1 : i + 3]
+    repeats = bool(behind) and behind[0][RUN_RECORDS] == 1 and run[RUN_FIRST] <= behind[0][RUN_FIRST] < run[RUN_STOP]
+    return repeats and run[RUN_FIRST] > expected and (len(behind) == 1 or behind[1][RUN_FIRST] == run[RUN_STOP] + 1)
 
 
 def _have_room(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
