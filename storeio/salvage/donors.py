@@ -36,12 +36,13 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     places = [*known.doubts, *(at for each in judged for at in each.forged)]
     doubtful = merged((place, place + known.size_at(place)) for place in places)
     own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
+    both = _common(own, ranges)
     for start, stop in sorted(set(holes)):
-        if start >= stop or not _agree(known, theirs, own, ranges, start, stop):
+        if start >= stop or not _agree(known, theirs, own, both, start, stop):
             continue
         for low, high in meeting(ranges, start, stop):
             yield _piece(donor.plan, good[low, high], (max(low, start), min(high, stop)))
-    yield from _tail(known, theirs, good, own)
+    yield from _tail(known, theirs, good, own, both)
 
 
 def _good(donor: Concluded, wrong: Ranges) -> Good:
@@ -72,11 +73,11 @@ def _odd_blanks(known: Survey) -> Iterator[tuple[int, int]]:
                 yield segment.base + low, segment.base + high
 
 
-def _tail(known: Survey, theirs: Survey, good: Good, own: Ranges) -> Iterator[Piece]:
+def _tail(known: Survey, theirs: Survey, good: Good, own: Ranges, both: Ranges) -> Iterator[Piece]:
     """Yield whole segments behind the last file, where the store's own queues say that they are lost."""
     last = known.concluded.view.segments[-1].base if known.concluded.view.segments else -known.segment_bytes
     lost = any(finding.code == "LOG_TAIL_LOST" for finding in known.audit.findings)
-    if not lost or not _agree(known, theirs, own, list(good), last + known.segment_bytes, 2**62):
+    if not lost or not _agree(known, theirs, own, both, last + known.segment_bytes, 2**62):
         return
     for part, segment in good.items():
         if part[0] >= last + known.segment_bytes:
@@ -93,22 +94,21 @@ def _reach(known: Survey, judged: Judged) -> int:
     return stretch.stop if known.holds_something(stretch.start, stretch.stop) else stretch.start
 
 
-def _agree(known: Survey, theirs: Survey, own: Ranges, good: Ranges, start: int, stop: int) -> bool:
+def _agree(known: Survey, theirs: Survey, own: Ranges, both: Ranges, start: int, stop: int) -> bool:
     """Tell whether two copies hold the same bytes before and behind a hole, at the nearest places intact in both."""
-    before = own[: bisect_right(own, start, key=lambda row: row[1])]
-    behind = own[bisect_left(own, stop, key=lambda row: row[0]) :]
-    for side, is_before in ((before[::-1], True), (behind, False)):
-        at = next(_common(side, good, is_before=is_before), None)
-        if side and (at is None or known.read(at, at + SIDE_BYTES) != theirs.read(at, at + SIDE_BYTES)):
-            return False
-    return True
+    last = bisect_right(both, start, key=lambda row: row[1])
+    behind = bisect_left(both, stop, key=lambda row: row[0])
+    sides = [
+        (bool(own) and own[0][1] <= start, [high - SIDE_BYTES for _, high in both[max(last - 1, 0) : last]]),
+        (bool(own) and own[-1][0] >= stop, [low for low, _ in both[behind : behind + 1]]),
+    ]
+    return all(
+        not is_there or any(known.read(at, at + SIDE_BYTES) == theirs.read(at, at + SIDE_BYTES) for at in places)
+        for is_there, places in sides
+    )
 
 
-def _common(own: Ranges, good: Ranges, *, is_before: bool) -> Iterator[int]:
-    """Yield where both copies hold intact bytes, in the order of ``own``: at the end of each stretch that is before."""
-    for low, high in own:
-        parts = meeting(good, low, high)
-        for start, stop in reversed(parts) if is_before else parts:
-            first, end = max(low, start), min(high, stop)
-            if end - first >= SIDE_BYTES:
-                yield end - SIDE_BYTES if is_before else first
+def _common(own: Ranges, good: Ranges) -> Ranges:
+    """Return where both copies hold intact bytes, as far as they can be compared."""
+    found = [(max(low, a), min(high, b)) for low, high in own for a, b in meeting(good, low, high)]
+    return [(low, high) for low, high in found if high - low >= SIDE_BYTES]
