@@ -6,6 +6,7 @@ keys are in the index, or those units point where the log is damaged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from storeio.audit.split import index_reader
 from storeio.checks.index_stretch import pieces_of
-from storeio.checks.ranges import merged
+from storeio.checks.ranges import Range, Ranges, merged
 from storeio.salvage import holes
 from storeio.salvage.decide import Decision
 from storeio.salvage.survey import Survey
@@ -40,10 +41,17 @@ def unnamed(known: Survey, decision: Decision) -> int:
     told |= {row.unit.physical_offset for row in decision.missing if row.unit is not None}
     anywhere = sum(row.stop - row.first for row in decision.missing if row.unit is None)
     count = 0
-    for low, high in merged(gone):
+    for low, high in _by_segment(merged(gone), known.segment_bytes):
         places = set(_pointed_at(known, low, high).tolist())
         count += len(places - told)
     return max(count - anywhere, 0)
+
+
+def _by_segment(ranges: Ranges, segment_bytes: int) -> Iterator[Range]:
+    """Yield the ranges, cut where segments end: a log may have lost many, and they are looked at one by one."""
+    for low, high in ranges:
+        for base in range(low - low % segment_bytes, high, segment_bytes):
+            yield max(low, base), min(high, base + segment_bytes)
 
 
 def _pointed_at(known: Survey, low: int, high: int) -> Numbers:
