@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jobs import here, tables
-from jobs.common import JobParser, run_job, session_later
+from jobs.common import JobParser, run_job
 from jobs.declared import ACTIONS
+from jobs.later import session_later
 from jobs.stores import new_run_id, separate_errors
 from storeio.apply import store_of
 from storeio.commands.apply import run_apply

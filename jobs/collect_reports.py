@@ -17,7 +17,8 @@ from typing import Final
 
 from jobs import history, tables
 from jobs.audit_store import table_frames
-from jobs.common import JobParser, run_job, session_later
+from jobs.common import JobParser, run_job
+from jobs.later import session_later
 from jobs.stores import new_run_id, separate_errors
 from storeio.commands.console import complain, explain, put
 from storeio.errors import StoreError, UnreadableError, UsageError

@@ -129,20 +129,6 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     return session
 
 
-def session_later(app_name: str, *, master: str | None = None) -> Callable[[], SparkSession]:
-    """Return what starts the session of this process where it is first called, and then returns it, in any thread.
-
-    It raises what ``build_session`` does.
-    """
-    lock = threading.Lock()
-
-    def session() -> SparkSession:
-        with lock:
-            return build_session(app_name, master=master)
-
-    return session
-
-
 def _is_submitted() -> bool:
     """Tell whether spark-submit started this process, so that its JVM runs already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

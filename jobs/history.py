@@ -13,6 +13,7 @@ from delta.tables import DeltaTable
 from jobs import here, tables
 from jobs.commits import retried
 from jobs.declared import FINDING_HISTORY, RUNS
+from jobs.later import Spark, session_of
 from storeio.findings import ERROR, INFO, WARNING
 from storeio.incremental.history import LENGTH, PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
@@ -45,7 +46,7 @@ UPDATES: Final = {
 }
 
 
-def after_run(spark: tables.Spark, where: str, audits: Sequence[Audit | Unfinished], run_id: str) -> None:
+def after_run(spark: Spark, where: str, audits: Sequence[Audit | Unfinished], run_id: str) -> None:
     """Bring the history up to date after a run, or begin it with the first run that found something.
 
     Raises:
@@ -56,7 +57,7 @@ def after_run(spark: tables.Spark, where: str, audits: Sequence[Audit | Unfinish
         update(spark, where, [audit.store for audit in audits], run_id)
 
 
-def update(spark: tables.Spark, where: str, stores: Sequence[str], run_id: str | None = None) -> None:
+def update(spark: Spark, where: str, stores: Sequence[str], run_id: str | None = None) -> None:
     """Bring the history of some stores up to date, after a run; without one, after all runs that there are.
 
     A store of which the history has nothing, as where that was deleted, is looked at from its first run on.
@@ -74,7 +75,7 @@ def update(spark: tables.Spark, where: str, stores: Sequence[str], run_id: str |
         raise tables.TablesError(f"{tables.path_of(where, FINDING_HISTORY)}: {reason(error)}") from error
 
 
-def _runs(spark: tables.Spark, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
+def _runs(spark: Spark, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
     """Return finished runs of each store, with how many findings each has: the last ones where it has a ``new`` one."""
     rows = tables.rows_with(spark, where, RUNS, {"store": stores})
     for row in rows:
@@ -102,9 +103,7 @@ def _is_complete(run: Mapping[str, Any]) -> bool:
     return not run["left_parts"] and not run["failed"]  # what could not be read may hide what was seen before
 
 
-def _changed(
-    spark: tables.Spark, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]
-) -> list[Row]:
+def _changed(spark: Spark, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]) -> list[Row]:
     """Return the rows that the runs change or add."""
     ids = sorted({run["run_id"] for run in runs if run["findings"]})
     found: dict[tuple[str, str], dict[str, Row]] = {}
@@ -143,7 +142,7 @@ def _row(name: str, row: History) -> Row:
     return {"finding_id": name, **row.place, **dict(times), "cleared_ms": cleared[0], "cleared_run_id": cleared[1]}
 
 
-def _merge(spark: tables.Spark, where: str, rows: Iterable[Row]) -> None:
+def _merge(spark: Spark, where: str, rows: Iterable[Row]) -> None:
     """Put rows into the table; of two runs at the same time the later one's sight counts, whoever commits first."""
     new = tables.rows_of(FINDING_HISTORY, rows)
     path = tables.path_of(where, FINDING_HISTORY)
@@ -151,11 +150,11 @@ def _merge(spark: tables.Spark, where: str, rows: Iterable[Row]) -> None:
         return
     is_there = tables.exists(spark, where, FINDING_HISTORY)
     # An older version may have made it.
-    if not is_there or LENGTH not in tables.session_of(spark).read.format("delta").load(path).columns:
+    if not is_there or LENGTH not in session_of(spark).read.format("delta").load(path).columns:
         tables.append(new.slice(0, 0), path, spark)
         if here.merged(new, path, SAME, UPDATES):
             return
-    session = tables.session_of(spark)
+    session = session_of(spark)
     frame = tables.frame_of(session, FINDING_HISTORY, new).alias("s")
     table = DeltaTable.forPath(session, path).alias("t")
     retried(lambda: table.merge(frame, SAME).whenMatchedUpdate(set=dict(UPDATES)).whenNotMatchedInsertAll().execute())

@@ -33,6 +33,7 @@ from jobs.declared import (
     SIMULATIONS,
     STANDING,
 )
+from jobs.later import Spark, session_of
 from jobs.unusable import TablesError as TablesError
 from jobs.unusable import refuse_file, tables_told
 from storeio.errors import UsageError
@@ -43,14 +44,7 @@ from udfs.schemas import RECORD_SCHEMA
 
 RECORDS: Final = "records"
 _SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType(), BINARY: BinaryType()}
-Spark = SparkSession | Callable[[], SparkSession]
-"""A session, or what starts the job's where it is needed: local tables mostly do without."""
 _ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(), BINARY: pa.binary()}
-
-
-def session_of(spark: Spark) -> SparkSession:
-    """Return the session, started if it was not."""
-    return spark if isinstance(spark, SparkSession) else spark()
 
 
 def schema_of(name: str) -> StructType:
@@ -242,9 +236,10 @@ def finished(spark: Spark, tables: str, name: str) -> DataFrame:
         if not exists(spark, tables, needed):
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
     with tables_told(path_of(tables, name)):
-        table = session_of(spark).read.format("delta").load(path_of(tables, name))
+        session = session_of(spark)
+        table = session.read.format("delta").load(path_of(tables, name))
         if runs != name:
-            ended = session_of(spark).read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
+            ended = session.read.format("delta").load(path_of(tables, runs)).select("run_id").distinct()
             table = table.join(ended, "run_id", how="left_semi")
         # A table that an older version has made may have fewer columns.
         given = (

@@ -132,11 +132,9 @@ class Draft:
         self.store.rename(path, target)
 
     def _add(self, action: Action, why: Why) -> None:
-        for path in (action.path, action.target):
-            if path and self.store.is_closed(
-                path
-            ):  # a link leads there: to carry it out here would write into the store
-                raise RefusedError(f"{printable(path)}: lies in a directory that cannot be listed")
+        # A link leads into such a directory: to carry the action out here would write into the store.
+        for path in filter(self.store.is_closed, filter(None, (action.path, action.target))):
+            raise RefusedError(f"{printable(path)}: lies in a directory that cannot be listed")
         with _refused():
             end = self.bytes_length + (action.length if action.source != model.ZEROS else 0)
             check_action(action, "", end, allow_log=self.allow_log)

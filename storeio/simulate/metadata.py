@@ -94,7 +94,7 @@ def refuse_for_delays(disk: Disk, rules: Rules) -> list[str]:
 def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
     """Return what is not known, empty where the table or, without one that is read, its earlier content is."""
     said = disk.is_file(path) and java_int_of(disk.size(path)) != 0
-    table = _verdict(disk, rules, path)
+    table = _verdict(disk, rules, path, path)
     if said and table.verdict == READS:
         return ""
     copy = _verdict(disk, rules, path, backup(path))  # of a table that is empty or not there it is loaded, too
@@ -107,9 +107,9 @@ def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
     return f"{name}: whether this broker's parser reads it, and so whether it starts: {doubt.why}"
 
 
-def _verdict(disk: Disk, rules: Rules, table: str, path: str = "") -> Verdict:
-    """Return whether a table, or its earlier content, is read; so it is where there is none: then defaults do."""
-    path = path or table
+def _verdict(disk: Disk, rules: Rules, table: str, path: str) -> Verdict:
+    """Return whether a table, or its earlier content, is read from a file; so it is where there is none: then defaults
+    do."""
     if not disk.size(path) or disk.files[path].is_dir:
         return Verdict(READS)
     if (length := java_int_of(disk.size(path))) < 0:

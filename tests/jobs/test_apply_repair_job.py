@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from applies import Maker, small_store, tree_of
 
-from jobs import apply_repair, common, here, tables
+from jobs import apply_repair, here, later, tables
 from jobs.declared import ACTIONS
 from storeio.errors import UsageError
 
@@ -16,7 +16,7 @@ from storeio.errors import UsageError
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no session: local tables do without."""
-    monkeypatch.setattr(common, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
+    monkeypatch.setattr(later, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
 
 
 def test_a_row_for_every_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,7 @@ def test_a_row_for_every_action(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert apply_repair.main(words) == 1
     told = json.loads(capsys.readouterr().out)
-    rows = tables.rows_with(common.session_later("none"), place, ACTIONS, {})
+    rows = tables.rows_with(later.session_later("none"), place, ACTIONS, {})
     rows.sort(key=lambda row: row["number"])
     assert [(row["kind"], row["path"], row["codes"], row["queue_id"], row["outcome"]) for row in rows] == [
         ("create", "made", "", None, "done"),
