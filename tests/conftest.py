@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Tests start hundreds of processes: where none may keep byte code, each compiles all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+MEMORY: Final = Path("/dev/shm")
+LEAST_ROOM: Final = 8 << 30
+# Tests make and remove some hundred thousand small files: on a disk that takes longer than all that is tested. Where
+# the disk matters, tests look at the order of what is written.
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= LEAST_ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 FAILED: Final = pytest.StashKey[bool]()
