@@ -284,6 +284,7 @@ def _audit(
         checks=dict(sorted(gathered.checks.items())),
         findings=condense(gathered.findings),
         lost=verdicts.lost,
+        misplaced=verdicts.misplaced,
         unread=verdicts.unread,
         failed=gathered.failed,
         bands=bands_of(view, plan.config.commitlog_file_bytes),

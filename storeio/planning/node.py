@@ -109,8 +109,8 @@ def _lost(before: Audit, after: Audit) -> int:
 
     What units told before they were cleared is lost all the same.
     """
-    again = after.log.records - before.log.records
-    return max(messages_in(before.lost) - max(again, 0), messages_in(after.lost))
+    again = after.log.records - before.log.records + messages_in(after.misplaced)
+    return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
 
 
 def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:
