@@ -160,6 +160,7 @@ class Audit:
     checks: dict[str, int]
     findings: list[Finding]
     lost: list[LostRange] = field(default_factory=list)
+    misplaced: list[LostRange] = field(default_factory=list)  # messages that records elsewhere in the log hold
     unread: list[LostRange] = field(default_factory=list)  # messages that what could not be read may hold
     failed: list[str] = field(default_factory=list)
     tool: str = "storeio"

@@ -180,23 +180,27 @@ def test_a_segment_without_its_first_bytes_gets_no_name_from_what_stands_there(t
     assert not [action for action in found.plan.actions if action.path.startswith("commitlog")]
 
 
-def test_a_segment_keeps_its_wrong_name_where_the_true_one_would_lead_recovery_into_damage(tmp_path: Path) -> None:
-    """As it is, recovery begins in that segment; else it comes to a torn record in the last one, and cuts there."""
-    name = "base-5.5.1"
+def true_name_leads_into_damage(name: str) -> list[Any]:
+    """Return the edits after which recovery begins in a misnamed segment; under its own name that ends in a cut."""
     size = int(golden_data.options(name)["clFile"])
     places = [int(row["phy_offset"]) for row in golden_data.dump(name)]
     last = max(places) // size * size
     torn = sorted(place for place in places if place >= last)[3]
-    edits = [
+    return [
         ["rename", f"commitlog/{last - 2 * size:020d}", f"commitlog/{70 * size:020d}"],
         ["write", f"commitlog/{last:020d}", torn % size, struct.pack(">i", 2**31 - 1).hex()],
         ["write", unit_at(NUMBER)[0], unit_at(NUMBER)[1], "00" * 20],
         ["write", "abort", 0, ""],
     ]
-    root = golden_data.damaged(name, edits, tmp_path / "store")
+
+
+def test_a_segment_keeps_its_wrong_name_where_the_true_one_would_lead_recovery_into_damage(tmp_path: Path) -> None:
+    """As it is, recovery begins in that segment; else it comes to a torn record in the last one, and cuts there."""
+    name = "base-5.5.1"
+    root = golden_data.damaged(name, true_name_leads_into_damage(name), tmp_path / "store")
     how: dict[str, Any] = {"broker": "5.5.1", "given": given_for(name), "allow_log": True, "jobs": 1}
     found = plan_store(root, tmp_path / "plan.json", **how)
-    assert f"are lost, unless commitlog/{70 * size:020d} holds them" in verdict_sentence(found.before)
+    assert "are not in place, but intact records hold them elsewhere in the log" in verdict_sentence(found.before)
     assert found.predicted_before.given_up is not None
     assert found.predicted_after.given_up is not None
     assert found.predicted_after.given_up.messages <= found.predicted_before.given_up.messages
@@ -269,6 +273,20 @@ def test_a_refusal_that_is_not_selected_hides_no_harm(name: str, refusing: list[
     assert found.predicted_before.outcome.outcome == "refuses"
     assert not found.plan.actions
     assert any(text.startswith("checkpoint is left as it is: broker") for text in found.plan.left)
+
+
+def test_nor_does_one_hide_what_a_true_name_of_a_segment_leads_to(tmp_path: Path) -> None:
+    """Once the queue has its length again, recovery cuts the log at a record that it now passes over."""
+    name = "base-5.5.1"
+    edits = [*true_name_leads_into_damage(name), SHORT_QUEUE]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(
+        root, tmp_path / "plan.json", broker="5.5.1", given=given_for(name), jobs=1, allow_log=True,
+        select=Selection(paths=("commitlog/*",)),
+    )  # fmt: skip
+    assert found.predicted_before.outcome.outcome == "refuses"
+    assert not found.plan.actions
+    assert any(text.startswith("commitlog is left as it is: broker") for text in found.plan.left)
 
 
 @pytest.mark.parametrize("name", ["base-5.3.3", "base-5.5.1"])

@@ -182,3 +182,22 @@ def test_incremental_audits_learn_it_as_full_ones_do(name: str, tmp_path: Path) 
     age(root)
     healed = kept.audit(root)
     assert isinstance(healed, Audit) and timeless(healed) == full(root) and healed.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("types", "path"),
+    [(None, "batchconsumequeue/x"), (None, "batchconsumequeue/topic_0"), ({"x": "BatchCQ"}, "consumequeue/x")],
+)
+def test_an_empty_directory_of_another_type_goes(
+    types: dict[str, str | None] | None, path: str, tmp_path: Path
+) -> None:
+    """Brokers from 5.0 on refuse to start with it, as they know of no batch queues of the topic, or of no others."""
+    root = golden.copy_of("base-5.5.1", tmp_path / "store")
+    (root / path / "1").mkdir(parents=True)
+    if types is not None:
+        golden.declare(root, types)
+    assert simulate(root, broker="5.5.1").outcome.outcome == "refuses"
+    assert [(f.code, f.path) for f in audit.check(root).findings if f.severity == "error"] == [("QUEUE_TYPE", path)]
+    assert plan_store(root, tmp_path / "plan.json").cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert (audit.check(root).exit_code, simulate(root, broker="5.5.1").outcome.outcome) == (0, "starts")

@@ -35,7 +35,7 @@ CONTRACT: dict[str, set[str]] = {
     | {"physical_offset", "count", "detail", "remedy"},
 }
 ADDED: dict[str, set[str]] = {
-    "": {"lost_messages", "unread_messages", "failed", "files", "bands"},
+    "": {"lost_messages", "misplaced_messages", "unread_messages", "failed", "files", "bands"},
     "files": {"path", "kind", "topic", "queue_id", "size", "classes"},
     "log": {"first_store_timestamp_ms", "last_store_timestamp_ms"},
 }
@@ -55,6 +55,7 @@ def evil() -> Audit:
         checks={EVIL: 1},
         findings=[Finding(code, f"commitlog/{EVIL}", 1, 2, EVIL, 1, 2, 3, 4, EVIL) for code in CODES],
         lost=[LostRange(EVIL, 1, 0, 1, 0, 1, EVIL)],
+        misplaced=[LostRange(EVIL, 1, 3, 4, 0, 1, EVIL)],
         unread=[LostRange(EVIL, 1, 1, 2, 0, 1, EVIL)],
         failed=[EVIL],
     )

@@ -23,6 +23,7 @@ DAMAGES: Final[dict[str, tuple[str, list[list[Any]]]]] = {
     "batch queue gone": ("tinymix-5.1.4", [["rmtree", "batchconsumequeue/b1"]]),
     "light queue gone": ("tinymix-4.9.8", [["rmtree", "consumequeue/%LMQ%a0/0"]]),
     "light queue misnamed": ("rich-4.9.8", [["rename", f"{QUEUE}{0:020d}", f"{QUEUE}{1:020d}"]]),
+    "segment misnamed": ("rich-5.5.1", [["rename", f"commitlog/{458752:020d}", f"commitlog/{4587520:020d}"]]),
     "queue file misnamed": (
         "base-5.1.4", [["rename", f"consumequeue/topic_0/1/{1000:020d}", f"consumequeue/topic_0/1/{1020:020d}"]],
     ),

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from storeio import __version__, crc
 from storeio.audit.bytes import byte_results
-from storeio.audit.facts import type_findings
+from storeio.audit.facts import type_findings, unfounded
 from storeio.audit.misnumbered import without_follow_ups
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
@@ -124,6 +124,7 @@ def concluded(
     rare = [report.rare for report in stitched if report.rare is not None]
     gathered.findings += rare_findings(rare, sum(report.records for report in stitched))
     verdicts = judge_queues(plan, stitched, view)
+    gathered.findings += unfounded(plan, verdicts.queues) if not view.unread else ()
     gathered.findings += without_replaced((f for r in stitched for f in r.findings), verdicts.begun_again)
     gathered.findings = [*without_follow_ups(gathered.findings, verdicts.findings), *verdicts.findings]
     gathered.failed += verdicts.failed.values()
@@ -284,6 +285,7 @@ def _audit(
         checks=dict(sorted(gathered.checks.items())),
         findings=condense(gathered.findings),
         lost=verdicts.lost,
+        misplaced=verdicts.misplaced,
         unread=verdicts.unread,
         failed=gathered.failed,
         bands=bands_of(view, plan.config.commitlog_file_bytes),

@@ -19,10 +19,12 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
+from storeio.results import QueueResult
 from storeio.simulate.disk import Disk
 from storeio.simulate.topics import TOPICS, declared_topics, ordinary_topics
 
 ORDINARY: Final = "its units are of ordinary queues"
+EMPTY: Final = "no file is in it, and no table or record gives the topic batch queues"
 SAYS: Final = {True: "BatchCQ", False: "SimpleCQ, as of any topic without another type"}
 
 
@@ -121,6 +123,23 @@ def type_findings(plan: AuditPlan) -> list[Finding]:
         for kind, topic in sorted(types)
         if table.get(topic, False) != (kind == BATCHQUEUE) and not (kind == BATCHQUEUE and topic in moved)
     ]
+
+
+def unfounded(plan: AuditPlan, queues: Iterable[QueueResult]) -> list[Finding]:
+    """Return a finding for each topic whose empty directory is all that tells of batch queues, if no table could.
+
+    ``queues`` are those of which there is a file or a record. A broker takes such a topic for one of ordinary queues.
+    """
+    entries = [file for file in plan.listing.files if file.kind == BATCHQUEUE and file.queue_id is not None]
+    try:
+        if not entries or _declared(plan) is not None:
+            return []
+    except UnreadableError:
+        return []  # which is told as such
+    founded = {file.topic for file in entries if not file.is_dir}
+    founded |= {queue.topic for queue in queues if queue.kind == "bcq"}
+    topics = {file.topic for file in entries if file.topic} - founded
+    return [Finding("QUEUE_TYPE", f"{BATCHQUEUE}/{topic}", topic=topic, detail=EMPTY) for topic in sorted(topics)]
 
 
 def _moved_topics(plan: AuditPlan) -> frozenset[str]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from storeio.audit.misnumbered import units_of
+from storeio.audit.misplaced import MISPLACED, told
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.shifts import SHIFTED, as_recorded
@@ -41,6 +42,7 @@ class QueueVerdicts:
 
     queues: list[QueueResult] = field(default_factory=list)
     lost: list[LostRange] = field(default_factory=list)
+    misplaced: list[LostRange] = field(default_factory=list)  # which records elsewhere in the log hold
     unread: list[LostRange] = field(default_factory=list)  # of which nobody knows, as some could not be read
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class _Said:
     """What all splits said of one queue."""
 
     runs: Numbers | None
+    misplaced: Numbers | None
     covered: list[tuple[int, int]]
     classed: list[Classed]
     unplaced: int
@@ -89,6 +92,7 @@ def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView)
 def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[QueueKey, _Said]]:
     """Yield what all splits said of each queue, sorted."""
     runs = dict(joined([report.runs for report in reports], RUN_ROWS).tables())
+    misplaced = dict(joined([report.misplaced for report in reports], RUN_ROWS).tables())
     covered = dict(joined([report.covered for report in reports], 2).ranges())
     classed: dict[QueueKey, list[Classed]] = {}
     unplaced: dict[QueueKey, int] = {}
@@ -105,7 +109,7 @@ def _said(plan: AuditPlan, reports: Sequence[SplitReport]) -> Iterator[tuple[Que
     for key in sorted({*on_disk, *runs, *covered, *classed, *unplaced}):
         ranges = merged(covered.get(key, []))  # a unit may be found by records of two splits
         found = about.get(key[1:], [])
-        yield key, _Said(runs.get(key), ranges, classed.get(key, []), unplaced.get(key, 0), found)
+        yield key, _Said(runs.get(key), misplaced.get(key), ranges, classed.get(key, []), unplaced.get(key, 0), found)
 
 
 def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogView, verdicts: QueueVerdicts) -> None:
@@ -135,8 +139,11 @@ def _judge(plan: AuditPlan, read: Read, key: QueueKey, said: _Said, view: LogVie
         if not view.unread:  # which may hold its records
             verdicts.findings += unwritten_files(queue)
     missing = _missing(queue, numbering, leftover, view)
-    lost = [part for part in missing if part.evidence != UNREAD]
+    if said.misplaced is not None:
+        missing = list(told(missing, said.misplaced, is_placed=bool(numbering.runs)))
+    lost = [part for part in missing if part.evidence not in (MISPLACED, UNREAD)]
     verdicts.lost += lost
+    verdicts.misplaced += [part for part in missing if part.evidence == MISPLACED]
     verdicts.unread += [part for part in missing if part.evidence == UNREAD]
     verdicts.findings += numbering.findings + leftover.findings
     verdicts.beyond += [(physical, size) for _, physical, size in leftover.beyond]
@@ -166,7 +173,7 @@ def _result(
 def _missing(queue: Queue, numbering: Numbering, leftover: Leftover, view: LogView) -> list[LostRange]:
     """Return the ranges without records: gaps in the log's numbers, and units whose records are gone, outside of those.
 
-    They are lost, but for those that only could not be read.
+    They are lost, but for those that only could not be read, and those that lie elsewhere.
     """
     lost = list(numbering.lost)
     if queue.kind == BATCHQUEUE:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from storeio.around import Around
 from storeio.audit.facts import Told, told_by
+from storeio.audit.misplaced import misplaced_runs
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.usual import usual_queues
 from storeio.checks.columns import Columns, ColumnsBuilder, no_columns
@@ -40,8 +41,9 @@ Numbers = npt.NDArray[np.int64]
 class SplitReport:
     """What one split says; small, and free of the split's bytes.
 
-    ``runs`` are tables of ``kernels.group``; ``covered``, ``classed``, ``stretches`` and ``whole`` as in
-    ``queue_units.Checked``. The first two are columns: every split may name a hundred thousand queues.
+    ``runs`` are tables of ``kernels.group``, and ``misplaced`` those of records that lie elsewhere than they say;
+    ``covered``, ``classed``, ``stretches`` and ``whole`` as in ``queue_units.Checked``. The first three are columns:
+    every split may name a hundred thousand queues.
     ``unread``, ``bad`` and ``why`` are those of ``around.Around``.
     """
 
@@ -54,6 +56,7 @@ class SplitReport:
     records: int = 0
     findings: list[Finding] = field(default_factory=list)
     runs: Columns = field(default_factory=lambda: no_columns(RUN_ROWS))
+    misplaced: Columns = field(default_factory=lambda: no_columns(RUN_ROWS))
     covered: Columns = field(default_factory=lambda: no_columns(2))
     classed: dict[QueueKey, list[Classed]] = field(default_factory=dict)
     unplaced: dict[QueueKey, int] = field(default_factory=dict)
@@ -123,6 +126,7 @@ def _audited(
     if plan.index:
         report.index = check_content(plan.index, index_reader(plan), walked, unread or ())
     report.findings = condense(report.findings) + apart
+    report.misplaced = misplaced_runs(plan, walked, delays, piece_bytes)
     return report
 
 

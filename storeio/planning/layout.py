@@ -28,7 +28,7 @@ Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
 OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on a file comes before what changes it
 STRAY_FILE: Final = "STRAY_FILE"
-STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE")
+STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 AT_ONCE: Final = 16 << 20
@@ -101,6 +101,13 @@ def _stray(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> 
         return
     reason = f"{finding.detail or 'not one of the broker’s files'}; brokers may refuse to start with it"
     draft.move(finding.path, Why(model.METADATA, reason, (finding.code,), finding.topic, finding.queue_id))
+
+
+def _wrong_type(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    """Take away what holds no file; of other queues nobody can say whether they or the table are wrong."""
+    if all(entry.kind != FILE for _, entry in draft.store.entries(finding.path)):
+        reason = "without a file, and of another type than its topic; 5.x brokers refuse to start with it"
+        draft.move(finding.path, Why(model.METADATA, reason, (finding.code,), finding.topic))
 
 
 def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
@@ -217,6 +224,7 @@ PLANNERS: Final[dict[str, Planner]] = {
     "STRAY_FILE": _stray,
     "STRAY_DIRECTORY": _stray,
     "QUEUE_ELSEWHERE": _stray,
+    "QUEUE_TYPE": _wrong_type,
     "LOG_LENGTH": _log_length,
     "LOG_SEGMENT_MISNAMED": _misnamed,
     "LOG_GAP": _behind_gap,

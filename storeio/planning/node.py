@@ -109,8 +109,8 @@ def _lost(before: Audit, after: Audit) -> int:
 
     What units told before they were cleared is lost all the same.
     """
-    again = after.log.records - before.log.records
-    return max(messages_in(before.lost) - max(again, 0), messages_in(after.lost))
+    again = after.log.records - before.log.records + messages_in(after.misplaced)
+    return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
 
 
 def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:
@@ -166,12 +166,13 @@ class _Starts:
         if worse(one, other):
             return True
         changed = {part for part in OF_RECOVERY if attempt.planner.changes((part,))}
+        changed |= {COMMITLOG} if attempt.planner.changes_log else set()
         if not changed or STARTS in (one.outcome.outcome, other.outcome.outcome):
             return False
-        return worse(self._once_free(OF_RECOVERY - changed), self._once_free(OF_RECOVERY))
+        return worse(self._once_free(OF_RECOVERY - changed), self._once_free(OF_RECOVERY | changed))
 
     def _once_free(self, left: frozenset[str]) -> Prediction:
-        """Return the start by which plans are judged, if all is mended but some of what recovery begins by."""
+        """Return the start by which plans are judged, if all is mended but some of what recovery goes by."""
         if left not in self._free:
             self._free[left] = self._judged(self._mended(left))
         return self._free[left]

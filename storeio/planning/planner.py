@@ -112,6 +112,11 @@ class Planner:
         changed = {action.path.split("/")[0] for action in self.draft.actions}
         return changed.issuperset(parts) and (self.donors is None or COMMITLOG not in parts)
 
+    @property
+    def changes_log(self) -> bool:
+        """Whether the plan changes what brokers read as the log."""
+        return any(action.risk == model.LOG for action in self.draft.actions)
+
     def audited(self) -> Audit:
         """Return the audit of the store as the plan would leave it, with the settings of the first one."""
         return audit.check(self.store.root, given=self.settings, jobs=self.jobs, progress=self._tell)

@@ -45,6 +45,7 @@ def audit_object(audit: Audit | Unfinished) -> Object:
         "checks": dict(audit.checks),
         "findings": [finding_object(f) for f in audit.findings],
         "lost_messages": [_lost(r) for r in audit.lost],
+        "misplaced_messages": [_lost(r) for r in audit.misplaced],
         "unread_messages": [_lost(r) for r in audit.unread],
         "failed": list(audit.failed),
         "files": [_file(f) for f in audit.files],

@@ -34,6 +34,7 @@ _LISTS: Final[dict[str, type]] = {
     "files": FileResult,
     "findings": Finding,
     "lost_messages": LostRange,
+    "misplaced_messages": LostRange,
     "unread_messages": LostRange,
     "bands": Band,
 }
@@ -90,7 +91,8 @@ def _audit(found: Object, where: str) -> Audit:
     parts: dict[str, Any] = {name: part for name, part in found.items() if name not in _FOLLOWS}
     for name, kind in _LISTS.items():
         parts[name] = _list(kind, parts[name], f"{where}: {name}")
-    parts["lost"], parts["unread"] = parts.pop("lost_messages"), parts.pop("unread_messages")
+    for name in ("lost", "misplaced", "unread"):
+        parts[name] = parts.pop(f"{name}_messages")
     parts["log"] = LogResult(**check_fields(LogResult, parts["log"], f"{where}: log", whole=True))
     parts["settings"] = _settings(parts["settings"], f"{where}: settings")
     _check_plain(parts, where)
@@ -104,7 +106,19 @@ def _audit(found: Object, where: str) -> Audit:
 
 def _check_plain(parts: dict[str, Any], where: str) -> None:
     """Compare what is neither a list of rows nor the settings with the fields of an audit."""
-    rows = ("settings", "files", "log", "queues", "index", "findings", "lost", "unread", "bands", *_NOT_OF_NODES)
+    rows = (
+        "settings",
+        "files",
+        "log",
+        "queues",
+        "index",
+        "findings",
+        "lost",
+        "misplaced",
+        "unread",
+        "bands",
+        *_NOT_OF_NODES,
+    )
     check_fields(Audit, {k: v for k, v in parts.items() if k not in rows}, where, without=rows, whole=True)
 
 

@@ -84,6 +84,12 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
         _may("due_bytes", LONG, "that rotation would have read, had there been time"),
         _may("left_parts", LONG, "of which nothing is known, since time ran out; 0 of a complete audit"),
         _may("left_bytes", LONG, "bytes of these"),
+        _may(
+            "misplaced_messages",
+            LONG,
+            "messages that the log lacks in their place and an intact record elsewhere holds",
+        ),
+        _may("unread_messages", LONG, "messages that nothing but what could not be read may hold"),
     ),
     "files": (
         *_KEY,
@@ -216,6 +222,8 @@ def _run(audit: Audit, arguments: str) -> Sequence[Any]:
         audit.exit_code,
         "\n".join(audit.failed) or None,
         *_reading(audit.reading),
+        messages_in(audit.misplaced),
+        messages_in(audit.unread),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from storeio.findings import CODES, ERROR, INFO, SEVERITIES, WARNING, Finding
 from storeio.report.next_step import next_lines, next_steps
 from storeio.report.tables import ROWS, bytes_text, counted, flowed, paragraph, table
-from storeio.results import BYTE_CLASSES, Audit, FileResult, QueueResult, Reading, Unfinished, messages_in
+from storeio.results import BYTE_CLASSES, Audit, FileResult, LostRange, QueueResult, Reading, Unfinished, messages_in
 from storeio.safe import printable, time_text
 
 PLACES: Final = 5  # of one code; the rest is counted
@@ -81,22 +81,18 @@ def verdict_sentence(audit: Audit | Unfinished) -> str:
         return f"{word} {printable(audit.store)}, {bytes_text(_size(audit))} with {rest}."
     numbers = [(severity, sum(f.severity == severity for f in audit.findings)) for severity in (ERROR, WARNING)]
     found = " and ".join(counted(number, severity) for severity, number in numbers if number)
-    lost = messages_in(audit.lost)
-    queues = len({(r.topic, r.queue_id) for r in audit.lost})
-    are, them = ("is", "it") if lost == 1 else ("are", "them")
-    gone = f"{counted(lost, 'message')} of {counted(queues, 'queue')} {are} lost, {_unless(audit, them)}"
-    tail = f"; {gone}" if lost else ""
+    gone = _missing(audit.lost, "lost, no intact record holds {}")
+    moved = _missing(audit.misplaced, "not in place, but intact records hold {} elsewhere in the log")
     unread = f"; some of it could not be read{_perhaps(audit)}" if audit.failed else ""
-    return f"DAMAGED: {found} in {printable(audit.store)}{tail}{unread}."
+    return f"DAMAGED: {found} in {printable(audit.store)}{gone}{moved}{unread}."
 
 
-def _unless(audit: Audit, them: str) -> str:
-    """Return what of intact records may hold lost messages: those of segments with other names, which brokers miss."""
-    paths = [printable(f.path) for f in audit.findings if f.code == "LOG_SEGMENT_MISNAMED"]
-    if not paths:
-        return f"no intact record holds {them}"
-    more = f" or {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
-    return f"unless {paths[0]}{more} holds {them}, whose intact records name other places"
+def _missing(parts: Sequence[LostRange], says: str) -> str:
+    """Return how many messages of how many queues are missing; ``says`` has room for it, or them."""
+    count, queues = messages_in(parts), len({(part.topic, part.queue_id) for part in parts})
+    are, them = ("is", "it") if count == 1 else ("are", "them")
+    what = f"; {counted(count, 'message')} of {counted(queues, 'queue')} {are} {says.format(them)}"
+    return what if count else ""
 
 
 def _perhaps(audit: Audit) -> str:

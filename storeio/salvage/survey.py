@@ -90,8 +90,8 @@ class Survey:
 
     @property
     def lost(self) -> list[LostRange]:
-        """Numbers that the audit misses."""
-        return self.audit.lost
+        """Numbers that the audit misses; what still lies elsewhere has found no room in its place."""
+        return [*self.audit.lost, *self.audit.misplaced]
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Forget units that tell nothing."""

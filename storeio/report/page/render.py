@@ -51,6 +51,15 @@ class StorePage:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """Ranges of messages that are ``lost``, ``misplaced`` or ``unread``, and how many more there are."""
+
+    name: str
+    ranges: list[LostRange]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """The findings of one code: catalogue entry, places, and how many more there are."""
 
@@ -84,8 +93,7 @@ class _View:
     map_more: int = 0
     queues: list[dict[str, Any]] = field(default_factory=list)
     queues_more: int = 0
-    lost: list[LostRange] = field(default_factory=list)
-    lost_more: int = 0
+    missing: list[Missing] = field(default_factory=list)
     byte_classes: list[tuple[str, list[str]]] = field(default_factory=list)
     checks: list[tuple[str, int]] = field(default_factory=list)
     settings: list[tuple[str, str, str]] = field(default_factory=list)
@@ -147,7 +155,8 @@ def _view(number: int, page: StorePage) -> _View:
     view.map, view.map_more = rows[: maps.SEGMENTS], max(len(rows) - maps.SEGMENTS, 0)
     queues = queues_by_need(audit)
     view.queues, view.queues_more = [_queue(audit, q) for q in queues[:QUEUES]], max(len(queues) - QUEUES, 0)
-    view.lost, view.lost_more = audit.lost[:ROWS], max(len(audit.lost) - ROWS, 0)
+    parts = {"lost": audit.lost, "misplaced": audit.misplaced, "unread": audit.unread}
+    view.missing = [Missing(name, rows[:ROWS], max(len(rows) - ROWS, 0)) for name, rows in parts.items() if rows]
     view.checks = list(audit.checks.items())
     view.byte_classes = [
         (kind, [bytes_text(row[name]) if row[name] else "" for name in (*BYTE_CLASSES, "total")])
