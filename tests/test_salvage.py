@@ -300,13 +300,18 @@ def test_what_is_told_of_the_lost(tmp_path: Path) -> None:
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage = salvages.damaged("base-4.9.8", 1, tmp_path / "store")
     words = ["salvage", str(damage.root), "--set", f"mappedFileSizeCommitLog={damage.segment_bytes}"]
+    left = tmp_path / "one.0a1b2c3d.partial"  # by a run that was killed
+    left.mkdir()
     code = cli.run([*words, "--into", str(tmp_path / "one")])
     assert code in (0, 4)
-    assert capsys.readouterr().out.startswith("SAVED")
+    text = capsys.readouterr().out
+    assert text.startswith("SAVED")
+    assert f"NOTES\n  - {left.name}" in text
     assert cli.run([*words, "--into", str(tmp_path / "two"), "--json", "-"]) == code
     told = json.loads(capsys.readouterr().out)
     assert told["exit_code"] == code
     assert {"lost", "restored", "moved", "dropped", "log", "problems", "verdict"} <= told.keys()
+    assert told["notes"] == []
     assert cli.run([*words, "--into", str(tmp_path / "two")]) == 16
     assert "not empty" in capsys.readouterr().err
     assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16

@@ -132,7 +132,7 @@ def saved(
         write_log(known, decision, staging)
         not_copied = copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
-        result.store, result.broker = first.audit.store, broker or NEWEST
+        result.store, result.broker, result.notes = first.audit.store, broker or NEWEST, list(staging.notes)
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
