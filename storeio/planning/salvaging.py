@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from storeio.audit import Concluded
 from storeio.checks.places import is_segment
 from storeio.checks.ranges import merged, subtract
 from storeio.errors import UnreadableError
-from storeio.linked import LinkedStore
+from storeio.linked import LinkedStore, linked
 from storeio.paths import COMMITLOG, file_name
 from storeio.plan import model
 from storeio.planning.draft import Draft, Why
@@ -60,8 +61,14 @@ def plan_salvage(
         RefusedError: An apply would not touch all segments, or what is there is no log; nothing was added.
     """
     listing = list_store(draft.store.root)
+    others = (scratch.with_name(f"{scratch.name}-donor-{number}") for number in count())
+
+    def begin(found: Concluded) -> LinkedStore:
+        is_own = found.plan.root == os.fspath(draft.store.root)
+        return LinkedStore(listing, scratch) if is_own else linked(found.plan.listing, next(others))
+
     try:
-        found, _ = arranged(look(draft.store.root), donors, partial(LinkedStore, listing, scratch), look)
+        found, _ = arranged(look(draft.store.root), donors, begin, look)
         decision = decide(survey(found))
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
