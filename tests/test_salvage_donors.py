@@ -8,6 +8,7 @@ import golden_data as golden
 import pytest
 import salvages
 from rebuilds import no_waiting_for_disks
+from salvages import Bytes, log_of
 
 from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
@@ -15,12 +16,6 @@ from storeio.salvage.node import salvage
 __all__ = ["no_waiting_for_disks"]
 
 STORES = ("base-5.3.3", "rich-4.9.8", "rich-5.5.1")
-Bytes = dict[str, bytes]
-
-
-def log_of(root: Path, segment_bytes: int) -> Bytes:
-    """Return the segments of a log; what a file has on top of a segment belongs to none."""
-    return {path.name: path.read_bytes()[:segment_bytes] for path in sorted((root / "commitlog").iterdir())}
 
 
 def unprotected(now: Bytes, before: Bytes, damage: salvages.Damage) -> bool:
