@@ -15,18 +15,20 @@ from typing import Final
 from storeio.audit import Concluded
 from storeio.checks.places import is_segment
 from storeio.checks.ranges import meeting, merged, subtract
+from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, file_name, parse_number
 from storeio.salvage.astray import misplaced
 from storeio.salvage.donors import donated
+from storeio.salvage.false_ends import false_ends
 from storeio.salvage.pieces import Piece
 from storeio.salvage.strays import lacking, strays_of
 from storeio.salvage.survey import survey
 from storeio.salvaged import Moved
 from storeio.scan import read_range
 
-ROUNDS: Final = 4  # a file may have been shifted more than once
+ROUNDS: Final = 4  # a file may have been shifted more than once, a blank record stand behind another one
 AT_ONCE: Final = 16 << 20
 
 
@@ -62,6 +64,13 @@ def arranged(
         if pieces := list(lacking(found, aside, strays)):
             moved += _laid(store, found, pieces, root, moved)
             found = look(store.root)
+    for _ in range(ROUNDS):
+        if not (ends := list(false_ends(found))):
+            break
+        store = store or begin(found)
+        for path, position in ends:
+            store.write(path, position, bytes(log.BLANK_HEAD_BYTES))
+        found = look(store.root)
     for number in range(ROUNDS + len(donors)):
         if number < ROUNDS:
             origin, earlier, pieces = root, moved, list(misplaced(found))
