@@ -18,6 +18,7 @@ from storeio.remote.mirror import mirrored
 from storeio.scan import Listing, changed_since, list_store
 from storeio.staging import created, explained, write_all
 from storeio.targets import followed
+from storeio.uris import is_remote
 
 PIECE_BYTES: Final = 1 << 20
 
@@ -159,6 +160,17 @@ class LinkedStore:
         with explained(str(self.root / target)):
             (self.root / target).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).rename(self.root / target)
+
+
+def linked(listing: Listing, scratch: Path) -> LinkedStore:
+    """Return links to a store below a directory that can be made; a remote one is copied for that.
+
+    Raises:
+        UnreadableError, WriteError: As of ``copied``.
+    """
+    if is_remote(listing.root):
+        listing = copied(listing.root, scratch / "copy")
+    return LinkedStore(listing, scratch / "store")
 
 
 def copied(store: str, target: Path) -> Listing:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
+from storeio.leftovers import left_notes, partial_suffix
 from storeio.remote import listing, writing
 from storeio.remote.filesystem import opened
-from storeio.staging import PARTIAL, Staging
+from storeio.staging import Staging
 from storeio.targets import checked_target
 from storeio.uris import beside, is_below, is_remote, name_of, place_of, shown
 
@@ -75,7 +76,7 @@ class RemoteStaging(Staging):
         self.into = into
         self.marked = not opened(into).has_rename
         self._token = secrets.token_hex(16)
-        self._upload_to = into if self.marked else beside(into, f".{self._token[:8]}{PARTIAL}")
+        self._upload_to = into if self.marked else beside(into, partial_suffix())
         self._uploaded: dict[str, int] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="storeio-"))
         try:
@@ -87,6 +88,8 @@ class RemoteStaging(Staging):
                     f"{listing.WRITING} is there, or {listing.COMPLETE} is not, it is not whole",
                 )
                 writing.begin(into, self._token)
+            else:
+                self.notes = left_notes(name_of(into), writing.names_beside(into))
         except BaseException:
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise

@@ -94,7 +94,8 @@ class Salvaged:
     """One salvage. ``records`` are those that were intact or restored; of them the next start of ``broker`` would have
     given up ``saved``, all of them if it refuses. ``unnamed`` are messages that are lost besides ``lost``, at least:
     units point at them, and nothing tells their queues. ``left_out`` are those that were not ``chosen``, a sentence
-    that is empty where all are. ``problems`` are sentences on what could not be done."""
+    that is empty where all are. ``problems`` are sentences on what could not be done, ``notes`` on where it
+    was written."""
 
     store: str
     version: str
@@ -122,6 +123,7 @@ class Salvaged:
     files: list[str] = field(default_factory=list)
     written_bytes: int = 0
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     messages: Written | None = None
     tool: str = "storeio"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import WriteError
+from storeio.leftovers import left_notes, partial_suffix
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
-PARTIAL: Final = ".partial"
 REMOVALS: Final = 20  # tries
 FLUSHERS: Final = 8  # they wait for the disk, which takes many flushes together
 AT_ONCE: Final = 32  # files for each of them at once: handing out one takes longer than flushing it
@@ -37,12 +36,12 @@ class Staging:
         """
         self.place = place
         self.name = str(place)  # for reports
-        self.notes: tuple[str, ...] = ()  # what a report has to say of the place
+        self.notes = left_notes(place.name, _names_in(place.parent))  # what a report has to say of the place
         self.written_bytes = 0
         self._open: dict[str, int] = {}
         self._written: set[str] = set()  # paths, to be flushed in the end
         self._parents: set[str] = set()  # directories that were made for them
-        self.partial = place.with_name(f"{place.name}.{secrets.token_hex(4)}{PARTIAL}")
+        self.partial = place.with_name(f"{place.name}{partial_suffix()}")
         self._made = _missing(place.parent)
         try:
             with explained(str(place)):
@@ -269,6 +268,13 @@ def _below(place: str) -> tuple[list[str], list[str]]:
                 if is_directory:
                     waiting.append(f"{parent}{entry.name}/")
     return files, directories
+
+
+def _names_in(place: Path) -> list[str]:
+    try:
+        return os.listdir(place)
+    except OSError:  # it may have to be made, or be none that can be listed
+        return []
 
 
 def _missing(place: Path) -> list[Path]:

@@ -45,6 +45,12 @@ class Original:
 
 
 Originals = dict[int, Original]
+Bytes = dict[str, bytes]
+
+
+def log_of(root: Path, segment_bytes: int) -> Bytes:
+    """Return the segments of a log; what a file has on top of a segment belongs to none."""
+    return {path.name: path.read_bytes()[:segment_bytes] for path in sorted((root / "commitlog").iterdir())}
 
 
 def records_of(root: Path, segment_bytes: int) -> Originals:

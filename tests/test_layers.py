@@ -86,10 +86,11 @@ LAYERS: Final = {
     "audit": FILES | {"around", "turns", "many_files"},
     "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "many_files", "fingerprints", "report"},
-    "staging": {"errors"},
+    "leftovers": set[str](),
+    "staging": {"errors", "leftovers"},
     "targets": {"errors", "uris"},
     "turns": set[str](),
-    "publishing": {"errors", "uris", "remote", "staging", "targets"},
+    "publishing": {"errors", "uris", "remote", "leftovers", "staging", "targets"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
     "linked": PURE | {"scan", "remote", "local_files", "staging", "targets"},

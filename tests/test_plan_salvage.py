@@ -9,6 +9,7 @@ import pytest
 import salvages
 from applies import tree_of
 from rebuilds import no_waiting_for_disks
+from salvages import log_of
 
 from storeio import audit
 from storeio.apply import apply_plan, undo
@@ -29,9 +30,7 @@ def assert_in_place_as_elsewhere(damage: salvages.Damage, tmp_path: Path) -> Non
     found = plan_store(damage.root, tmp_path / "plan.json", given=sizes, allow_log=True, goal=SALVAGE, jobs=1)
     if found.plan.actions:
         apply_plan(tmp_path / "plan.json", damage.root, allow_log=True)
-    there = salvages.records_of(tmp_path / "new", damage.segment_bytes)
-    here = salvages.records_of(damage.root, damage.segment_bytes)
-    assert {at: record.raw for at, record in here.items()} == {at: record.raw for at, record in there.items()}
+    assert log_of(damage.root, damage.segment_bytes) == log_of(tmp_path / "new", damage.segment_bytes)
     after = audit.check(damage.root, given=sizes, jobs=1)
     assert after.exit_code == 0, (damage.kinds, [f for f in after.findings if f.severity != "info"][:5])
     if found.plan.actions:

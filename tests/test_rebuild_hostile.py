@@ -218,9 +218,12 @@ def test_an_unreadable_log_leaves_nothing(tmp_path: Path, capsys: pytest.Capture
 def test_two_rebuilds_into_one_place_do_not_mix(tmp_path: Path) -> None:
     builder = random_log(tmp_path / "store", 3)
     built(builder, tmp_path / "one")
-    stranger = tmp_path / "two.partial"
+    stranger = tmp_path / "two.0a1b2c3d.partial"
     stranger.mkdir()
     (stranger / "mine").touch()
-    rebuild(tmp_path / "store", tmp_path / "two", given=settings_of(builder.settings))
+    for other in ("two.partial", "two.new.0a1b2c3d.partial", "2two.0a1b2c3d.partial"):
+        (tmp_path / other).mkdir()
+    with_it = rebuild(tmp_path / "store", tmp_path / "two", given=settings_of(builder.settings))
+    assert [note.split()[0] for note in with_it.notes if ".partial" in note] == [stranger.name]
     assert (stranger / "mine").exists()
     assert tree(tmp_path / "one") == tree(tmp_path / "two")

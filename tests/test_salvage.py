@@ -14,6 +14,7 @@ from applies import tree_of
 from rebuilds import no_waiting_for_disks, sizes_of
 
 from storeio import audit, cli
+from storeio.format.commitlog import encode_blank
 from storeio.planning import plan_store
 from storeio.salvage.node import salvage
 from storeio.salvaged import GAPS
@@ -300,13 +301,18 @@ def test_what_is_told_of_the_lost(tmp_path: Path) -> None:
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage = salvages.damaged("base-4.9.8", 1, tmp_path / "store")
     words = ["salvage", str(damage.root), "--set", f"mappedFileSizeCommitLog={damage.segment_bytes}"]
+    left = tmp_path / "one.0a1b2c3d.partial"  # by a run that was killed
+    left.mkdir()
     code = cli.run([*words, "--into", str(tmp_path / "one")])
     assert code in (0, 4)
-    assert capsys.readouterr().out.startswith("SAVED")
+    text = capsys.readouterr().out
+    assert text.startswith("SAVED")
+    assert f"NOTES\n  - {left.name}" in text
     assert cli.run([*words, "--into", str(tmp_path / "two"), "--json", "-"]) == code
     told = json.loads(capsys.readouterr().out)
     assert told["exit_code"] == code
     assert {"lost", "restored", "moved", "dropped", "log", "problems", "verdict"} <= told.keys()
+    assert told["notes"] == []
     assert cli.run([*words, "--into", str(tmp_path / "two")]) == 16
     assert "not empty" in capsys.readouterr().err
     assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16
@@ -324,6 +330,28 @@ def test_a_segment_that_lost_bytes_behind_its_blank_record(name: str, gone: int,
     assert audit.check(tmp_path / "new", given=given_for(name), jobs=1).exit_code == 0
     plan = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1, allow_log=True, goal="salvage")
     assert plan.cures
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_blank_record_behind_damage_hides_no_live_records(is_planned: bool, tmp_path: Path) -> None:
+    """No record of the segment tells what is older; two of them, since one may stand behind another one."""
+    name, size = "base-5.3.3", int(golden.options("base-5.3.3")["clFile"])
+    records = salvages.originals_of(name)
+    place = sorted(at for at in records if at // size == 2)[10]
+    ends = [place % size - 40, place % size - 16]
+    edits: list[golden.Edit] = [["write", golden.segment(2), 0, "ff" * (place % size)]]
+    edits += [["write", golden.segment(2), at, encode_blank(size - at).hex()] for at in ends]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    if is_planned:
+        plan = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1, allow_log=True, goal="salvage")
+        assert (plan.cures, plan.lost) == (True, 10)
+        return
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    now = salvages.records_of(tmp_path / "new", size)
+    assert (result.lost_count, result.problems) == (10, [])
+    assert [at for at in records if at not in now or now[at].raw != records[at].raw] == [
+        at for at in records if 2 * size <= at < place
+    ]
 
 
 def test_a_tombstone_that_fits_one_hole_alone_goes_before_those_that_fit_many(tmp_path: Path) -> None:

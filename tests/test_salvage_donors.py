@@ -8,18 +8,14 @@ import golden_data as golden
 import pytest
 import salvages
 from rebuilds import no_waiting_for_disks
+from salvages import Bytes, log_of
 
+from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
 
 __all__ = ["no_waiting_for_disks"]
 
 STORES = ("base-5.3.3", "rich-4.9.8", "rich-5.5.1")
-Bytes = dict[str, bytes]
-
-
-def log_of(root: Path, segment_bytes: int) -> Bytes:
-    """Return the segments of a log; what a file has on top of a segment belongs to none."""
-    return {path.name: path.read_bytes()[:segment_bytes] for path in sorted((root / "commitlog").iterdir())}
 
 
 def unprotected(now: Bytes, before: Bytes, damage: salvages.Damage) -> bool:
@@ -81,6 +77,37 @@ def test_a_segment_of_a_donor_has_another_name(tmp_path: Path) -> None:
     result = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, donors=[donor], jobs=1)
     assert (result.lost, result.problems) == ([], [])
     assert log_of(tmp_path / "new", size) == before
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+@pytest.mark.parametrize("kind", ["swapped", "shifted"])
+def test_a_donor_is_put_into_order_before_it_gives(kind: str, is_planned: bool, tmp_path: Path) -> None:
+    """What the store lacks lies in the donor under another segment's name, or off by bytes that came in before it."""
+    name, size = "base-5.3.3", int(golden.options("base-5.3.3")["clFile"])
+    root, donor = golden.copy_of(name, tmp_path / "store"), golden.copy_of(name, tmp_path / "donor")
+    before, lost = log_of(root, size), [golden.segment(2), golden.segment(4)]
+    for file in lost:
+        (root / file).write_bytes(bytes(size))
+    if kind == "swapped":
+        data = [(donor / file).read_bytes() for file in lost]
+        for file, other in zip(lost, reversed(data), strict=True):
+            (donor / file).write_bytes(other)
+    else:
+        for file in lost:
+            (donor / file).write_bytes(bytes(77) + (donor / file).read_bytes())
+    sizes = {"mappedFileSizeCommitLog": str(size)}
+    if is_planned:
+        out = tmp_path / "plan.json"
+        plan = plan_store(root, out, given=sizes, jobs=1, allow_log=True, goal="salvage", donors=[donor])
+        assert (plan.cures, plan.lost) == (True, 0)
+        return
+    result = salvage(root, tmp_path / "new", given=sizes, donors=[donor], jobs=1)
+    assert (result.lost, result.problems) == ([], [])
+    assert log_of(tmp_path / "new", size) == before
+    for piece in result.moved:  # each is told as it lies in the donor itself
+        at = piece.physical_offset
+        told = Path(piece.source).read_bytes()[piece.position : piece.position + piece.length]
+        assert told == before[f"{at // size * size:020d}"][at % size : at % size + piece.length]
 
 
 def test_another_log_is_no_donor(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from storeio.audit import Concluded
 from storeio.checks.places import is_segment
 from storeio.checks.ranges import merged, subtract
 from storeio.errors import UnreadableError
-from storeio.linked import LinkedStore
+from storeio.linked import LinkedStore, linked
 from storeio.paths import COMMITLOG, file_name
 from storeio.plan import model
 from storeio.planning.draft import Draft, Why
@@ -28,6 +29,7 @@ from storeio.scan import list_store
 
 AT_ONCE: Final = 1 << 20
 NOT_SALVAGED: Final = -1  # as the number of lost messages: there is no log
+ZEROS_BYTES: Final = 64 << 20  # of one action
 NEAR: Final = 64  # bytes between differences that are written as one
 PLACED: Final = Why(model.LOG, "records say that they belong here")
 LENGTH: Final = Why(model.LOG, "a segment of the log, without which brokers refuse to start")
@@ -60,8 +62,14 @@ def plan_salvage(
         RefusedError: An apply would not touch all segments, or what is there is no log; nothing was added.
     """
     listing = list_store(draft.store.root)
+    others = (scratch.with_name(f"{scratch.name}-donor-{number}") for number in count())
+
+    def begin(found: Concluded) -> LinkedStore:
+        is_own = found.plan.root == os.fspath(draft.store.root)
+        return LinkedStore(listing, scratch) if is_own else linked(found.plan.listing, next(others))
+
     try:
-        found, _ = arranged(look(draft.store.root), donors, partial(LinkedStore, listing, scratch), look)
+        found, _ = arranged(look(draft.store.root), donors, begin, look)
         decision = decide(survey(found))
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
@@ -135,16 +143,26 @@ def _differing(draft: Draft, made: Path, path: str, size: int) -> Iterator[tuple
 
 
 def _write_patches(draft: Draft, decision: Decision, size: int) -> None:
-    """Add what a decision writes; of blank records only the heads, since nobody reads what follows."""
+    """Add what a decision writes and does not stand there: the store may have been salvaged before."""
     for patch in decision.patches:
         base = patch.physical_offset - patch.physical_offset % size
-        data = patch.bytes.head if patch.kind == holes.BLANK else patch.bytes.whole()
         lost = patch.lost
         topic, queue_id = (lost.topic.decode("utf-8", "replace"), lost.queue_id) if lost else (None, None)
         why = Why(model.LOG, REASONS[patch.kind], topic=topic, queue_id=queue_id)
-        path, start = f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base
-        if not _stands(draft, path, start, data):  # it may have been salvaged before
-            draft.write(path, start, data, why)
+        path = f"{COMMITLOG}/{file_name(base)}"
+        for place, data in _parts(patch):
+            if not _stands(draft, path, place - base, data):
+                draft.write(path, place - base, data, why)
+
+
+def _parts(patch: holes.Patch) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes of a patch and their physical offsets; those that nobody reads apart, and of bounded size."""
+    if patch.kind not in (holes.BLANK, holes.ZEROS):
+        yield patch.physical_offset, patch.bytes.whole()
+        return
+    yield patch.physical_offset, patch.bytes.head
+    for start in range(patch.physical_offset + len(patch.bytes.head), patch.stop, ZEROS_BYTES):
+        yield start, bytes(min(ZEROS_BYTES, patch.stop - start))
 
 
 def _stands(draft: Draft, path: str, start: int, data: bytes) -> bool:

@@ -90,6 +90,17 @@ def sizes_below(into: str) -> dict[str, int]:
     return {path: info.size for path, info in _listed(into).items() if info.is_file}
 
 
+def names_beside(into: str) -> list[str]:
+    """Return the names of what lies in the directory above a URI; none where that is not there or cannot be listed."""
+    place = opened(into)
+    from pyarrow import fs
+
+    selector = fs.FileSelector(place.base.rpartition("/")[0] or "/", allow_not_found=True)
+    with contextlib.suppress(StoreError):
+        return _written(place, shown(into), lambda: [info.base_name for info in place.patient.get_file_info(selector)])
+    return []
+
+
 def rename(partial: str, into: str) -> None:
     """Give a directory its name, in place of an empty one.
 

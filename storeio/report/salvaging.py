@@ -48,6 +48,7 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
         "moved": [asdict(piece) for piece in result.moved],
         "dropped": [asdict(record) for record in result.dropped],
         "problems": list(result.problems),
+        "notes": list(result.notes),
         "messages": asdict(result.messages) if result.messages else None,
         "files": list(result.files),
         "written_bytes": result.written_bytes,
@@ -94,6 +95,7 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
         lines += ["", "DROPPED (records that are no messages)"]
         rows = [(row.physical_offset, row.size, row.reason) for row in result.dropped[:ROWS]]
         lines += [*table(("physical offset", "bytes", "why"), rows, width), *rest_of(len(result.dropped), "record")]
+    lines += told_as_list("NOTES", result.notes, width)
     also = f"{counted(result.tombstones, 'tombstone')} and {counted(result.fillers, 'filler')} among them"
     lines += ["", *written_lines(result, width, also)]
     if result.messages:

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError
-from storeio.linked import LinkedStore, copied
+from storeio.linked import linked
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
 from storeio.prediction import simulate
 from storeio.publishing import begun, target_of
@@ -39,11 +39,11 @@ from storeio.salvage.topics import topics_of
 from storeio.salvage.unread import unread, unread_since
 from storeio.salvage.writing import copy_others, write_log
 from storeio.salvaged import GAPS, TOMBSTONES, LostMessages, Moved, Salvaged
-from storeio.scan import Listing, kept_open
+from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
 from storeio.staging import Staging
-from storeio.uris import is_remote, shown
+from storeio.uris import shown
 
 AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
@@ -132,7 +132,7 @@ def saved(
         write_log(known, decision, staging)
         not_copied = copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
-        result.store, result.broker = first.audit.store, broker or NEWEST
+        result.store, result.broker, result.notes = first.audit.store, broker or NEWEST, list(staging.notes)
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
@@ -201,9 +201,9 @@ def _placed(
     """
     seen = readable(first, scratch / "readable", look, {text.partition(": ")[0] for text in besides})
     donors = [readable(one, scratch / f"donor-{number}", look) for number, one in enumerate(others)]
-    looked, moved = arranged(seen, donors, partial(linked, seen.plan.listing, scratch), look)
-    origins = {seen.plan.root: first, looked.plan.root: first}
-    origins |= {donor.plan.root: one for donor, one in zip(donors, others, strict=True)}
+    places = (scratch / f"placed-{number}" for number in count())
+    looked, moved = arranged(seen, donors, lambda one: linked(one.plan.listing, next(places)), look)
+    origins = dict(zip((each.plan.root for each in (seen, *donors)), (first, *others), strict=True))
     return looked, [_from(origins, piece) for piece in moved], seen
 
 
@@ -234,13 +234,6 @@ def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> li
     if losses == GAPS:
         findings = [f for f in findings if f.code not in OF_GAPS]
     return [f"the new store: {f.code} {f.path} at {f.position}: {f.detail}" for f in findings]
-
-
-def linked(listing: Listing, scratch: Path) -> LinkedStore:
-    """Return a store whose files may be put into place; a remote one is copied for that."""
-    if is_remote(listing.root):
-        listing = copied(listing.root, scratch / "copy")
-    return LinkedStore(listing, scratch / "store")
 
 
 def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:

@@ -82,7 +82,11 @@ def test_inspect(words: list[str], tree: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_rebuild_gets_its_name_at_once_where_directories_can(tree: Path, tmp_path: Path) -> None:
     golden.copy_of("base-5.3.3", tree / "store")
+    left = tree / "deep" / "new.0a1b2c3d.partial"
+    left.mkdir(parents=True)  # by a run that was killed
     built = rebuild("tree://here/store", "tree://here/deep/new")
+    assert [note.split()[0] for note in built.notes if ".partial" in note] == [left.name]
+    left.rmdir()
     rebuild(tree / "store", tmp_path / "local")
     files = {p.relative_to(tree / "deep/new"): p.read_bytes() for p in (tree / "deep/new").rglob("*") if p.is_file()}
     assert files == {

@@ -1,0 +1,32 @@
+"""Names of outputs in the making, and those that runs left which were killed: nothing else removes them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+PARTIAL: Final = ".partial"
+CHANCE_BYTES: Final = 4  # told in hexadecimal digits
+
+
+def partial_suffix() -> str:
+    """Return what an output in the making has behind its name; each has another one."""
+    return f".{secrets.token_hex(CHANCE_BYTES)}{PARTIAL}"
+
+
+def left_notes(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence on each output in the making that is there beside a new one.
+
+    Args:
+        name: Last name of where the new one goes.
+        names: What is in the directory above it.
+    """
+    pattern = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{{2 * CHANCE_BYTES}}}{re.escape(PARTIAL)}")
+    left = sorted(other for other in names if pattern.fullmatch(other))
+    return tuple(
+        f"{other} is beside the output: another run left it that was killed, or still writes there; "
+        "if none does it may be removed"
+        for other in left
+    )

@@ -1,0 +1,123 @@
+"""Records of a store that stand in other places of its log than they name: pieces that go back to their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from storeio.audit import AuditPlan, Concluded
+from storeio.checks.places import may_belong
+from storeio.checks.ranges import Ranges, add, meeting, merged, subtract
+from storeio.format import commitlog as log
+from storeio.kernels import tables as w
+from storeio.paths import StoreFile
+from storeio.salvage.doubts import Doubts
+from storeio.salvage.pieces import Piece, records_of
+from storeio.salvage.strays import intact_records, nameless, pushed_out
+from storeio.salvage.survey import survey
+from storeio.splits import Split
+from storeio.walk import walk_split
+
+LOOKED_AT: Final = 8 << 20  # bytes of a file without a number in which a record is looked for
+
+
+def misplaced(found: Concluded) -> Iterator[Piece]:
+    """Yield stretches of intact records whose place in the log is free, and the ones they name.
+
+    A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
+    """
+    taken = merged(records_of(found))
+    stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
+    if stale:
+        wrong = Doubts(survey(found)).answers()
+        gone = merged((at, at + answer.record.size) for at, answer in wrong if answer.fixed is None)
+        taken = [part for row in taken for part in subtract(row, gone)]
+    for segment in found.view.segments:
+        kinds = segment.spans[w.SPAN_CLASS]
+        alone = not (kinds == w.RECORD).any()
+        spans = [span[:2] for span in segment.spans.T.tolist() if span[2:] == [w.STALE, w.WHY_MISPLACED]]
+        if alone and spans:  # all of the file goes along; what then still lies wrong is seen in the next round
+            yield from _whole(found, segment.file, taken)
+            continue
+        for low, high in spans:
+            yield from _piece(found, segment.file, low, high, taken)
+        if segment.file.size > _size(found):
+            yield from pushed_out(found, segment.file, taken)
+    for file in nameless(found.plan):
+        if _holds_a_record(found.plan, file):
+            yield from _whole(found, file, taken)
+
+
+def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
+    """Yield a file none of whose records is in its place, as most of its bytes say where it belongs.
+
+    What was copied into it, or moved in it, and says another place in the same segment, goes to that one, unless the
+    rest has intact records there.
+    """
+    said: dict[int, Ranges] = {}  # by how far the places are from where they are said
+    for record in intact_records(partial(found.plan.read, file.path), file, _size(found)):
+        if 0 <= record.physical_offset <= 2**62:
+            ranges = said.setdefault(record.physical_offset - record.position, [])
+            joins = bool(ranges) and ranges[-1][1] == record.position
+            start = ranges.pop()[0] if joins else record.position
+            ranges.append((start, record.position + record.size))
+    if not said:
+        return
+    most = max(said, key=lambda shift: sum(high - low for low, high in said[shift]))
+    low, high = said[most][0]
+    base = (low + most) - (low + most) % _size(found)
+    there = meeting(taken, base, base + _size(found))
+    if not list(_piece(found, file, low, high, list(there), alone=True)):
+        return
+    held = merged([*there, *((start + most, stop + most) for start, stop in said[most])])
+    for shift, ranges in said.items():
+        for start, stop in ranges if shift != most else ():
+            inside = max(start + shift, base), min(stop + shift, base + _size(found))
+            for begin, end in subtract(inside, held) if inside[0] < inside[1] else ():
+                yield Piece(found.plan, file.path, begin - shift, end - begin, begin)
+                add(taken, (begin, end))
+    yield from _piece(found, file, low, high, taken, alone=True)
+
+
+def _holds_a_record(plan: AuditPlan, file: StoreFile) -> bool:
+    """Tell whether an intact record lies in a file without a number, not far from its beginning."""
+    split = Split(file.path, 0, file.size, 0, min(file.size, LOOKED_AT))
+    if not split.stop:
+        return False
+    kinds = walk_split(partial(plan.read, file.path), split).spans[w.SPAN_CLASS]
+    return bool(np.isin(kinds, (w.STALE, w.RECORD)).any())
+
+
+def _piece(
+    found: Concluded, file: StoreFile, low: int, high: int, taken: Ranges, *, alone: bool = False
+) -> Iterator[Piece]:
+    """Yield what of ``[low, high)`` of a file belongs to free places; ``taken``, merged ranges, grows by them.
+
+    Of a file that is ``alone``, without any record in its place, all goes along that the record's segment has room for.
+    """
+    record_bytes, physical = log.claim(found.plan.read(file.path, low, low + log.CLAIM_BYTES).tobytes())
+    first, end = found.view.min_physical_offset, found.view.max_physical_offset
+    if file.base_offset is not None:
+        # Of its own segment a record may name a place behind the log's last one, too: bytes in front of it came in or
+        # went away. What a cut, a reuse or another name of the file leaves is off by whole segments, or not at all.
+        end = max(end, file.base_offset + _size(found))
+    if physical < 0 or physical > 2**62 or (not alone and not first <= physical < end):
+        return
+    begin, stop = physical, physical + high - low
+    if alone:
+        base = physical - physical % _size(found)
+        others = {segment.base for segment in found.view.segments if segment.last_record_stop()}
+        if not may_belong(base, file.base_offset, others, _size(found), is_alone=low + record_bytes >= high):
+            return
+        begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
+    for start, limit in subtract((begin, stop), taken):
+        yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
+    if begin < stop:
+        add(taken, (begin, stop))
+
+
+def _size(found: Concluded) -> int:
+    return found.plan.config.commitlog_file_bytes
