@@ -51,8 +51,8 @@ class Numbering:
 class Astray:
     """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none.
 
-    Where no more records go on behind strangers than these are, and there is just the room for all of them, or more and
-    they have numbers of it, any may be those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
+    Where no more records go on behind strangers than these are, and the numbers behind them go back or leave room for
+    all, any may be those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
     """
 
     runs: int
@@ -157,7 +157,8 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         sure = strangers or is_last  # that it is only if just these numbers are mixed up
         if fits and (not sure or _fill(group, expected, after)):
             return Astray(count, strangers=False)
-        if numbers <= 2 * room and runs[i][RUN_FIRST] > expected and (fits or _have_room(group, expected, after)):
+        goes_on = not is_last and after >= run[RUN_STOP]
+        if numbers <= 2 * room and (not goes_on or after >= expected + numbers):
             instead = instead or count
         if after == expected and not strangers:
             strangers, room = count, numbers
@@ -177,16 +178,6 @@ def _may_be_right(runs: Sequence[Sequence[int]], i: int, expected: int) -> bool:
     behind = runs[i + 1 : i + 3]
     repeats = bool(behind) and behind[0][RUN_RECORDS] == 1 and run[RUN_FIRST] <= behind[0][RUN_FIRST] < run[RUN_STOP]
     return repeats and run[RUN_FIRST] > expected and (len(behind) == 1 or behind[1][RUN_FIRST] == run[RUN_STOP] + 1)
-
-
-def _have_room(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
-    """Tell whether runs have numbers of ``[first, stop)``, none twice."""
-    at = first
-    for run in sorted(runs, key=lambda run: run[RUN_FIRST]):
-        if run[RUN_FIRST] < at:
-            return False
-        at = run[RUN_STOP]
-    return at <= stop
 
 
 def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
