@@ -283,12 +283,11 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
     after = after if after is not None and 0 <= after <= 2**55 else None
     only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
     if alone and not only:
-        between = stop is not None and after == stop + 1
         known = after if after is not None and after <= 2**40 else 0  # of two that are wild neither says anything
         wild = number - known > 2**40 if stop is None else abs(number - stop) > 2**40
         is_end = len(rest) <= 16 and all(b != a + 1 for a, b in pairwise(rest))
         back = is_end and stop is not None and number < stop
-        if between or wild or back or number < 0:
+        if wild or back or number < 0:
             queue.moved += 1
             return (stop if stop is not None else max(known - 1, 0)), False
     if not 0 <= number <= 2**55:

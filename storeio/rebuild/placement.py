@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, fits_nowhere
+from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, is_out_of_reach
 from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
@@ -134,7 +134,7 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView
     if _is_amid(runs[i : i + MOST_ASTRAY + 1], before, placed):
         number = before or 0
         placed.moved += run[RUN_RECORDS]
-    elif len(runs) > 1 and (fits_nowhere(run, before, after) or (is_end and _goes_back(run, before))):
+    elif len(runs) > 1 and (is_out_of_reach(run, before, after) or (is_end and _goes_back(run, before))):
         number = before if before is not None else before_next(after, 1)
         placed.moved += 1
     elif not 0 <= number <= MOST_NUMBER:
