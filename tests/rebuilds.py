@@ -171,6 +171,7 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
     if its number was given out, one that jumps too far, and a few that go back where the numbers then go on above,
     unless fewer have to make room for them;
     any other has its number, which later ones then take from earlier ones; of few as many are left as have room below.
+    One or two that would take them from as many or more follow on.
     The log is whole.
     """
     queue = Obvious()
@@ -195,9 +196,15 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
         else:
             alone = i + 1 == len(records) or numbers[i + 1] != numbers[i] + 1
             number, astray = _first_of_run(queue, records, i, alone, stop)
-        taken = [queue.at.pop(n) for n in sorted(queue.at) if n >= number]
-        left = taken[: number - queue.stop] if len(taken) <= 16 else []
-        queue.replaced += len(taken) - len(left)
+            own = 1 if alone else _run_length(numbers, i)
+            if stop is not None and own <= 2 and len(_replaced(queue, number)) >= own:
+                queue.moved += 1
+                number, astray = stop, True
+        taken = [queue.at[n] for n in sorted(queue.at) if n >= number]
+        lost = _replaced(queue, number)
+        left = taken[: len(taken) - len(lost)]
+        queue.at = {n: record for n, record in queue.at.items() if n < number}
+        queue.replaced += len(lost)
         queue.moved += len(left)
         queue.at.update(enumerate(left, queue.stop if queue.at else number - len(left)))
         queue.at[number] = records[i]
@@ -205,11 +212,27 @@ def obviously_placed(records: list[slow.Head]) -> Obvious:
     return queue
 
 
+def _run_length(numbers: list[int], i: int) -> int:
+    """Return how many records from one on follow on from each other."""
+    own = 1
+    while i + own < len(numbers) and numbers[i + own] == numbers[i] + own:
+        own += 1
+    return own
+
+
+def _replaced(queue: Obvious, number: int) -> list[slow.Head]:
+    """Return what stands at a number and behind it and has no room before it."""
+    taken = [queue.at[n] for n in sorted(queue.at) if n >= number]
+    room = number - 1 - max((n for n in queue.at if n < number), default=-1)
+    return taken[room:] if len(taken) <= 16 else taken
+
+
 def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
     """Return how many records from one on have wrong numbers, at most 16, and whether the queue has numbers for them.
 
     It has if the next record's number leaves them just the room. If there is no next one, or fewer leave no room, they
-    must have just the numbers that are due, in any order; or those that leave none are ahead, and as many as the rest.
+    must have just the numbers that are due, in any order; or they are at most twice those that leave none, and
+    behind them the numbers go back or leave room.
     """
     none = instead = 0
     if _is_right(numbers, i, stop):
@@ -224,9 +247,8 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
         must_be_mixed_up = none or behind is None
         if behind in (None, stop + count) and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due):
             return count, True
-        group = sorted(numbers[i : i + count])
-        has_room = behind is not None and group[0] >= stop and group[-1] < behind and len(set(group)) == count
-        if (behind in (None, stop + count) or has_room) and count <= 2 * none and numbers[i] > stop:
+        goes_back = behind is None or behind <= numbers[i + count - 1]
+        if count <= 2 * none and (goes_back or behind >= stop + count):
             instead = instead or count
         if behind == stop and not none:
             none = count
@@ -236,9 +258,7 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
 def _is_right(numbers: list[int], i: int, stop: int) -> bool:
     """Return whether several records follow on from each other, and the single one before them says the number of the
     first, or the one behind them repeats one of theirs in place of the next, while a number is missing before them."""
-    own = 1
-    while i + own < len(numbers) and numbers[i + own] == numbers[i] + own:
-        own += 1
+    own = _run_length(numbers, i)
     if own == 1:
         return False
     if i > 0 and numbers[i - 1] == numbers[i] and (i == 1 or numbers[i - 2] != numbers[i] - 1):
@@ -263,12 +283,11 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
     after = after if after is not None and 0 <= after <= 2**55 else None
     only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
     if alone and not only:
-        between = stop is not None and after == stop + 1
         known = after if after is not None and after <= 2**40 else 0  # of two that are wild neither says anything
         wild = number - known > 2**40 if stop is None else abs(number - stop) > 2**40
         is_end = len(rest) <= 16 and all(b != a + 1 for a, b in pairwise(rest))
         back = is_end and stop is not None and number < stop
-        if between or wild or back or number < 0:
+        if wild or back or number < 0:
             queue.moved += 1
             return (stop if stop is not None else max(known - 1, 0)), False
     if not 0 <= number <= 2**55:

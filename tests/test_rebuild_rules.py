@@ -139,12 +139,14 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([2**41, 1], 0, 0, 1),
         ([2**41, 2**41 + 2], 0, 0, 2),
         ([2**41, 2**41], 0, 0, 2),
-        ([-5, -4, 0, 1], 0, 2, 0),
+        ([-5, -4, 0, 1], 0, 0, 4),
         ([0, 1, 20, 21, 8, 9], 1, 0, 2),  # back into a gap, where the two have room
-        ([0, 1, *range(20, 37), 30, 31, 8, 9], 0, 13, 6),  # as many as have room
+        ([0, 1, *range(20, 37), 30, 31, 32, 8, 9, 10], 0, 14, 6),  # as many as have room
+        ([0, 1, *range(20, 37), 30, 31, 8, 9], 1, 0, 4),  # two in a row are no queue that began again
         ([0, 56, 70, 2, 3, 4], 0, 1, 1),
-        ([0, 1, *range(20, 37), 30, 8, 9], 0, 12, 6),
-        ([0, 1, *range(20, 37), 9, 10], 1, 17, 0),  # too many
+        ([0, 1, *range(20, 37), 9, 10, 11], 1, 17, 0),  # too many
+        ([0, 1, *range(20, 37), 9, 10], 1, 0, 2),
+        ([*range(30), 12, 13], 0, 0, 2),
         ([0, 1, 5, 4, 5, 6, 10, 11], 2, 0, 1),  # one makes room rather than that three follow on
         ([*range(9), 12, 11, 9, 13, 14], 1, 0, 3),  # their numbers are missing ones: only the order is wrong
         ([1, 0, 3, 4], 1, 0, 2),
@@ -157,16 +159,22 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([0, 1, 2, 3, 1, 0], 0, 0, 2),  # the last ones, which are no queue that began again
         ([0, 1, 2, 3, 4, 2, 3, 7, 8], 0, 0, 2),  # two in a row are wrong
         ([0, 1, 2, 3, 4, 90, 70, 7, 8], 0, 0, 2),
-        ([0, 1, 2, 3, 4, 1, 2, 5, 6], 0, 2, 0),  # two of another queue
+        ([0, 1, 2, 3, 4, 1, 2, 5, 6, 7], 0, 2, 0),  # two of another queue
+        ([0, 1, 2, 3, 4, 1, 2, 5, 6], 0, 0, 4),  # either two may be those with wrong numbers
         ([4, 1, 2, 3], 0, 0, 1),  # a whole log's queue begins at 0
         ([0, 1, 2, 4, 3], 0, 0, 2),
         ([2, 0], 0, 0, 2),  # as many behind as before: either may be the wrong ones
         ([5, 6, 7, 0, 1, 2], 0, 0, 6),
         ([0, 1, 2, 5, 3, 5, 6], 0, 0, 2),
-        ([0, 1, 57, 58, 2, 6, 7, 8], 1, 2, 0),  # there is room for one more
+        ([0, 1, 57, 58, 2, 6, 7, 8], 1, 0, 3),  # there is room for one more
         ([0, 1, 57, 2, 3, 5], 1, 1, 0),
         ([0, 1, 2, 57, 3], 0, 0, 2),
-        ([0, 1, 2, 1, 3], 0, 1, 0),
+        ([0, 1, 2, 1, 3], 0, 0, 2),
+        ([4, 0, 0], 0, 0, 3),  # brokers give each a unit
+        ([2, 0, 0, 3, 4], 0, 0, 3),
+        ([0, 8, 0, 1], 1, 0, 2),
+        ([0, 0, 0, 0, 1], 0, 0, 4),
+        ([1, 4, 0, 4, 5], 1, 0, 3),
     ],
 )
 def test_known_troubles(wanted: list[int], gaps: int, replaced: int, moved: int, tmp_path: Path) -> None:

@@ -75,6 +75,20 @@ def test_of_records_either_of_which_may_have_a_wrong_number_units_tell(
     assert {at: row.raw for at, row in now.items() if at not in dropped} == kept
 
 
+@pytest.mark.parametrize("lost", [103, LAST - 2])
+def test_of_two_records_of_one_number_behind_a_hole_the_first_is_right(lost: int, tmp_path: Path) -> None:
+    """Without queues: the hole held the number before it."""
+    own = salvages.originals_of(NAME)
+    hole, wrong = places()[lost], places()[lost + 2]
+    edits = [["zero", *in_record(hole, 0, b"")[1:3], len(own[hole].raw)], *renumbered(lost + 2, [-1])]
+    root = golden.damaged(NAME, [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert [(row.physical_offset, row.queue_offset) for row in result.restored] == [(wrong, lost + 2)]
+    assert [(p.first_queue_offset, p.stop_queue_offset) for p in result.lost] == [(lost, lost + 1)]
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in own if now[at].raw != own[at].raw] == [hole]
+
+
 @pytest.mark.parametrize(("changes", "queues"), [
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
     ([1, 1, -2], False), ([7, 3], False), ([-3, -2], False), ([-100, 2**39], False),

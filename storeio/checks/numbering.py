@@ -51,8 +51,8 @@ class Numbering:
 class Astray:
     """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none.
 
-    Where no more records go on behind strangers than these are, and there is just the room for all of them, or more and
-    they have numbers of it, any may be those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
+    Where no more records go on behind strangers than these are, and the numbers behind them go back or leave room for
+    all, any may be those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
     """
 
     runs: int
@@ -114,19 +114,18 @@ BETWEEN_RECORDS: Final = (IN_A_HOLE, JUMP)
 """Evidence of losses that stands and falls with the records before and behind them."""
 
 
-def fits_nowhere(run: Sequence[int], before: int | None, after: int | None) -> bool:
-    """Tell whether a run is one record whose number its neighbours contradict: they follow on from each other.
+def is_out_of_reach(run: Sequence[int], before: int | None, after: int | None) -> bool:
+    """Tell whether a run is one record whose number no queue reaches.
 
     ``before`` is where the run before it stops, ``after`` where the next one begins; None at the ends.
     """
     if run[RUN_RECORDS] != 1:
         return False
-    between = before is not None and after == before + run[RUN_STOP] - run[RUN_FIRST]
     if before is not None:
         wild = abs(run[RUN_FIRST] - before) > LONG_JUMP
     else:  # of the first two numbers the greater one is wild, or both are
         wild = run[RUN_FIRST] - (after if after is not None and after <= LONG_JUMP else 0) > LONG_JUMP
-    return between or wild or run[RUN_FIRST] < 0
+    return wild or run[RUN_FIRST] < 0
 
 
 def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None, view: LogView) -> Astray | None:
@@ -142,7 +141,7 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         before: Where the numbers before it stop, and the place, None where there are none.
         view: The log.
     """
-    if before is None or runs[i][RUN_FIRST] == before[0] or _may_be_right(runs, i, before[0]):
+    if before is None or runs[i][RUN_FIRST] == before[0] or _may_be_right(runs, i, before, view):
         return None
     expected, start_at = before
     numbers = records = strangers = room = instead = 0
@@ -157,36 +156,31 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         sure = strangers or is_last  # that it is only if just these numbers are mixed up
         if fits and (not sure or _fill(group, expected, after)):
             return Astray(count, strangers=False)
-        if numbers <= 2 * room and runs[i][RUN_FIRST] > expected and (fits or _have_room(group, expected, after)):
+        goes_on = not is_last and after >= run[RUN_STOP]
+        if numbers <= 2 * room and (not goes_on or after >= expected + numbers):
             instead = instead or count
         if after == expected and not strangers:
             strangers, room = count, numbers
     return Astray(strangers, strangers=True, instead=instead) if strangers else None
 
 
-def _may_be_right(runs: Sequence[Sequence[int]], i: int, expected: int) -> bool:
+def _may_be_right(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int], view: LogView) -> bool:
     """Tell whether a run follows on within itself, and a number is missing, and one next to it is wrong, else.
 
-    That is likelier than that all of its numbers are. ``expected`` is where those before it stop.
+    That is likelier than that all of its numbers are. Of one record it is where damage in front of it holds the missing
+    one. ``before`` is where the numbers before it stop, and the place.
     """
     run = runs[i]
+    expected, start_at = before
     if run[RUN_RECORDS] == 1:
-        return False
+        twice = i + 1 < len(runs) and runs[i + 1][RUN_RECORDS] == 1 and runs[i + 1][RUN_FIRST] == run[RUN_FIRST]
+        has_room = i + 2 >= len(runs) or runs[i + 2][RUN_FIRST] > run[RUN_STOP]
+        return twice and has_room and run[RUN_FIRST] > expected and view.is_damaged(start_at, run[RUN_START_AT])
     if i and runs[i - 1][RUN_RECORDS] == 1 and runs[i - 1][RUN_FIRST] == run[RUN_FIRST]:
         return True
     behind = runs[i + 1 : i + 3]
     repeats = bool(behind) and behind[0][RUN_RECORDS] == 1 and run[RUN_FIRST] <= behind[0][RUN_FIRST] < run[RUN_STOP]
     return repeats and run[RUN_FIRST] > expected and (len(behind) == 1 or behind[1][RUN_FIRST] == run[RUN_STOP] + 1)
-
-
-def _have_room(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
-    """Tell whether runs have numbers of ``[first, stop)``, none twice."""
-    at = first
-    for run in sorted(runs, key=lambda run: run[RUN_FIRST]):
-        if run[RUN_FIRST] < at:
-            return False
-        at = run[RUN_STOP]
-    return at <= stop
 
 
 def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
@@ -219,7 +213,7 @@ def _without_outliers(
         for run in group:
             width = run[RUN_STOP] - run[RUN_FIRST]
             expected = before if before is not None else 0 if found else before_next(after, width)
-            is_wrong = found or ((len(runs) > 1 or is_whole) and fits_nowhere(run, before, after))
+            is_wrong = found or ((len(runs) > 1 or is_whole) and is_out_of_reach(run, before, after))
             if is_wrong and run[RUN_FIRST] != expected:  # of those that are mixed up some may stand where they belong
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
                 if run[RUN_RECORDS] == 1:

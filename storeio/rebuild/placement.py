@@ -4,7 +4,7 @@ Units come in log order, in runs of consecutive queue offsets.
 
 1. A run that begins where the one before it ends follows on.
 2. A few records whose numbers those before and behind them contradict, as ``checks.numbering.astray`` tells, stand
-   where these leave room for just them: nowhere if they leave none, unless all have room and others may be wrong. A
+   where these leave room for just them: nowhere if they leave none, unless as few behind them may be the wrong ones. A
    single one whose number no queue reaches follows on, and so does one that goes back as the last of the queue, or with
    others behind it of which none follows on from another: nothing else says that the queue began again, and so no
    message loses its unit to a damaged number.
@@ -12,7 +12,8 @@ Units come in log order, in runs of consecutive queue offsets.
    there: the later record has the number, and what stood at it and behind it is replaced. So physical offsets
    rise with queue offsets, which brokers' searches rely on. Of few as many as have room are not replaced:
    where the numbers go on above, those that go back follow on; else, or where they are more than what stood there,
-   that moves into a gap in front of it.
+   that moves into a gap in front of it. One or two that would replace as many or more follow on: no queue that began
+   again says so.
 4. Where numbers jump, what lies between is a gap: its records are gone.
 5. A jump over more numbers than a disk is to be filled for, and than records fit into the log between, is damage:
    such records follow on.
@@ -24,12 +25,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, fits_nowhere
+from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, is_out_of_reach
 from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
 MOST_FILLED: Final = 2**24  # numbers of one gap for which the log between has no room: a third of a gigabyte of units
+FEW: Final = 2  # records in a row do not tell that a queue began again
 LEAST_RECORD: Final = 64  # bytes of the log that a number of a gap had at least
 Run = list[int]
 
@@ -132,13 +134,13 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView
     if _is_amid(runs[i : i + MOST_ASTRAY + 1], before, placed):
         number = before or 0
         placed.moved += run[RUN_RECORDS]
-    elif len(runs) > 1 and (fits_nowhere(run, before, after) or (is_end and _goes_back(run, before))):
+    elif len(runs) > 1 and (is_out_of_reach(run, before, after) or (is_end and _goes_back(run, before))):
         number = before if before is not None else before_next(after, 1)
         placed.moved += 1
     elif not 0 <= number <= MOST_NUMBER:
         number = before or 0
         placed.moved += run[RUN_RECORDS]
-    if placed.parts and _is_too_far(placed, number, run[RUN_START_AT]):
+    if placed.parts and (_is_too_far(placed, number, run[RUN_START_AT]) or _takes_more(placed, number, run)):
         number = placed.stop
         placed.moved += run[RUN_RECORDS]
     _cut_back(placed, number, view)
@@ -157,7 +159,8 @@ def _is_amid(runs: Sequence[Run], before: int | None, placed: Placed) -> bool:
     records = 0
     if before is None or runs[0][RUN_FIRST] >= before:
         return False
-    behind = _in_room(placed, runs[0][RUN_FIRST])
+    behind, room = _behind(placed, runs[0][RUN_FIRST])
+    behind = behind if behind <= min(room, MOST_ASTRAY) else 0
     for run in runs:
         if run[RUN_FIRST] >= before:
             return records <= min(run[RUN_FIRST], MOST_NUMBER) - before and not 0 < behind < records
@@ -167,8 +170,12 @@ def _is_amid(runs: Sequence[Run], before: int | None, placed: Placed) -> bool:
     return False
 
 
-def _in_room(placed: Placed, number: int) -> int:
-    """Return how many units stand at a number and behind it, 0 where they are more than there is room for before it."""
+def _behind(placed: Placed, number: int) -> tuple[int, int]:
+    """Return how many units stand at a number and behind it, and for how many there is room before it.
+
+    Of more than a few no more are counted. The room is negative where a part that begins before the number goes on
+    behind it: so many stand there besides.
+    """
     count = stop = 0
     for part in reversed(placed.parts):
         if part.number < number:
@@ -176,8 +183,15 @@ def _in_room(placed: Placed, number: int) -> int:
             break
         count += part.count
         if count > MOST_ASTRAY:
-            return 0
-    return count if count <= number - stop else 0
+            break
+    return count, number - stop
+
+
+def _takes_more(placed: Placed, number: int, run: Run) -> bool:
+    """Tell whether so few records that nothing says that their queue began again would replace as many or more."""
+    count, room = _behind(placed, number)
+    left = min(count, max(room, 0)) if count <= MOST_ASTRAY else 0
+    return run[RUN_RECORDS] <= FEW and count - left - min(room, 0) >= run[RUN_RECORDS]
 
 
 def _goes_back(run: Run, before: int | None) -> bool:

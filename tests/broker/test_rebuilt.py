@@ -106,6 +106,11 @@ DAMAGED = {  # numbers of queues some of whose records have wrong ones, or are l
     "either at the end": [0, 1, 2, 9, 8, 3],
     "either of two": [2, 0],
     "wild": [0, 1, 2**41, 3, 2**50, 5],
+    "again and again": [4, 0, 0],
+    "again below": [2, 0, 0, 3, 4],
+    "two again": [0, 8, 0, 1],
+    "zeros": [0, 0, 0, 0, 1],
+    "strangers in a gap": [1, 4, 0, 4, 5],
 }
 
 
