@@ -20,6 +20,7 @@ from storeio.report import audit_object
 from storeio.results import Audit, Unfinished
 
 SPLIT_BYTES = 8192
+COARSE = 32768  # for brokers' stores, which have a megabyte
 TIMES = ("started_ms", "seconds", "reading")
 YOUNG_NS = 20_000_000
 

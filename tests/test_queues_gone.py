@@ -10,7 +10,7 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 from audits import unreadable
-from incrementals import Kept, age, full, short_youth, timeless
+from incrementals import COARSE, Kept, age, full, short_youth, timeless
 from rebuilds import QUEUES, no_waiting_for_disks, sizes_of, tree
 
 from storeio import audit
@@ -171,17 +171,17 @@ def test_incremental_audits_learn_it_as_full_ones_do(name: str, tmp_path: Path) 
             if (root / path).exists():
                 shutil.rmtree(root / path)
         age(root)
-        found = kept.audit(root)
-        assert isinstance(found, Audit) and timeless(found) == full(root)
+        found = kept.audit(root, split_bytes=COARSE)
+        assert isinstance(found, Audit) and timeless(found) == full(root, COARSE)
     age(root)
-    again = kept.audit(root)
-    assert isinstance(again, Audit) and timeless(again) == full(root)
+    again = kept.audit(root, split_bytes=COARSE)
+    assert isinstance(again, Audit) and timeless(again) == full(root, COARSE)
     assert again.reading is not None and again.reading.parts_known == again.reading.parts
     shutil.rmtree(root)
     golden.copy_of(name, root)
     age(root)
-    healed = kept.audit(root)
-    assert isinstance(healed, Audit) and timeless(healed) == full(root) and healed.exit_code == 0
+    healed = kept.audit(root, split_bytes=COARSE)
+    assert isinstance(healed, Audit) and timeless(healed) == full(root, COARSE) and healed.exit_code == 0
 
 
 @pytest.mark.parametrize(

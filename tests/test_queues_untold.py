@@ -9,7 +9,7 @@ from typing import Any
 import golden_data as golden
 import pytest
 from audits import unreadable
-from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
+from incrementals import COARSE, SPLIT_BYTES, Kept, age, full, short_youth, timeless
 from storebuilder import StoreBuilder, forged
 
 from storeio import audit
@@ -25,7 +25,7 @@ BODY_AT = 88  # in a record of one body
 
 def parts_of(root: Path) -> tuple[int, int]:
     """Return how many files and splits an audit looks at."""
-    plan = audit.prepare(str(root), split_bytes=SPLIT_BYTES)
+    plan = audit.prepare(str(root), split_bytes=COARSE)
     return len(audit.file_tasks(plan)), len(plan.splits)
 
 
@@ -33,19 +33,19 @@ def parts_of(root: Path) -> tuple[int, int]:
 def test_time_runs_out_around_the_second_walk(gone: tuple[str, ...], tmp_path: Path) -> None:
     root = golden.without(NAME, tmp_path / "store", *gone)
     age(root)
-    expected = full(root)
+    expected = full(root, COARSE)
     codes = {finding["code"] for finding in expected["findings"]}
     files, splits = parts_of(root)
     outcomes = set()
     for most in (files + 1, files + splits - 1, files + splits, files + splits + 1, files + 2 * splits - 1, 10**9):
         kept = Kept()
-        found = kept.audit(root, stop=lambda looked, most=most: looked >= most)  # type: ignore[misc]
+        found = kept.audit(root, split_bytes=COARSE, stop=lambda looked, most=most: looked >= most)  # type: ignore[misc]
         outcomes.add(type(found))
         if isinstance(found, Unfinished):
             assert found.reading.left and {finding.code for finding in found.findings} <= codes
         else:
             assert timeless(found) == expected
-        assert timeless(kept.audit(root)) == expected
+        assert timeless(kept.audit(root, split_bytes=COARSE)) == expected
     assert outcomes == {Audit, Unfinished}
 
 

@@ -119,12 +119,15 @@ def moment_at(
     if index is not None:
         stops[index.path] = layout.units_start(index.slots) + index.units * layout.UNIT_BYTES
     segments = tuple(listing.of_kind(COMMITLOG))
-    later = frozenset(file.path for file in segments if (file.base_offset or 0) >= log_stop)
-    for end in (QueueEnd(log_stop, segments, later), *queue_ends(store, listing, log_stop)):
+    newer = frozenset(file.path for file in segments if (file.base_offset or 0) >= log_stop)
+    for end in (QueueEnd(log_stop, segments, newer), *queue_ends(store, listing, log_stop)):
         gone |= end.newer
         for file in end.files:
             base = file.base_offset or 0
             if base + file.size > end.stop:
                 stops[file.path] = max(end.stop - base, 0)
-    left = tuple(file for file in listing.files if file.path not in gone)
-    return replace(listing, files=left), Moment(log_stop, stops, contents, index)
+    left = [file for file in listing.files if file.path not in gone]
+    # A directory that has only files that were made later was itself.
+    later = {os.path.dirname(path) for path in gone} - {os.path.dirname(file.path) for file in left}
+    left = [file for file in left if not (file.is_dir and file.path in later)]
+    return replace(listing, files=tuple(left)), Moment(log_stop, stops, contents, index)
