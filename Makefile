@@ -8,11 +8,11 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 CODE := $(wildcard storeio udfs jobs bench)
 
-# Linters, documentation and wheel take one core each, and do not need one another.
+# Linters, documentation and wheel take one core each, and do not need one another; downloads take none.
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test long-test broker-test lint docs notebooks bench wheel clean
+.PHONY: help setup java jars brokers demo test long-test broker-test lint docs notebooks bench wheel clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,10 @@ jars: $(STAMP)
 demo: setup  ## the audit job over a damaged store: its report and its Delta tables
 	@$(BIN)/python -m jobs.demo
 
-test: setup lint docs wheel  ## everything that CI runs
+brokers: java # what cannot be had is told, and the tests that need it are skipped
+	@PYTHONPATH=.:tests $(PYTHON) -m broker.prepare
+
+test: brokers setup lint docs wheel  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark and not long' $(PYTEST_ARGS)
 	@# By file, so that a process keeps its session: xdist 3.8 does not keep groups together under pytest 9.2.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'spark and not long' $(PYTEST_ARGS)
@@ -49,12 +52,12 @@ long-test: setup wheel  ## tests that take minutes: a cluster whose parts are ki
 broker-test: setup  ## what real brokers make of stores; needs mvn and a JDK, which make test does without
 	STOREIO_BROKER=required $(BIN)/python -m pytest -n $(WORKERS) -m broker $(PYTEST_ARGS)
 
-lint: setup  ## ruff and mypy
+lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
 
-docs: setup  ## the documentation as a site, into build/docs; a warning is an error
+docs: $(STAMP)  ## the documentation as a site, into build/docs; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 notebooks: setup  ## JupyterLab on the notebooks
@@ -64,7 +67,7 @@ notebooks: setup  ## JupyterLab on the notebooks
 bench: setup  ## measure speed and memory on this machine, against real brokers, too; into bench/RESULTS.md
 	$(BIN)/python -m bench.suite
 
-wheel: setup  ## dist/*.whl, for spark-submit --py-files
+wheel: $(STAMP)  ## dist/*.whl, for spark-submit --py-files
 	@# What an earlier build left would go along, modules that are gone included.
 	@rm -rf build/lib build/bdist.*
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
