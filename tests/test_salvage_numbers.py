@@ -177,6 +177,27 @@ def test_last_messages_that_no_number_misses_are_counted_by_what_points_at_them(
     assert f"{result.unnamed} messages lost of which nothing tells the queue" in salvaged_sentence(result)
 
 
+@pytest.mark.parametrize("kept", [0, 3000, 15000, 19000])
+def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(kept: int, tmp_path: Path) -> None:
+    """Their records say whose some of their units are; where all are lost, one file goes back behind the one before."""
+    files = [f"consumequeue/topic_0/{queue_id}/{4000:020d}" for queue_id in (0, 1)]
+    there = [(golden.store(NAME) / path).read_bytes().hex() for path in files]
+    edits = [["write", path, 0, data] for path, data in zip(files, reversed(there), strict=True)]
+    segment = golden.segment(9)
+    root = golden.damaged(NAME, [*edits, ["truncate", segment, kept] if kept else ["delete", segment]], tmp_path / "s")
+    start = int(Path(segment).name) + kept
+    originals = salvages.originals_of(NAME)
+    gone = {(row.name, n) for at, row in originals.items() if at + len(row.raw) > start for n in row.numbers}
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.problems) == (4, [])
+    told = {
+        ((part.topic, part.queue_id), n)
+        for part in result.lost for n in range(part.first_queue_offset, part.stop_queue_offset)
+    }  # fmt: skip
+    assert told <= gone
+    assert len(told) + result.unnamed == len(gone)
+
+
 @pytest.mark.parametrize("count", [17, 40])
 @pytest.mark.parametrize("queues", [True, False])
 def test_many_records_with_other_numbers_are_left_alone(count: int, queues: bool, tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from storeio.salvage.behind import disbelieved
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
+from storeio.salvage.owners import Owners
 from storeio.salvage.shifted import Shifted
 from storeio.salvage.suspects import suspects
-from storeio.salvage.units import surviving, units_at
+from storeio.salvage.units import NOBODY, surviving, units_at
 
 Numbers = npt.NDArray[np.int64]
 
@@ -58,7 +59,8 @@ class Bounds:
 @dataclass(slots=True)
 class Survey:
     """A store's damage. ``units`` point at no intact record, by physical offset; ``doubts`` are accepted records that
-    something speaks against, by physical offset; the store time of those at ``leaping`` may be wrong."""
+    something speaks against, by physical offset; the store time of those at ``leaping`` may be wrong. Units whose
+    queue nothing tells point at ``nobodys``."""
 
     plan: AuditPlan
     audit: Audit
@@ -66,6 +68,7 @@ class Survey:
     shifted: Shifted
     units: list[Unit]
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
+    nobodys: frozenset[int] = frozenset()
     files: dict[int, StoreFile] = field(init=False)
     leaping: frozenset[int] = field(init=False)
     nearest: Nearest = field(init=False)
@@ -222,13 +225,16 @@ def survey(concluded: Concluded) -> Survey:
     """
     plan, audit = concluded.plan, concluded.audit
     shifted = Shifted(concluded)
-    units = sorted(set(surviving(concluded, shifted)), key=lambda unit: (unit.physical_offset, unit))
+    said = set(surviving(concluded, shifted, Owners(concluded).of))
+    nobodys = frozenset(unit.physical_offset for unit in said if unit.topic == NOBODY.topic)
+    named = (unit for unit in said if unit.topic != NOBODY.topic)
+    units = sorted(named, key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
     for finding in audit.findings:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
-    found = Survey(plan, audit, concluded, shifted, units, doubts)
+    found = Survey(plan, audit, concluded, shifted, units, doubts, nobodys)
     found.leave_out(disbelieved(found))
     for at, finding in suspects(found):
         doubts.setdefault(at, []).append(finding)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,18 @@ UNIT_CODES: Final = frozenset((
     "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
 ))  # fmt: skip
 LOST_CODES: Final = frozenset(("CQ_INTO_DAMAGE", "CQ_BEYOND_LOG"))  # of units that point at no record at all
+
+
+class Owner(NamedTuple):
+    """The queue whose units a file holds, and by how many numbers they stand too high."""
+
+    topic: str
+    queue_id: int
+    shift: int
+
+
+NOBODY: Final = Owner("", -1, 0)
+"""Nothing tells whose the units are, but that they are not those of the queue in whose place they stand."""
 
 
 class Order:
@@ -54,8 +66,10 @@ class Order:
         return bool(is_behind and (after == len(first) or unit.physical_offset < start_at[after]))
 
 
-def surviving(concluded: Concluded, shifted: Shifted) -> Iterator[Unit]:
+def surviving(concluded: Concluded, shifted: Shifted, owner_of: Callable[[Queue, str], Owner | None]) -> Iterator[Unit]:
     """Yield the units that are not those of intact records, as an audit tells; into damage only those in their order.
+
+    Those of a file that is another queue's, as ``owner_of`` tells, are that one's, which may be ``NOBODY``.
 
     Raises:
         UnreadableError: A queue could not be read.
@@ -73,11 +87,14 @@ def surviving(concluded: Concluded, shifted: Shifted) -> Iterator[Unit]:
         start = file.base + finding.position
         stop, is_lost = start + finding.length, finding.code in LOST_CODES
         shift = shifted.by(queue, start // queue.unit_bytes, -(-stop // queue.unit_bytes))
+        owner = owner_of(queue, file.path)
         for unit in units_at(read, queue, start, stop):
             # Files whose names overlap share numbers: the unit may be that of the next one.
             moved = shift and queue.path_at(unit.number * queue.unit_bytes)[0] == finding.path
             found = unit._replace(number=unit.number - shift) if moved else unit
-            if not is_lost or fits(found):
+            if owner is not None:
+                found = unit._replace(topic=owner.topic, queue_id=owner.queue_id, number=unit.number - owner.shift)
+            if found.number >= 0 and (not is_lost or owner == NOBODY or fits(found)):
                 yield found
 
 

@@ -59,5 +59,6 @@ def _pointed_at(known: Survey, low: int, high: int) -> Numbers:
     pieces = pieces_of(known.plan.index, index_reader(known.plan), low, high)
     offsets = [piece.units["physical_offset"].astype(np.int64) for piece in pieces]
     offsets.append(np.array([unit.physical_offset for unit in known.units_in(low, high)], np.int64))
+    offsets.append(np.array(sorted(known.nobodys), np.int64))
     found = np.unique(np.concatenate(offsets))
     return found[(found >= low) & (found < high)]
