@@ -237,15 +237,19 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
     none = instead = 0
     if _is_right(numbers, i, stop):
         return 0, False
-    for count in range(1, 17):
+    for count in range(1, 33):
         behind = numbers[i + count] if i + count < len(numbers) else None
-        if numbers[i] == stop or i + count > len(numbers):
+        if numbers[i] == stop or i + count > len(numbers) or (count > 16 and not none):
             break
         if behind is not None and behind == numbers[i + count - 1] + 1:
             continue
         due = list(range(stop, stop + count))
         must_be_mixed_up = none or behind is None
-        if behind in (None, stop + count) and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due):
+        if (
+            count <= 16
+            and behind in (None, stop + count)
+            and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due)
+        ):
             return count, True
         goes_back = behind is None or behind <= numbers[i + count - 1]
         if count <= 2 * none and (goes_back or behind >= stop + count):

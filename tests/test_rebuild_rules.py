@@ -175,11 +175,25 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
         ([0, 8, 0, 1], 1, 0, 2),
         ([0, 0, 0, 0, 1], 0, 0, 4),
         ([1, 4, 0, 4, 5], 1, 0, 3),
+        ([*range(10, 26), 0], 0, 0, 17),  # one says that sixteen are of another queue
+        ([*range(10, 26), *range(17)], 0, 16, 0),
     ],
 )
 def test_known_troubles(wanted: list[int], gaps: int, replaced: int, moved: int, tmp_path: Path) -> None:
     queue = check_numbers(tmp_path, wanted, None)
     assert (len(queue.gaps()), queue.replaced, queue.moved) == (gaps, replaced, moved)
+
+
+def test_a_record_that_may_be_a_stranger_keeps_its_unit_in_front_of_damage(tmp_path: Path) -> None:
+    """As it does in a sound log: as few go on behind it."""
+    builder = StoreBuilder(tmp_path / "store", units_per_file=8)
+    placed = [builder.message("t", 0, b"x", queue_offset=number) for number in (0, 1, 57, 2, 3, 20)]
+    root = builder.close()
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(placed[4].physical_offset)
+        file.write(bytes(len(placed[4].raw)))
+    (queue,) = rebuild(root, tmp_path / "new", given=settings_of(builder.settings), parts=("queues",)).queues
+    assert (queue.units, queue.replaced, queue.moved, queue.gaps) == (5, 0, 2, ((4, 20),))
 
 
 def check_numbers(place: Path, wanted: list[int], split_bytes: int | None) -> Obvious:

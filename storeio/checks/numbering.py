@@ -145,16 +145,17 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         return None
     expected, start_at = before
     numbers = records = strangers = room = instead = 0
-    for count, run in enumerate(runs[i : i + MOST_ASTRAY + 1], 1):  # each is a record at least
+    for count, run in enumerate(runs[i : i + 2 * MOST_ASTRAY + 1], 1):  # each is a record at least
         numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
         is_last = i + count == len(runs)
         stop_at = run[RUN_STOP_AT] if is_last else runs[i + count][RUN_START_AT]
-        if records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at)):
+        is_meant = records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at))
+        if is_meant and not strangers:
             break
         after = expected + numbers if is_last else runs[i + count][RUN_FIRST]
         fits, group = after == expected + numbers, runs[i : i + count]
         sure = strangers or is_last  # that it is only if just these numbers are mixed up
-        if fits and (not sure or _fill(group, expected, after)):
+        if fits and not is_meant and (not sure or _fill(group, expected, after)):
             return Astray(count, strangers=False)
         goes_on = not is_last and after >= run[RUN_STOP]
         if numbers <= 2 * room and (not goes_on or after >= expected + numbers):
