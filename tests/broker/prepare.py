@@ -1,7 +1,7 @@
-"""Brokers that ``make test`` starts, brought here before the first test: ``PYTHONPATH=.:tests python -m broker.prepare``.
+"""Brokers that ``make test`` starts, brought here before the first test.
 
-Nothing but the standard library is needed, so that it may run while the environment is made. What cannot be had is told:
-tests skip it, or fail, as they would without.
+``PYTHONPATH=.:tests python -m broker.prepare`` needs nothing but the standard library, so that it may run while the
+environment is made. What cannot be had is told: tests skip it, or fail, as they would without.
 """
 
 from __future__ import annotations
