@@ -262,8 +262,14 @@ def originals_of(name: str) -> Originals:
 
 def intact(damage: Damage) -> set[int]:
     """Return where the records lay of which all bytes are still in some file of the log, one behind the other."""
-    everything = [path.read_bytes() for path in sorted((damage.root / "commitlog").iterdir())]
-    return {at for at, record in damage.originals.items() if any(record.raw in data for data in everything)}
+    files = {path.name: path.read_bytes() for path in sorted((damage.root / "commitlog").iterdir())}
+
+    def is_there(at: int, raw: bytes) -> bool:
+        inside = at % damage.segment_bytes
+        in_place = files.get(f"{at - inside:020}", b"").startswith(raw, inside)
+        return in_place or any(raw in data for data in files.values())
+
+    return {at for at, record in damage.originals.items() if is_there(at, record.raw)}
 
 
 def only_unprotected(now: Original, before: Original) -> bool:

@@ -42,9 +42,11 @@ not older than the last two, or nothing lies in front of it: then search.
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from dataclasses import dataclass, field
+from typing import Final
 
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
@@ -93,7 +95,10 @@ class Head:
 
 # ---- Java
 
+TEXTS: Final = 1 << 16  # whose results are kept: tests decode the same few stores over and over
 
+
+@functools.lru_cache(TEXTS)
 def java_text(raw: bytes) -> str:
     """Return ``new String(raw, UTF_8)``."""
     text = ""
@@ -137,6 +142,7 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+@functools.lru_cache(TEXTS)
 def key_hash(text: str) -> int:
     """Return the index's hash of ``topic#key``."""
     return abs(java_hash(text)) % 2**31
@@ -319,6 +325,7 @@ def _marks(head: Head, base: int) -> int:
     return sum(mark for mark, is_so in said.items() if is_so)
 
 
+@functools.lru_cache(TEXTS)
 def _is_bad_text(raw: bytes) -> bool:
     """Tell whether a properties string is no UTF-8 or holds control characters but 01, 02 and white space."""
     try:
