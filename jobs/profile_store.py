@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -49,6 +50,7 @@ from udfs.datasource import read_records
 DESCRIPTION: Final = "Profile RocketMQ stores with Spark: sizes, rates, topics, tags, times, as Delta tables."
 READ: Final = ("path", "topic", "queue_id", "tag", "store_timestamp_ms", "size", "body_length", "valid")
 FINEST: Final = ("store", "path", "topic", "queue_id", "tag", "bucket_start_ms", "min_bytes")
+FEW: Final = 50_000  # counts, of which no table has more rows: for Spark, a commit is longer work than they are
 TOLD: Final = (
     "records", "bytes", "body_bytes", "min_size", "mean_size", "max_size", "first_store_timestamp_ms",
     "last_store_timestamp_ms", "records_per_second", "bytes_per_second",
@@ -159,7 +161,7 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
     counts = counted(records_of(spark, stores, options), bucket_ms).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with workers_named("count of the records"):
-            counts.count()
+            are_few = counts.count() <= FEW
         frames = profile(counts, bucket_ms)
         totals = summed(
             spark.createDataFrame([(shown(s),) for s in stores], "store string").join(counts, "store", how="left")
@@ -170,15 +172,18 @@ def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str]
         report(args, [found[shown(store)] for store in stores], topics)
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
-        written = {
-            name: tables.in_contract(frame.withColumn("run_id", F.lit(run_id)).coalesce(1), name)
-            for name, frame in frames.items()
-        }
+        written = {name: rows_of_run(name, frame, run_id, are_few=are_few) for name, frame in frames.items()}
         tables.write_run(spark, args.tables, run_id, written, runs=PROFILE_RUNS)
     finally:
         counts.unpersist()
     if not args.quiet:
         put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
+
+
+def rows_of_run(name: str, frame: DataFrame, run_id: str, *, are_few: bool) -> DataFrame | pa.Table:
+    """Return the rows of a table with the run's id; few of them as a table, which local ones take without Spark."""
+    rows = tables.in_contract(frame.withColumn("run_id", F.lit(run_id)).coalesce(1), name)
+    return tables.rows_of(name, rows.toArrow().to_pylist()) if are_few else rows
 
 
 def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, str]) -> DataFrame:

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Sessions of tests do little: what the second compiler does for them is never earned back. It halves their time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Sessions of tests do little: what the second compiler does for them is never earned back. It halves their time. To
+# verify the byte code of Spark's thousands of classes takes a tenth of the rest.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 # Tests start hundreds of processes: where none may keep byte code, each compiles all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -266,12 +267,12 @@ def test_units_are_those_of_the_files(source: SparkSession) -> None:
     store = open_store(root)
     frames = {
         what: source.read.format(NAME).options(path=str(root), what=what, split_bytes=size).load()
-        for what, size in ((UNITS, "20000"), (BATCH_UNITS, "20000000"), (INDEX_UNITS, "20000"))
+        for what, size in ((UNITS, "200000"), (BATCH_UNITS, "20000000"), (INDEX_UNITS, "50000"))
     }
     for what, frame in frames.items():
         assert frame.schema == SCHEMAS[what]
     for kind, what, place in (("consumequeue", UNITS, "queue_offset"), ("batchconsumequeue", BATCH_UNITS, "position")):
-        rows = frames[what].orderBy("topic", "queue_id", place).collect()
+        rows = sorted(frames[what].collect(), key=itemgetter("topic", "queue_id", place))
         found = {key: [tuple(row) for row in part] for key, part in itertools.groupby(rows, lambda r: (r[1], r[2]))}
         names = SCHEMAS[what].names
         first = names.index("physical_offset")
@@ -280,7 +281,7 @@ def test_units_are_those_of_the_files(source: SparkSession) -> None:
             units = [tuple(unit) for unit in store.units(*key, kind=kind).tolist()]
             assert [row[first : first + len(units[0])] for row in found[key]] == units
         assert len(found) == len(queues) > 3
-    rows = frames[INDEX_UNITS].orderBy("path", "number").collect()
+    rows = sorted(frames[INDEX_UNITS].collect(), key=itemgetter("path", "number"))
     parts = {path: list(part) for path, part in itertools.groupby(rows, lambda row: row["path"])}
     for path, units in store.index_units():
         assert [tuple(row)[3:7] for row in parts[path]] == [tuple(unit) for unit in units.tolist()]

@@ -45,7 +45,7 @@ def reports(stores: list[Path], tmp_path_factory: pytest.TempPathFactory) -> lis
 
 def rows_of(spark: SparkSession, where: Path, name: str, run_ids: Sequence[str]) -> list[list[str]]:
     """Return each run's rows as a list that can be compared."""
-    found = [row.asDict() for row in tables.finished(spark, str(where), name).collect()]
+    found = tables.rows_with(spark, str(where), name, {})
     plain = [(row["run_id"], repr({k: v for k, v in row.items() if k not in FREE})) for row in found]
     return [sorted(text for run_id, text in plain if run_id == one) for one in run_ids]
 
@@ -66,11 +66,13 @@ def test_tables_are_those_of_an_audit_by_spark(
     out, err = capsys.readouterr()
     assert [line.split(":")[0] for line in out.splitlines()] == ["SOUND", "DAMAGED"]
     assert "nowhere: not a directory" in err
-    monkeypatch.setattr(here, "is_remote", lambda _: True)
-    assert audit_store.main(["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]) == 4
+    audited = ["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]
+    with monkeypatch.context() as patch:
+        patch.setattr(here, "is_remote", lambda _: True)
+        assert audit_store.main(audited) == 4
     for name in TABLES:
-        collected, audited = rows_of(spark, where, name, ["collected", "spark"])
-        assert collected == audited
+        collected, by_spark = rows_of(spark, where, name, ["collected", "spark"])
+        assert collected == by_spark
         assert collected
     seen = tables.finished(spark, str(where), FINDING_HISTORY).collect()
     assert {(row.first_run_id, row.last_run_id) for row in seen} == {("collected", "spark")}

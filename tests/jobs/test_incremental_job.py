@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from incrementals import YOUNG_NS, age, full, short_youth
 
 from jobs import audit_store, history, maintain_tables, tables, verdicts
@@ -58,7 +59,7 @@ def plain(line: Row) -> Row:
 
 def rows(spark: SparkSession, place: Path, name: str) -> list[Row]:
     """Return a table's rows that count."""
-    return [row.asDict() for row in tables.finished(spark, str(place / "tables"), name).collect()]
+    return tables.rows_with(spark, str(place / "tables"), name, {})
 
 
 def flip(path: Path, at: int) -> None:
@@ -179,8 +180,8 @@ def test_pieces_of_a_finding_are_no_new_ones(store: Path, tmp_path: Path, spark:
     (whole,) = rows(spark, tmp_path, FINDING_HISTORY)
     assert whole["length"] > 0
     path = tables.path_of(str(tmp_path / "tables"), FINDING_HISTORY)
-    older = spark.read.format("delta").load(path).drop("length").toArrow()
-    spark.createDataFrame(older).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    older = DeltaTable(path).to_pyarrow_table().drop_columns(["length"])
+    write_deltalake(path, older, mode="overwrite", schema_mode="overwrite")
     assert [row["length"] for row in rows(spark, tmp_path, FINDING_HISTORY)] == [None]
     run(tmp_path, store, code=4, words=("--incremental", "--recheck", "0"))
     assert [row["length"] for row in rows(spark, tmp_path, FINDING_HISTORY)] == [whole["length"]]
@@ -216,10 +217,10 @@ def part_of(page: str, title: str) -> str:
     return found
 
 
-def test_damaged_rows_are_as_if_not_there(again: Path, tmp_path: Path, spark: SparkSession) -> None:
+def test_damaged_rows_are_as_if_not_there(again: Path, tmp_path: Path) -> None:
     path = tables.path_of(str(tmp_path / "tables"), AUDITED_PARTS)
-    spark.sql(f"update delta.`{path}` set content = concat(substring(content, 1, 40), 'x') where kind = 'split'")
-    spark.sql(f"update delta.`{path}` set form = 'of-another-version' where kind = 'file'")
+    DeltaTable(path).update({"content": "concat(substr(content, 1, 40), 'x')"}, predicate="kind = 'split'")
+    DeltaTable(path).update({"form": "'of-another-version'"}, predicate="kind = 'file'")
     (line,) = run(tmp_path, again)
     assert plain(line) == full(again, SPLIT_BYTES) and line["reading"]["parts_known"] == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def test_all_lines_of_two_stores(spark: SparkSession, stores: list[Path], tmp_pa
     for line in lines:
         node = simulation_object(simulate(line["store"], broker=line["broker"], given=given))
         assert timeless(line) | {"settings": None} == timeless(node) | {"settings": None}
-    rows = tables.finished(spark, str(tmp_path / "tables"), SIMULATIONS).collect()
+    rows = tables.rows_with(spark, str(tmp_path / "tables"), SIMULATIONS, {})
     lost = {(row["store"], row["line"]): row["given_up"] for row in rows}
     assert lost[str(stores[1]), "4.9.x"] == lost[str(stores[1]), "5.0.0-5.3.1"] == 110
     assert {lost[str(stores[0]), name] for name in LINES} == {0}
@@ -77,7 +78,8 @@ def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: 
     assert hurt["cures"] is True
     plan = from_json((tmp_path / "plans" / "hurt.plan.json").read_text())
     assert [(a.kind, a.path) for a in plan.actions] == [(a["kind"], a["path"]) for a in hurt["actions"]]
-    rows = tables.finished(spark, str(tmp_path / "tables"), ACTIONS).orderBy("number").collect()
+    rows = tables.rows_with(spark, str(tmp_path / "tables"), ACTIONS, {})
+    rows.sort(key=itemgetter("number"))
     assert [(r["kind"], r["path"], r["outcome"]) for r in rows] == [(a.kind, a.path, "planned") for a in plan.actions]
     assert apply_plan(tmp_path / "plans" / "hurt.plan.json", damaged).exit_code == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,18 +22,31 @@ if TYPE_CHECKING:
 
 STORES = ("rich-5.3.3", "base-4.9.8")
 BUCKET_MS = 1000
+SEGMENT = "commitlog/00000000000000032768"  # of the second store, not its first
 Record = dict[str, Any]
 Key = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    """Return where one run over both stores is in ``tables``, and its JSON."""
+    """Return where one run over both stores is in ``tables``, with its JSON and what it printed.
+
+    A third one, ``partly``, has a segment that cannot be listed, and a fourth one is not there.
+    """
     del spark
     place = tmp_path_factory.mktemp("profile")
-    words = ["--store", *(str(golden.store(name)) for name in STORES), "--tables", str(place / "tables")]
-    words += ["--run-id", "one", "--bucket-seconds", "1", "--split-bytes", "200000", "--quiet"]
-    assert profile_store.main([*words, "--json", str(place / "report.json")]) == 0
+    partly = golden.copy_of("base-4.9.8", place / "partly")
+    for path in (partly / SEGMENT, partly / "config" / "loop"):
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(path.name)
+    stores = [*(golden.store(name) for name in STORES), partly, place / "nowhere"]
+    words = ["--store", *map(str, stores), "--tables", str(place / "tables"), "--json", str(place / "report.json")]
+    words += ["--run-id", "one", "--bucket-seconds", "1", "--split-bytes", "200000"]
+    with contextlib.ExitStack() as printing:
+        for name, redirect in (("out", contextlib.redirect_stdout), ("err", contextlib.redirect_stderr)):
+            printing.enter_context(redirect(printing.enter_context((place / name).open("w"))))
+        assert profile_store.main(words) == 8 | 16
     return place
 
 
@@ -106,7 +120,9 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Record], Record]]] = {
 def test_table(name: str, run: Path, spark: SparkSession) -> None:
     keys, change = TABLES[name]
     expected = {key: change(told) for key, told in summed(keys).items()}
-    rows = [row.asDict() for row in tables.finished(spark, str(run / "tables"), name).collect()]
+    found = tables.rows_with(spark, str(run / "tables"), name, {})
+    rows = [row for row in found if row["store"] != str(run / "partly")]
+    assert len(rows) < len(found)
     assert {tuple(row[key] for key in ("store", *keys)) for row in rows} == set(expected)
     assert len(rows) == len(expected)
     for row in rows:
@@ -121,6 +137,7 @@ def test_table(name: str, run: Path, spark: SparkSession) -> None:
 def test_json(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "report.json").read_text().splitlines()]
     topics = summed(("topic",))
+    assert lines.pop()["store"] == str(run / "partly")
     for line, (key, told) in zip(lines, summed(()).items(), strict=True):
         assert line["store"] == key[0]
         told.pop("topics")  # a number in the tables, a list here
@@ -130,14 +147,24 @@ def test_json(run: Path) -> None:
         )
 
 
-def test_text_of_one_store_and_of_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession) -> None:
-    del spark
-    roots = [str(tmp_path / "nowhere"), str(golden.store("base-4.9.8"))]
-    assert profile_store.main(["--store", *roots, "--tables", str(tmp_path / "tables")]) == 16
-    out, err = capsys.readouterr()
-    assert "nowhere: not a directory" in err
-    assert "850 messages, 317 kB, stored from 2026-11-20T23:57:08" in out
-    assert [line.split()[:3] for line in out.splitlines()[3:]] == [["topic_0", "2", "412"], ["topic_1", "2", "438"]]
+def test_text_of_a_store_and_of_none(run: Path) -> None:
+    assert "nowhere: not a directory" in (run / "err").read_text()
+    lines = (run / "out").read_text().partition(f"{golden.store('base-4.9.8')}: ")[2].splitlines()
+    assert lines[0].startswith("850 messages, 317 kB, stored from 2026-11-20T23:57:08")
+    assert [line.split()[:3] for line in lines[3:5]] == [["topic_0", "2", "412"], ["topic_1", "2", "438"]]
+    assert lines[5] == ""
+
+
+def test_few_rows_and_many_are_the_same(run: Path, spark: SparkSession) -> None:
+    name = "profile_topics"
+    given = tables.rows_of(name, tables.rows_with(spark, str(run / "tables"), name, {}))
+    frame = spark.createDataFrame(given.drop_columns(["run_id"]))
+    few, many = (profile_store.rows_of_run(name, frame, "one", are_few=are_few) for are_few in (True, False))
+    assert few == given
+    assert [(f.name, f.dataType, f.metadata) for f in many.schema] == (
+        [(f.name, f.dataType, f.metadata) for f in tables.schema_of(name)]
+    )
+    assert [row.asDict() for row in many.collect()] == few.to_pylist()
 
 
 def test_a_finished_run_is_refused(run: Path) -> None:
@@ -153,20 +180,9 @@ def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path, spark: SparkSessi
         profile_store.main(["--store", str(store), "--tables", str(tmp_path / "tables")])
 
 
-def test_a_segment_that_cannot_be_listed_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
-) -> None:
+def test_a_segment_that_cannot_be_listed_is_said(run: Path) -> None:
     """The rest is counted; what is not of the log is nothing that a profile counts."""
-    del spark
-    root = golden.copy_of("base-4.9.8", tmp_path / "store")
-    segment = sorted((root / "commitlog").iterdir())[1]
-    for path in (segment, root / "config" / "loop"):
-        path.parent.mkdir(exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.symlink_to(path.name)
-    words = ["--store", str(root), "--tables", str(tmp_path / "tables"), "--json", "-"]
-    assert profile_store.main(words) == 8
-    out, err = capsys.readouterr()
-    assert f"{root}: commitlog/{segment.name}: Too many levels of symbolic links" in err
+    err = (run / "err").read_text()
+    assert f"{run / 'partly'}: {SEGMENT}: Too many levels of symbolic links" in err
     assert "config/loop" not in err
-    assert 0 < json.loads(out)["records"] < 850
+    assert 0 < json.loads((run / "report.json").read_text().splitlines()[-1])["records"] < 850

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -82,19 +83,20 @@ def test_files_are_those_of_the_broker(name: str, run: Path) -> None:
 
 
 def test_tables_hold_the_run(stores: list[Path], run: Path, spark: SparkSession) -> None:
-    rows = {row.store: row for row in tables.finished(spark, str(run / "tables"), "rebuilds").collect()}
-    assert {store: row.exit_code for store, row in rows.items()} == {
+    rows = {row["store"]: row for row in tables.rows_with(spark, str(run / "tables"), "rebuilds", {})}
+    assert {store: row["exit_code"] for store, row in rows.items()} == {
         **{str(root): 0 for root in stores[:-1]}, str(stores[-1]): 4, str(run / "nowhere"): 16,
     }  # fmt: skip
-    assert "not a directory" in rows[str(run / "nowhere")].error
-    queues = tables.finished(spark, str(run / "tables"), "rebuilt_queues").collect()
+    assert "not a directory" in rows[str(run / "nowhere")]["error"]
+    queues = tables.rows_with(spark, str(run / "tables"), "rebuilt_queues", {})
     for root in stores:
-        found = json.loads(rows[str(root)].json)
-        mine = sorted((q.topic, q.queue_id, q.units, q.missing) for q in queues if q.store == str(root))
+        found = json.loads(rows[str(root)]["json"])
+        values = itemgetter("topic", "queue_id", "units", "missing")
+        mine = sorted(values(queue) for queue in queues if queue["store"] == str(root))
         assert mine == sorted(
             (q["topic"], q["queue_id"], q["units"], sum(b - a for a, b in q["gaps"])) for q in found["queues"]
         )
-        assert rows[str(root)].files == len(tree(run / "new" / root.name))
+        assert rows[str(root)]["files"] == len(tree(run / "new" / root.name))
 
 
 def test_a_finished_run_is_not_run_again(stores: list[Path], run: Path, tmp_path: Path) -> None:
