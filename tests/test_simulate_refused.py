@@ -247,6 +247,7 @@ def test_a_batch_queue_without_files_is_one_of_an_unknown_topic(path: str, start
 
 
 TOPIC = '{"topicConfigTable":{"t":{%s}}}'
+ORDER = '{"table":{"t@g":{0:{"popTime":1,%s}}}}'
 ASKED = [  # fastjson 1.2.69 and 1.2.83, then fastjson2 2.0.63 were asked, with the classes of the tables
     (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:12,1:7}}}', READS, READS),
     (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{"0":12}}}', READS, READS),
@@ -262,13 +263,27 @@ ASKED = [  # fastjson 1.2.69 and 1.2.83, then fastjson2 2.0.63 were asked, with 
     (CONSUMER_OFFSETS, "{a:1}", UNSURE, REFUSES),
     (CONSUMER_OFFSETS, "{1:2}", REFUSES, REFUSES),
     (CONSUMER_OFFSETS, '{"a":NaN}', UNSURE, REFUSES),
-    (CONSUMER_OFFSETS, '{"a":1,}', UNSURE, UNSURE),  # fastjson2 refuses it, but not behind a name that it knows
-    (CONSUMER_OFFSETS, '{\0"a":1}', REFUSES, UNSURE),
-    (CONSUMER_OFFSETS, '{\b"a":1}', UNSURE, UNSURE),
-    (CONSUMER_OFFSETS, '{"offsetTable":{\x113:1}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"a":1,}', READS, UNSURE),  # fastjson2 refuses it, but not behind a name that it knows
+    (CONSUMER_OFFSETS, '{"a":1,,"b":2}', READS, UNSURE),
+    (CONSUMER_OFFSETS, '{,"a":1}', READS, REFUSES),
+    (CONSUMER_OFFSETS, '{"a":,1}', REFUSES, REFUSES),
+    (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:1,,1:2}}}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{\0"a":1}', REFUSES, READS),
+    (CONSUMER_OFFSETS, '{"a":\0 1}', UNSURE, READS),
+    (CONSUMER_OFFSETS, '{"a":\x01 1}', UNSURE, REFUSES),
+    (CONSUMER_OFFSETS, '{\b"a":\f1}', READS, READS),
+    (CONSUMER_OFFSETS, '\ufeff{"a":1}', READS, READS),
+    (CONSUMER_OFFSETS, '{"a"\xa0:1}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"offsetTable":{\x113:1}}', UNSURE, REFUSES),
     (CONSUMER_OFFSETS, '{"a":"b\0\n"}', READS, READS),
-    (CONSUMER_OFFSETS, "{'a':1}", UNSURE, UNSURE),
-    (CONSUMER_OFFSETS, "{}//x", UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, "{'a':'b','offsetTable':{'t@g':{'0':1}}}", READS, READS),
+    (CONSUMER_OFFSETS, r"{'a':'b\'c'}", UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, "/*x*/{//x\n'a':1}", READS, READS),
+    (CONSUMER_OFFSETS, "{}//x", READS, UNSURE),
+    (CONSUMER_OFFSETS, '{"a":1,/*x*/"b":/*x*/2/*x*/}', READS, UNSURE),
+    (CONSUMER_OFFSETS, '{"a"/*x*/:1}', UNSURE, REFUSES),
+    (CONSUMER_OFFSETS, '{"a":null/*x*/}', UNSURE, UNSURE),
+    (CONSUMER_OFFSETS, '{"a":1 #x\n}', UNSURE, UNSURE),
     (CONSUMER_OFFSETS, '{"a" 1}', REFUSES, REFUSES),
     (CONSUMER_OFFSETS, '{"a:1,"b":2}', REFUSES, REFUSES),
     (CONSUMER_OFFSETS, '{"a":1 "b":2}', UNSURE, UNSURE),
@@ -289,6 +304,11 @@ ASKED = [  # fastjson 1.2.69 and 1.2.83, then fastjson2 2.0.63 were asked, with 
     (TOPICS, TOPIC % '"attributes":1', REFUSES, REFUSES),
     (TOPICS, TOPIC % "1:1", UNSURE, UNSURE),
     (QUEUE_MAPPING, "{}", UNSURE, UNSURE),
+    (ORDER_INFO, ORDER % '"i":3,"l":4,"o":[1],"ot":{4294967296:1},"oc":{"2":1},"cm":1,"a":"b"', READS, READS),
+    (ORDER_INFO, ORDER % '"ot":{"x":1}', REFUSES, REFUSES),
+    (ORDER_INFO, ORDER % '"oc":[]', REFUSES, REFUSES),
+    (ORDER_INFO, ORDER % '"oc":{1:99999999999}', REFUSES, REFUSES),
+    (ORDER_INFO, ORDER % '"cm":99999999999999999999', UNSURE, UNSURE),  # fastjson reads it, fastjson2 does not
     (DELAY_OFFSETS, '{"offsetTable":{3:1}}', READS, READS),
     (DELAY_OFFSETS, '{"offsetTable":{"t@g":1}}', REFUSES, REFUSES),
 ]

@@ -18,24 +18,33 @@ from typing import Any, Final
 DEPTH: Final = 200
 DIGITS: Final = 400
 
-# The first thing in a text that no broker writes.
+# What no broker writes. Single quotes, form feeds and backspaces are not among it: every parser reads them like others.
 BLANK: Final = "nothing but blanks"
 BARE_NAME: Final = "a name without quotes"
 BARE_WORD: Final = "true, false or null in a name's place"
 NUMBERED: Final = "a number in a name's place"  # of the outermost object; keys of inner ones may be bare numbers
 NO_NUMBER: Final = "NaN or undefined"
 CONTROL: Final = "a control character before a name"
+ZERO_NAME: Final = "a zero byte before a name"
+ZERO: Final = "a zero byte"
+BETWEEN: Final = "a control character"
+COMMENT: Final = "a comment"
+COLON: Final = "a comment before a colon"
+WORD: Final = "a comment behind true, false or null"
+OUTSIDE: Final = "a control character before the value or behind it"
+MIXED: Final = "a comment among other odd things"
+FIRST_COMMA: Final = "a comma before the first item"
 COMMAS: Final = "a comma too many"
-BETWEEN: Final = "a comment or a control character"
-QUOTES: Final = "single quotes"
+SOME_COMMAS: Final = "a comma too many before a number, or several before an end"
 ESCAPE: Final = "an escape that is none"
 SUFFIX: Final = "a number of another form"
 TWICE: Final = "a name twice"
 REFERS: Final = "a type or a reference"
 
 _BETWEEN: Final = re.compile(r"(?:[\x00-\x20\x7f\ufeff]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
-_WRITTEN: Final = " \n\r\t"  # brokers' own blanks
 _BLANK: Final = " \n\r\t\f\b"  # of nothing but these the broker makes no object, and goes on
+_COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_MARK: Final = "\ufeff"  # of a text's byte order
 _COMMAS: Final = re.compile(r"(?:[\x00-\x20\x7f,]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?[LSBFD]?")
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$]*")
@@ -44,7 +53,8 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re
 _PLAIN_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN_TEXT: Final = re.compile(r"""(?:[^\x1a\\]|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[bfnrt/"\\]))*""")
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
-_DIGITS: Final = "-0123456789"
+_DIGITS: Final = re.compile(r"""["']?[-0-9]""")
+_NO_BLANKS: Final = str.maketrans("", "", _BLANK)
 _NO_NUMBERS: Final = ("NaN", "undefined")
 _CONTROLS: Final = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -53,14 +63,14 @@ _CONTROLS: Final = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": 
 class Decoded:
     """What a file says; ``problem`` is empty, or what is wrong and where, and ``value`` what stands before it.
 
-    Objects are dicts whose keys are text, numbers too. ``value`` is None where nothing could be read. ``odd`` is the
-    first thing that no broker writes, empty if there is none; ``fatal`` tells that no broker's parser gets past the
+    Objects are dicts whose keys are text, numbers too. ``value`` is None where nothing could be read. ``odd`` is what
+    no broker writes, each once, in the order of the text; ``fatal`` tells that no broker's parser gets past the
     problem.
     """
 
     value: Any
     problem: str = ""
-    odd: str = ""
+    odd: tuple[str, ...] = ()
     fatal: bool = False
 
 
@@ -72,8 +82,8 @@ def decode(data: bytes | memoryview) -> Decoded:
         found = Decoded(json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant))
     except (ValueError, RecursionError):  # the above is many times as fast, where the file is plain JSON
         found = _Reader(text).read()
-    refers = found.odd or not ('"@type"' in text or '"$ref"' in text)
-    return found if refers else replace(found, odd=REFERS)
+    refers = any(f"{quote}{name}{quote}" in text for name in ("@type", "$ref") for quote in "'\"")
+    return replace(found, odd=(REFERS, *found.odd)) if refers else found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -100,15 +110,16 @@ class _Reader:
     """One text, and how far it is read."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at, self.value, self.odd = text, 0, None, ""
+        self.text, self.at, self.value = text, int(text.startswith(_MARK)), None
+        self.odd: dict[str, None] = {}  # a set that keeps its order
 
     def read(self) -> Decoded:
         """Return the whole text's value."""
         try:
-            self._between()
+            self._between(control=OUTSIDE)
             if self.at < len(self.text):
                 self._value(self._keep, 0)
-                self._between()
+                self._between(COMMENT, OUTSIDE)
                 if self.at < len(self.text):
                     raise self._fault("something follows the end")
             elif not self.text.strip(_BLANK):
@@ -116,11 +127,12 @@ class _Reader:
             else:  # zeros, as after a power loss, or a comment: no value, and not blank
                 raise self._fault("no value")
         except _FaultError as fault:
-            return Decoded(self.value, str(fault), self.odd, fault.fatal)
-        return Decoded(self.value, "", self.odd)
+            return Decoded(self.value, str(fault), tuple(self.odd), fault.fatal)
+        return Decoded(self.value, "", tuple(self.odd))
 
     def _note(self, odd: str) -> None:
-        self.odd = self.odd or odd
+        if odd:
+            self.odd[odd] = None
 
     def _keep(self, value: Any) -> None:
         self.value = value
@@ -129,21 +141,39 @@ class _Reader:
         match = pattern.match(self.text, self.at)
         self.at = match.end() if match else self.at
 
-    def _between(self, odd: str = BETWEEN) -> None:
-        """Go on to the next token."""
+    def _between(self, comment: str = "", control: str = BETWEEN) -> None:
+        """Go on to the next token; ``comment`` and ``control`` are what is noted of one, and of control characters."""
         start = self.at
         self._skip(_BETWEEN)
-        if self.text[start : self.at].strip(_WRITTEN):
-            self._note(odd)
+        self._note_passed(self.text[start : self.at], comment, ZERO, control)
+
+    def _note_passed(self, passed: str, comment: str, zero: str, control: str) -> None:
+        """Note what lies between two tokens."""
+        rest = _COMMENT.sub("", passed)
+        others = rest.translate(_NO_BLANKS)
+        if not others.strip("\0"):
+            self._note((MIXED if others else comment) if rest != passed else zero if others else "")
+        else:
+            self._note(BETWEEN if rest != passed and control == CONTROL else control)
 
     def _commas(self, usual: int, end: str, odd: str) -> bool:
         """Go on to the next item of a container, past ``usual`` commas; tell whether its end is there, and past."""
         start = self.at
         self._skip(_COMMAS)
         passed, is_end = self.text[start : self.at], self.text.startswith(end, self.at)
-        if (rest := passed.replace(",", "", usual).strip(_WRITTEN)) or (is_end and "," in passed):
-            is_usual = is_end or rest[:1] in "/\f\b" or self.text[self.at : self.at + 1] in _DIGITS
-            self._note(COMMAS if rest[:1] in ("", ",") else BETWEEN if is_usual else odd)
+        plain = _COMMENT.sub("", passed)
+        is_number = not is_end and _DIGITS.match(self.text, self.at) is not None
+        if plain.count(",") <= usual * (not is_end):
+            control = BETWEEN if is_end or is_number else odd
+            comment = COMMENT if usual else ""
+            self._note_passed(
+                passed.replace(",", "", usual), comment, ZERO_NAME if control == CONTROL else ZERO, control
+            )
+        elif passed.replace(",", "").translate(_NO_BLANKS):
+            self._note(MIXED)
+        else:
+            is_some = is_number or (is_end and plain.count(",") > 1)
+            self._note(SOME_COMMAS if is_some else COMMAS if usual else FIRST_COMMA)
         self.at += is_end
         return is_end
 
@@ -176,15 +206,16 @@ class _Reader:
     def _members(self, found: dict[str, Any], depth: int) -> None:
         self.at += 1
         while not self._commas(bool(found), "}", CONTROL):
-            is_number = self.text[self.at : self.at + 1] in _DIGITS
+            is_number = _DIGITS.match(self.text, self.at) is not None
             key = self._key(depth)
             if key in found:
                 self._note(TWICE)
-            self._between()
+            self._between(COLON)
             if not self.text.startswith(":", self.at):
-                raise self._fault(f"no colon behind the name {key[:60]!r}", fatal=not is_number)
+                is_fatal = not is_number and self.text[self.at : self.at + 1] < "\x80"  # of others some are blanks
+                raise self._fault(f"no colon behind the name {key[:60]!r}", is_fatal)
             self.at += 1
-            self._between()
+            self._between(COMMENT)
             self._value(lambda value, key=key: found.__setitem__(key, value), depth + 1)  # type: ignore[misc]
             self._more("}")
 
@@ -196,7 +227,7 @@ class _Reader:
 
     def _more(self, end: str) -> None:
         """Go past a value inside a container."""
-        self._between()
+        self._between(WORD if self.text[self.at - 1].isalpha() else COMMENT)
         if self.text[self.at : self.at + 1] not in (",", end):
             raise self._fault(f"neither a comma nor {end}")
 
@@ -221,8 +252,6 @@ class _Reader:
             raise self._fault("a string without an end")
         self.at = match.end()
         plain = match[1] if match[1] is not None else match[2]
-        if match[1] is None:
-            self._note(QUOTES)
         if not _PLAIN_TEXT.fullmatch(plain):
             self._note(ESCAPE)
         if "\\" not in plain:
@@ -248,7 +277,7 @@ class _Reader:
         if match is not None and match[0] in _NO_NUMBERS:
             self._note(NO_NUMBER)
         if match is None or match[0] not in _WORDS:
-            raise self._fault("no value")
+            raise self._fault("no value", fatal=self.text.startswith(",", self.at) and self.value is not None)
         self.at = match.end()
         return _WORDS[match[0]]
 

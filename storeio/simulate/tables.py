@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from storeio.format import fastjson as j
-from storeio.format.properties import java_int
 from storeio.simulate import rules as r
 
 TOPICS: Final = "config/topics.json"
@@ -30,10 +29,16 @@ READS: Final = "reads"
 REFUSES: Final = "refuses"
 UNSURE: Final = "unsure"
 
-# What each parser refuses wherever it stands, if it is the first odd thing.
+# What each parser passes over, and what it refuses, wherever it stands, if all odd things before it are passed over.
+PASSED: Final = {
+    r.FASTJSON: frozenset((j.COMMENT, j.FIRST_COMMA, j.COMMAS)),
+    r.FASTJSON2: frozenset((j.ZERO_NAME, j.ZERO)),
+}
 REFUSED: Final = {
-    r.FASTJSON: frozenset((j.CONTROL, j.NUMBERED)),
-    r.FASTJSON2: frozenset((j.BARE_NAME, j.NUMBERED, j.NO_NUMBER, j.BLANK)),
+    r.FASTJSON: frozenset((j.CONTROL, j.ZERO_NAME, j.NUMBERED)),
+    r.FASTJSON2: frozenset(
+        (j.BARE_NAME, j.NUMBERED, j.NO_NUMBER, j.BLANK, j.CONTROL, j.BETWEEN, j.COLON, j.FIRST_COMMA)
+    ),
 }
 
 
@@ -55,10 +60,10 @@ class _Bean:
 
 @dataclass(frozen=True, slots=True)
 class _Map:
-    """An object with any names, or with numbers of 32 bits for names."""
+    """An object with any names, or with numbers of so many bits for names."""
 
     of: Any
-    numbered: bool = False
+    numbered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,6 @@ class _List:
 
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _TEXT, _FLAG, _INT, _LONG, _OTHER = "text", "flag", 32, 64, "other"  # _OTHER: brokers write none, and may read it
-_ANY: Final = _Bean({})
 _VERSION: Final = _Bean({"counter": _LONG, "stateVersion": _LONG, "timestamp": _LONG})
 _TOPIC: Final = _Bean({
     "topicName": _TEXT, "readQueueNums": _INT, "writeQueueNums": _INT, "perm": _INT, "topicFilterType": _TEXT,
@@ -92,9 +96,13 @@ _MAPPED: Final = _Bean({
 })  # fmt: skip
 _MAPPING: Final = _Bean({
     "topic": _TEXT, "scope": _TEXT, "bname": _TEXT, "totalQueues": _INT, "epoch": _LONG, "dirty": _FLAG,
-    "currIdMap": _Map(_INT, numbered=True), "hostedQueues": _Map(_List(_MAPPED), numbered=True),
+    "currIdMap": _Map(_INT, numbered=_INT), "hostedQueues": _Map(_List(_MAPPED), numbered=_INT),
 })  # fmt: skip
-_OFFSETS: Final = _Map(_LONG, numbered=True)
+_ORDER: Final = _Bean({
+    "popTime": _LONG, "i": _LONG, "l": _LONG, "cm": _LONG, "a": _TEXT, "o": _List(_LONG),
+    "ot": _Map(_LONG, numbered=_LONG), "oc": _Map(_INT, numbered=_LONG),
+})  # fmt: skip
+_OFFSETS: Final = _Map(_LONG, numbered=_INT)
 TABLES: Final[dict[str, _Bean]] = {
     TOPICS: _Bean({"dataVersion": _VERSION, "topicConfigTable": _Map(_TOPIC)}),
     QUEUE_MAPPING: _Bean(
@@ -109,7 +117,7 @@ TABLES: Final[dict[str, _Bean]] = {
         "forbiddenTable": _Map(_Map(_INT)),
     }),
     FILTERS: _Bean({"filterDataByTopic": _Map(_Bean({"topic": _TEXT, "groupFilterData": _Map(_FILTER)}))}),
-    ORDER_INFO: _Bean({"table": _Map(_Map(_ANY, numbered=True))}),
+    ORDER_INFO: _Bean({"table": _Map(_Map(_ORDER, numbered=_INT))}),
     DELAY_OFFSETS: _Bean({"dataVersion": _VERSION, "offsetTable": _OFFSETS}),
 }  # fmt: skip
 
@@ -132,8 +140,9 @@ def read_table(path: str, data: bytes | memoryview, parsers: Sequence[str]) -> V
 
 def _of_text(found: j.Decoded, parser: str) -> Verdict | None:
     """Return what the text alone tells, None if it is what brokers write."""
-    if found.odd:
-        return Verdict(REFUSES if found.odd in REFUSED[parser] else UNSURE, found.odd)
+    odd = next((each for each in found.odd if each not in PASSED[parser]), None)
+    if odd is not None:
+        return Verdict(REFUSES if odd in REFUSED[parser] else UNSURE, odd)
     if found.problem:
         return Verdict(REFUSES if found.fatal else UNSURE, found.problem)
     return None
@@ -142,6 +151,8 @@ def _of_text(found: j.Decoded, parser: str) -> Verdict | None:
 def _of_value(table: _Bean, value: Any, parser: str) -> Verdict:
     if value is None or (value == [] and parser == r.FASTJSON):
         return Verdict(READS)
+    if value == "":
+        return Verdict(UNSURE, "an empty text")
     return Verdict(REFUSES, "not an object") if not isinstance(value, dict) else _fits(value, table, "")
 
 
@@ -159,11 +170,13 @@ def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
     alike = {_bare(known) for known in names}
     for key, inner in value.items():
         if isinstance(kind, _Map):
-            if kind.numbered and not (_NUMBER.fullmatch(key) and java_int(key) is not None):
+            if kind.numbered and not (_NUMBER.fullmatch(key) and _has_bits(int(key), kind.numbered)):
                 return Verdict(UNSURE if re.search(r"\d", key) else REFUSES, f"{key[:60]!r} in {name} is no number")
             found = _fits(inner, kind.of, key)
         elif key in names:
             found = _fits(inner, names[key], key)
+            if found.verdict == REFUSES and names[key] == _LONG:
+                found = Verdict(UNSURE, found.why)  # fastjson takes the lower bits
         else:  # a parser may take it for one that it knows, and takes no number without quotes
             odd = _bare(key) in alike or _NUMBER.match(key)
             found = Verdict(UNSURE if odd else READS, f"{key[:60]!r} in {name}")
@@ -177,6 +190,10 @@ def _bare(name: str) -> str:
     return re.sub("[_-]", "", name.lower()).removeprefix("is")
 
 
+def _has_bits(number: int, bits: int) -> bool:
+    return -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
+
+
 def _list_fits(value: Any, kind: _List, name: str) -> Verdict:
     if not isinstance(value, list):
         return Verdict(UNSURE, f"{name} is not a list")
@@ -185,6 +202,6 @@ def _list_fits(value: Any, kind: _List, name: str) -> Verdict:
 
 def _leaf_fits(value: Any, kind: Any, name: str) -> Verdict:
     plain = type(value) is {_TEXT: str, _FLAG: bool, _OTHER: None}.get(kind, int)
-    if plain and type(value) is int and not -(2 ** (kind - 1)) <= value < 2 ** (kind - 1):
+    if plain and type(value) is int and not _has_bits(value, kind):
         return Verdict(REFUSES, f"{name} is not of {kind} bits")
     return Verdict(READS) if plain else Verdict(UNSURE, f"{name} is of another type")
