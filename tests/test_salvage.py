@@ -354,6 +354,20 @@ def test_a_blank_record_behind_damage_hides_no_live_records(is_planned: bool, tm
     ]
 
 
+def test_a_delayed_message_stays_in_the_queue_of_its_level(tmp_path: Path) -> None:
+    """The file of queue 6 is that of queue 12, which lost the same number, and queue 6 has none any more."""
+    name = "rich-4.9.8"
+    size, records = int(golden.options(name)["clFile"]), salvages.originals_of(name)
+    own, other = (f"consumequeue/SCHEDULE_TOPIC_XXXX/{queue_id}" for queue_id in (6, 12))
+    units = (golden.store(name) / own / f"{0:020d}").read_bytes()
+    edits = [["write", f"{other}/{0:020d}", 0, units.hex()], ["rmtree", own], ["delete", f"commitlog/{4 * size:020d}"]]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, jobs=1)
+    now = salvages.records_of(tmp_path / "new", size)
+    assert (result.dropped, result.problems) == ([], [])
+    assert [at for at in records if at // size != 4 and now[at].raw != records[at].raw] == []
+
+
 def test_a_tombstone_that_fits_one_hole_alone_goes_before_those_that_fit_many(tmp_path: Path) -> None:
     """A hole of one message in front of a lost segment, without queues: numbers are all that is known."""
     name = "rich-4.9.8"

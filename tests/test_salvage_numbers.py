@@ -91,7 +91,9 @@ def test_of_two_records_of_one_number_behind_a_hole_the_first_is_right(lost: int
 
 @pytest.mark.parametrize(("changes", "queues"), [
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
+    ([2**41, 9, -8], True),
     ([1, 1, -2], False), ([7, 3], False), ([-3, -2], False), ([-100, 2**39], False),
+    ([2**41, 9, -8], False),
 ])  # fmt: skip
 def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], queues: bool, tmp_path: Path) -> None:
     """They are mixed up, or go back though their units do not or they are single ones, or jump time and again."""
@@ -177,17 +179,22 @@ def test_last_messages_that_no_number_misses_are_counted_by_what_points_at_them(
     assert f"{result.unnamed} messages lost of which nothing tells the queue" in salvaged_sentence(result)
 
 
-@pytest.mark.parametrize("kept", [0, 3000, 15000, 19000])
-def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(kept: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [
+    ["delete", golden.segment(9)],
+    *(["truncate", golden.segment(9), kept] for kept in (3000, 15000, 19000)),
+    ["zero", golden.segment(9), 18839, 300],  # of topic_0/0, which lacks nothing, no unit is left
+])  # fmt: skip
+def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(
+    damage: golden.Edit, tmp_path: Path
+) -> None:
     """Their records say whose some of their units are; where all are lost, one file goes back behind the one before."""
     files = [f"consumequeue/topic_0/{queue_id}/{4000:020d}" for queue_id in (0, 1)]
     there = [(golden.store(NAME) / path).read_bytes().hex() for path in files]
     edits = [["write", path, 0, data] for path, data in zip(files, reversed(there), strict=True)]
-    segment = golden.segment(9)
-    root = golden.damaged(NAME, [*edits, ["truncate", segment, kept] if kept else ["delete", segment]], tmp_path / "s")
-    start = int(Path(segment).name) + kept
+    root = golden.damaged(NAME, [*edits, damage], tmp_path / "store")
+    left = b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
     originals = salvages.originals_of(NAME)
-    gone = {(row.name, n) for at, row in originals.items() if at + len(row.raw) > start for n in row.numbers}
+    gone = {(row.name, n) for row in originals.values() if row.raw not in left for n in row.numbers}
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.exit_code, result.problems) == (4, [])
     told = {

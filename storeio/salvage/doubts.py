@@ -16,7 +16,16 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.at_the_end import GOES_ON
 from storeio.salvage.copies import COPY
-from storeio.salvage.evidence import Known, Unit, agrees, enters_queue, is_host, property_crc_agrees, whole_record
+from storeio.salvage.evidence import (
+    Known,
+    Unit,
+    agrees,
+    enters_queue,
+    has_fitting_level,
+    is_host,
+    property_crc_agrees,
+    whole_record,
+)
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
@@ -138,9 +147,13 @@ class Doubts:
     def _units(self, place: int, record: log.Record, numbers: dict[tuple[str, int], range]) -> list[Unit]:
         """Return the units that point at a record, have a number that no record has, and know better than the record.
 
-        Those of light queues are none: a record says another topic than they, and has no number there.
+        Those of light queues are none: a record says another topic than they, and has no number there. Nor is one of
+        another queue than a delayed message's level and its queue id both say.
         """
         found = [unit for unit in self.survey.units_in(place, place + 1) if not unit.topic.startswith(log.LMQ_PREFIX)]
+        if has_fitting_level(record):
+            said = log.SCHEDULE_TOPIC, record.queue_id
+            found = [unit for unit in found if (unit.topic, unit.queue_id) == said]
         units = [unit for unit in found if unit.size == record.size and self.survey.lacks(unit)]
         topic = p.java_decode(record.topic)
         own = self.survey.number_of(topic, record.queue_id, place)
@@ -150,9 +163,9 @@ class Doubts:
         missing = own in numbers.get((topic, record.queue_id), ()) or (fits and self.survey.lacks(unit))
         if own >= 0 and own != record.queue_offset and missing:
             units.append(unit)
-        said = numbers_of(record)[0]
+        number = numbers_of(record)[0]
         has_own = own == record.queue_offset or any(
-            other.number == said for other in self.survey.batch_units(topic, record.queue_id, place)
+            other.number == number for other in self.survey.batch_units(topic, record.queue_id, place)
         )
         has_own &= enters_queue(record)  # else the unit contradicts it
         believed = (one for one in units if self._support.is_believed(one, record, place, has_own=has_own))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from storeio.audit import Concluded
 from storeio.audit.peek import record_at
+from storeio.checks.numbering import BETWEEN_RECORDS
 from storeio.checks.queue_files import Queue, QueueFile
+from storeio.checks.ranges import Ranges, merged, subtract
 from storeio.findings import Finding
 from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.paths import CONSUMEQUEUE
+from storeio.results import LostRange
 from storeio.salvage.evidence import Unit
 from storeio.salvage.units import LOST_CODES, NOBODY, UNIT_CODES, Owner, units_at
 
@@ -34,6 +38,22 @@ class Owners:
             if row.code in UNIT_CODES and row.topic is not None and row.queue_id is not None:
                 self._about.setdefault(row.path, []).append(row)
         self._known: dict[str, Owner | None] = {}
+
+    def lost(self) -> Iterator[LostRange]:
+        """Yield what the audit misses, but for numbers that only units of another queue tell of."""
+        foreign: dict[tuple[str | None, int | None], Ranges] = {}
+        for path, rows in self._about.items():
+            queue = self._concluded.plan.queue(CONSUMEQUEUE, rows[0].topic or "", rows[0].queue_id or 0)
+            file = next((file for file in queue.files if file.path == path), None)
+            if file is not None and self.of(queue, path) is not None:
+                numbers = file.base // queue.unit_bytes, (file.base + file.size) // queue.unit_bytes
+                foreign.setdefault((queue.topic, queue.queue_id), []).append(numbers)
+        audit = self._concluded.audit
+        for part in (*audit.lost, *audit.misplaced):
+            own = part.first_queue_offset, part.stop_queue_offset
+            others = foreign.get((part.topic, part.queue_id), []) if part.evidence not in BETWEEN_RECORDS else []
+            for first, stop in subtract(own, merged(others)):
+                yield replace(part, first_queue_offset=first, stop_queue_offset=stop)
 
     def of(self, queue: Queue, path: str) -> Owner | None:
         """Return whose units a file of a queue holds, None where nothing says that they are another one's."""

@@ -60,13 +60,15 @@ class Bounds:
 class Survey:
     """A store's damage. ``units`` point at no intact record, by physical offset; ``doubts`` are accepted records that
     something speaks against, by physical offset; the store time of those at ``leaping`` may be wrong. Units whose
-    queue nothing tells point at ``nobodys``."""
+    queue nothing tells point at ``nobodys``. ``lost`` are the numbers that the audit misses and no other queue's units
+    tell; what still lies elsewhere has found no room in its place."""
 
     plan: AuditPlan
     audit: Audit
     concluded: Concluded
     shifted: Shifted
     units: list[Unit]
+    lost: list[LostRange]
     doubts: dict[int, list[Finding]] = field(default_factory=dict)
     nobodys: frozenset[int] = frozenset()
     files: dict[int, StoreFile] = field(init=False)
@@ -90,11 +92,6 @@ class Survey:
     def segment_bytes(self) -> int:
         """Length of a segment."""
         return self.plan.config.commitlog_file_bytes
-
-    @property
-    def lost(self) -> list[LostRange]:
-        """Numbers that the audit misses; what still lies elsewhere has found no room in its place."""
-        return [*self.audit.lost, *self.audit.misplaced]
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Forget units that tell nothing."""
@@ -224,8 +221,8 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
-    shifted = Shifted(concluded)
-    said = set(surviving(concluded, shifted, Owners(concluded).of))
+    shifted, owners = Shifted(concluded), Owners(concluded)
+    said = set(surviving(concluded, shifted, owners.of))
     nobodys = frozenset(unit.physical_offset for unit in said if unit.topic == NOBODY.topic)
     named = (unit for unit in said if unit.topic != NOBODY.topic)
     units = sorted(named, key=lambda unit: (unit.physical_offset, unit))
@@ -234,7 +231,7 @@ def survey(concluded: Concluded) -> Survey:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
-    found = Survey(plan, audit, concluded, shifted, units, doubts, nobodys)
+    found = Survey(plan, audit, concluded, shifted, units, list(owners.lost()), doubts, nobodys)
     found.leave_out(disbelieved(found))
     for at, finding in suspects(found):
         doubts.setdefault(at, []).append(finding)

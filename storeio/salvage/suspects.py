@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from storeio.findings import Finding
 from storeio.salvage import at_the_end, copies, strangers
 from storeio.salvage.bare import bare
 from storeio.salvage.in_a_row import in_a_row
+
+Row = tuple[int, Finding]
 
 
 class Surveyed(at_the_end.Surveyed, copies.Surveyed, strangers.Surveyed, Protocol):
@@ -21,9 +23,21 @@ def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     fit_nowhere = list(in_a_row(found.concluded))
     yield from fit_nowhere
     yield from at_the_end.amid_others(found)
-    told = {(finding.topic, finding.queue_id) for _, finding in fit_nowhere}
-    yield from (row for row in at_the_end.at_the_end(found) if (row[1].topic, row[1].queue_id) not in told)
+    yield from _also(fit_nowhere, at_the_end.at_the_end(found))
     yield from copies.copies(found)
     yield from strangers.lone(found)
     yield from strangers.repeated(found)
     yield from strangers.behind_the_first(found)
+
+
+def _also(told: Iterable[Row], more: Iterable[Row]) -> Iterator[Row]:
+    """Yield more of what is said, of queues of which nothing was told yet, or all of that again."""
+    by_queue: list[dict[tuple[str | None, int | None], dict[int, Row]]] = [{}, {}]
+    for rows, found in zip((told, more), by_queue, strict=True):
+        for place, finding in rows:
+            found.setdefault((finding.topic, finding.queue_id), {})[place] = place, finding
+    first, then = by_queue
+    for queue, said in then.items():
+        before = first.get(queue, {})
+        if all(place in said and said[place][1].queue_offset == row[1].queue_offset for place, row in before.items()):
+            yield from (row for place, row in said.items() if place not in before)
