@@ -243,13 +243,11 @@ def _misnumbered(numbers: list[int], i: int, stop: int) -> tuple[int, bool]:
             break
         if behind is not None and behind == numbers[i + count - 1] + 1:
             continue
-        due = list(range(stop, stop + count))
-        must_be_mixed_up = none or behind is None
-        if (
-            count <= 16
-            and behind in (None, stop + count)
-            and (not must_be_mixed_up or sorted(numbers[i : i + count]) == due)
-        ):
+        group, due = numbers[i : i + count], list(range(stop, stop + count))
+        if none and count > 2 * none and group[none:] == due[: count - none]:
+            break  # more go on behind them
+        is_sure = not none and behind is not None
+        if count <= 16 and behind in (None, stop + count) and (is_sure or sorted(group) == due):
             return count, True
         goes_back = behind is None or behind <= numbers[i + count - 1]
         if count <= 2 * none and (goes_back or behind >= stop + count):

@@ -85,6 +85,9 @@ def test_a_wrong_number_hides_no_missing_unit(tmp_path: Path) -> None:
     ([0, 1, 2, 3, 7, 4, 6, 5, 8, 9], [4, 5, 7]),
     ([0, 1, 2, 4, 5, 6, 6, 8, 9], [6]),  # one is missing, and one wrong: that is less than that three are
     ([0, 1, 2, 4, 5, 6, 6], []),
+    ([0, 1, 9, 2, 3, 4, 5, 6, 7, 8], [2]),  # one is of another queue, whose number would be the next
+    ([0, 1, 6, 2, 3, 4, 5, 7, 8], [2]),
+    ([0, 1, 4, 5, 2, 3, 6, 7], [2, 3, 4, 5]),
     ([0, 1, 2, 4, 5, 5, 6, 7, 8], [3, 4]),  # there is room for no other
 ])  # fmt: skip
 def test_of_numbers_that_are_mixed_up_one_that_is_right_is_not_told(numbers: list[int], wrong: list[int]) -> None:

@@ -236,6 +236,20 @@ def test_records_in_a_row_that_stray_into_another_queue_come_back(count: int, qu
     assert [at for at in own if now[at].raw != own[at].raw] == []
 
 
+def test_a_record_whose_number_would_be_the_next_one_of_another_queue_comes_back(tmp_path: Path) -> None:
+    """Without queues: the six records of that queue behind it are in order only if it is none of them."""
+    own = salvages.originals_of(NAME)
+    other = [at for at, row in sorted(own.items()) if row.name == ("topic_0", 0)]
+    at = places()[len(other)]
+    assert sum(place > at for place in other) == 6
+    edits = [in_record(at, log.QUEUE_ID_AT, struct.pack(">i", 0)), ["rmtree", "consumequeue"]]
+    result = salvage(golden.damaged(NAME, edits, tmp_path / "store"), tmp_path / "new", given=GIVEN, jobs=1)
+    assert [(row.physical_offset, row.field) for row in result.restored] == [(at, "queue_id")]
+    assert (result.exit_code, result.lost, result.dropped, result.problems) == (0, [], [], [])
+    now = salvages.records_of(tmp_path / "new", SIZE)
+    assert [at for at in own if now[at].raw != own[at].raw] == []
+
+
 @pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99]])
 def test_records_that_stray_into_queues_of_their_own_come_back(others: list[int], tmp_path: Path) -> None:
     """Without queues: each is the only record of its queue, or has none, and theirs lacks them all."""

@@ -150,7 +150,8 @@ def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None
         is_last = i + count == len(runs)
         stop_at = run[RUN_STOP_AT] if is_last else runs[i + count][RUN_START_AT]
         is_meant = records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at))
-        if is_meant and not strangers:
+        more_go_on = strangers and count == strangers + 1 and numbers > 2 * room
+        if more_go_on or (is_meant and not strangers):
             break
         after = expected + numbers if is_last else runs[i + count][RUN_FIRST]
         fits, group = after == expected + numbers, runs[i : i + count]
