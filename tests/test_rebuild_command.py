@@ -57,10 +57,15 @@ def test_text_begins_with_the_word_and_ends_with_commands(tmp_path: Path, capsys
     assert make.startswith("  mkdir ")
     assert [line.split()[0] for line in moves] == ["mv"] * 8
     assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line)
-    assert call(tmp_path / "nothing", "--topic", "none", *SETS) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("REBUILT IN PART: nothing from ")
-    assert "mkdir" not in out  # there is nothing to put into place
+
+
+@pytest.mark.parametrize("asked", [("--topic", "none"), ("--queue", "topic_0/99")])
+def test_a_queue_that_the_store_has_nowhere_is_wrong_use(
+    asked: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(tmp_path / "new", *asked, *SETS) == 16
+    assert f"{' '.join(asked)}: the store has no such thing" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +76,7 @@ def test_text_begins_with_the_word_and_ends_with_commands(tmp_path: Path, capsys
         (["--only", "checkpoint", "--only", "index"], {"checkpoint", "index"}, "REBUILT IN PART: "),
         (["--only", "queues"], {"consumequeue", "batchconsumequeue"}, "REBUILT IN PART: 43 queues from "),
         (["--topic", "bcq_a"], {"batchconsumequeue"}, "REBUILT IN PART: "),
-        (["--queue", "bcq_a/0", "--queue", "none/7"], {"batchconsumequeue"}, "REBUILT IN PART: 1 queue from "),
+        (["--queue", "bcq_a/0"], {"batchconsumequeue"}, "REBUILT IN PART: 1 queue from "),
     ],
 )
 def test_parts_are_parts_of_the_whole(

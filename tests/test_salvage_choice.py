@@ -202,7 +202,9 @@ def test_deleted_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert {one.name[0] for one in real(tmp_path / "two", size).values()} == {gone}
     cli.run([*words, str(tmp_path / "none"), "--deleted", "--topic", next(t for t in topics if t != gone), "--quiet"])
     assert not real(tmp_path / "none", size)
-    capsys.readouterr()
+    assert cli.run([*words, str(tmp_path / "nothing"), "--topic", "none"]) == 16
+    assert "--topic none: the store has no such thing" in capsys.readouterr().err
+    assert not (tmp_path / "nothing").exists()
     (root / "config").mkdir(exist_ok=True)
     kept = {topic: {"topicName": topic} for topic in topics[1:]}
     (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": kept}))

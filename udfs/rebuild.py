@@ -201,6 +201,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     """Return what was built of a store, after its directory got its name.
 
     Raises:
+        UsageError: A queue was asked for that the store has not.
         WriteError: It could not be written, or workers wrote where the driver does not see it.
     """
     orders, staging = build.orders, build.staging
@@ -208,6 +209,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
     for path in staging.missing({file.path: file.size for file in orders.files}):
         raise WriteError(f"{path}: workers do not write where this process reads; --into must be shared")
     require_same(build.plan.listing)
+    build.tally.require_known((topic, number) for _, topic, number in orders.placed)
     data = build.tally.checkpoint(orders.cuts.rolled_ms, orders.cuts.last_ms)
     if data is not None:
         staging.write(CHECKPOINT, 0, data, size=len(data))

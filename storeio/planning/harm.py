@@ -47,7 +47,8 @@ def _given_up(found: Prediction, *actions: str) -> int:
 
 def _lost(found: Prediction) -> int:
     """Return how many intact messages consumers never get: those given up, and those that they are led past."""
-    return _given_up(found) + (found.consumers.missed if found.consumers is not None else 0)
+    got = found.consumers
+    return _given_up(found) + (got.missed + got.unreached if got is not None else 0)
 
 
 def _takes(found: Prediction) -> bool:

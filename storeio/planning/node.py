@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio import audit
+from storeio.audit.named import require_known
 from storeio.config import SIZES, Given
 from storeio.errors import UsageError
 from storeio.linked import copied
@@ -82,7 +83,8 @@ def plan_store(
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
-        (select := select or Selection()).require_known(before)
+        select = select or Selection()
+        require_known(select.queues, before)
         settings = Given(given).over(told_by(before))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), Path(scratch), settings, jobs, before))
 

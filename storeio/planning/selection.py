@@ -6,10 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from storeio.errors import UsageError
 from storeio.findings import Finding
-from storeio.results import Audit
-from storeio.safe import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +30,6 @@ class Selection:
         if not self.queues:
             return True
         return (finding.topic, None) in self.queues or (finding.topic, finding.queue_id) in self.queues
-
-    def require_known(self, found: Audit) -> None:
-        """Raise if a store of which all could be read has a named topic or queue neither in its log nor as a directory.
-
-        Raises:
-            UsageError: So it is.
-        """
-        there: set[tuple[str, int | None]] = {(queue.topic, queue.queue_id) for queue in found.queues}
-        there |= {(f.topic, f.queue_id) for f in found.findings if f.topic is not None}
-        there |= {(topic, None) for topic, _ in there}
-        for topic, queue_id in () if found.failed else self.queues:
-            if (topic, queue_id) not in there:
-                name = printable(topic if queue_id is None else f"{topic}/{queue_id}")
-                raise UsageError(f"--{'topic' if queue_id is None else 'queue'} {name}: the store has no such thing")
 
     def takes_path(self, path: str) -> bool:
         """Tell whether actions on a file are wanted."""

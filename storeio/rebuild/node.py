@@ -60,7 +60,7 @@ def rebuild(
 
     Raises:
         NotAStoreError: ``root`` is no store.
-        UsageError: A bad setting or version, or ``into`` is not free.
+        UsageError: A bad setting or version, a queue that the store has not, or ``into`` is not free.
         UnreadableError: A segment could not be read.
         WriteError: A file could not be written.
     """
@@ -152,6 +152,7 @@ class Build:
         staging, index = self.staging, self.index
         index.close()  # first, so that the disk writes its many slots meanwhile
         queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()), self.tally.view())
+        self.tally.require_known((queue.topic, queue.queue_id) for queue in queues)
         data = self.tally.checkpoint(index.rolled_ms, index.last_ms)
         if data is not None:
             staging.write(CHECKPOINT, 0, data, size=len(data))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
 from storeio.audit.facts import Told, known_with, silent_of
+from storeio.audit.named import require_among
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
@@ -133,6 +134,19 @@ class Tally:
         aborted = self.plan.listing.get(ABORT) is not None
         named_ms = index_ms(rolled_ms, last_ms, vouches=INDEXES in self.parts, aborted=aborted)
         return checkpoint_bytes(self._last, self._last_queued, index_ms=named_ms, flushed_offset=flushed)
+
+    def require_known(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Raise if something is asked for of which there is nothing: neither a queue that was built, nor a directory.
+
+        Raises:
+            UsageError: So it is, and all could be read.
+        """
+        if self.wanted.queues and not self._unread():
+            listed = ((file.topic, file.queue_id) for file in self.plan.listing.files)
+            there: set[tuple[str, int | None]] = {(topic, number) for topic, number in listed if topic is not None}
+            named = (name.rpartition("/") for name in self._left_out if name != OTHER_NAMES)
+            there |= {(topic, int(number)) for topic, _, number in named}
+            require_among(self.wanted.queues, there.union(queues))
 
     def rebuilt(
         self,

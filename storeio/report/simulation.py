@@ -57,7 +57,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
     if found.consumers is not None:
         got = found.consumers
         stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
-        counts = {name: getattr(got, name) for name in ("messages", "undecodable", "skipped", "missed")}
+        counts = {name: getattr(got, name) for name in ("messages", "undecodable", "skipped", "missed", "unreached")}
         result["consumers"] = {**counts, "stuck": stuck}
     if found.given_up is not None:
         result["loses"] = [asdict(loss) for loss in found.given_up.losses]
@@ -190,8 +190,10 @@ def _what(found: Prediction, width: int) -> list[str]:
         lines += paragraph("- ", f"{text} and {counted(len(state.queues), 'queue')} then.", width, "  ")
     if found.consumers is not None:
         got = found.consumers
-        text = f"delivers {counted(got.messages, 'message')} to a consumer that reads all queues from their start"
+        count = got.messages - got.unreached
+        text = f"delivers {counted(count, 'message')} to a consumer that reads all queues from their start"
         odd = [f"{got.undecodable:,} cannot be decoded"] if got.undecodable else []
+        odd += [f"{got.unreached:,} lie behind an offset at which it stays"] if got.unreached else []
         odd += [f"{got.missed:,} that are there are skipped in silence"] if got.missed else []
         gone = got.skipped - got.missed
         odd += [f"{counted(gone, 'unit')} {'points' if gone == 1 else 'point'} at nothing"] if gone else []
@@ -242,7 +244,7 @@ def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
     for found in predictions:
         lost = "-" if found.given_up is None else f"{found.given_up.messages:,}"
         twice = "-" if found.given_up is None else str(len(found.given_up.reissues))
-        bad = "-" if found.consumers is None else f"{found.consumers.undecodable + found.consumers.missed:,}"
+        bad = "-" if (got := found.consumers) is None else f"{got.undecodable + got.missed + got.unreached:,}"
         end = found.outcome.after_start.max_physical_offset if found.outcome.after_start else "-"
         rows.append([found.line, found.outcome.outcome, lost, twice, bad, len(found.emptied), end])
     head = ["line", "outcome", "given up", "reissued", "undelivered", "deleted", "log end"]

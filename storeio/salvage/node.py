@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
+from storeio.audit.named import require_known
 from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError
@@ -84,7 +85,7 @@ def salvage(
 
     Raises:
         NotAStoreError: ``root`` is no store.
-        UsageError: A bad setting, or ``into`` is not free.
+        UsageError: A bad setting, a choice that the store has not, or ``into`` is not free.
         UnreadableError: A file could not be read.
         WriteError: A file could not be written.
     """
@@ -123,6 +124,8 @@ def saved(
         broker: As of ``salvage``, like ``losses``, ``choice`` and ``jobs``.
     """
     root, threads = first.plan.root, jobs or os.cpu_count() or 1
+    if not others:  # which may have what the store has not
+        require_known(choice.queues or (), first.audit)
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
         besides = unread_nameless(first.plan)
         looked, moved, seen = _placed(first, others, besides, Path(scratch), lambda at: look(at, settings))

@@ -38,13 +38,15 @@ class Consumed:
     ``skipped`` are units that are passed without a message; ``missed`` those of them whose message is there, and
     those that no pull looks at while their message reaches no consumer of the queue by another one either.
     ``stuck`` are the queues, and the first offset there, at which every pull throws, or answers with that offset as
-    the next one: a consumer stays there. As the recorded ones did, the counts go on behind the latter.
+    the next one: a consumer stays there. As the recorded ones did, the counts go on behind the latter; ``unreached``
+    are the messages of the count that lie there: a consumer that only follows the answers does not come to them.
     """
 
     messages: int = 0
     undecodable: int = 0
     skipped: int = 0
     missed: int = 0
+    unreached: int = 0
     odd: list[tuple[str, int, int, str]] = field(default_factory=list)
     stuck: list[tuple[str, int, int]] = field(default_factory=list)
 
@@ -77,7 +79,10 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
     total = Consumed()
     for key, queue in sorted(broker.queues.items()):
         looked, stuck = Looked(queue), len(total.stuck)
+        reached = -1
         for asked, pulled in _pulls(broker, key, there):
+            if reached < 0 and len(total.stuck) > stuck:
+                reached = total.messages
             if isinstance(pulled, int):
                 total.messages += pulled
                 looked.from_offset(asked, pulled)
@@ -96,6 +101,7 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
                 else:
                     total.undecodable += 1
                     total.odd.append((*key, asked, "UNDECODABLE"))
+        total.unreached += total.messages - reached if reached >= 0 else 0
         if len(total.stuck) == stuck:  # else what lies behind is what it does not come to
             passed = looked.missed(broker, key)
             total.skipped += passed
