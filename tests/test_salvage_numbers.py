@@ -91,9 +91,9 @@ def test_of_two_records_of_one_number_behind_a_hole_the_first_is_right(lost: int
 
 @pytest.mark.parametrize(("changes", "queues"), [
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
-    ([2**41, 9, -8], True),
+    ([2**41, 9, -8], True), ([-8, -8, 2**41, 9], True),
     ([1, 1, -2], False), ([7, 3], False), ([-3, -2], False), ([-100, 2**39], False),
-    ([2**41, 9, -8], False),
+    ([2**41, 9, -8], False), ([-8, -1, 1], False),
 ])  # fmt: skip
 def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], queues: bool, tmp_path: Path) -> None:
     """They are mixed up, or go back though their units do not or they are single ones, or jump time and again."""

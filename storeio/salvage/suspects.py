@@ -20,24 +20,21 @@ class Surveyed(at_the_end.Surveyed, copies.Surveyed, strangers.Surveyed, Protoco
 def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """Yield the physical offsets of such records, and what is said of each."""
     yield from bare(found.concluded)
-    fit_nowhere = list(in_a_row(found.concluded))
-    yield from fit_nowhere
+    yield from _either(in_a_row(found.concluded), at_the_end.at_the_end(found))
     yield from at_the_end.amid_others(found)
-    yield from _also(fit_nowhere, at_the_end.at_the_end(found))
     yield from copies.copies(found)
     yield from strangers.lone(found)
     yield from strangers.repeated(found)
     yield from strangers.behind_the_first(found)
 
 
-def _also(told: Iterable[Row], more: Iterable[Row]) -> Iterator[Row]:
-    """Yield more of what is said, of queues of which nothing was told yet, or all of that again."""
+def _either(told: Iterable[Row], more: Iterable[Row]) -> Iterator[Row]:
+    """Yield of each queue what was told, or more, if that is of all its records: these follow on from one another."""
     by_queue: list[dict[tuple[str | None, int | None], dict[int, Row]]] = [{}, {}]
     for rows, found in zip((told, more), by_queue, strict=True):
         for place, finding in rows:
             found.setdefault((finding.topic, finding.queue_id), {})[place] = place, finding
     first, then = by_queue
-    for queue, said in then.items():
-        before = first.get(queue, {})
-        if all(place in said and said[place][1].queue_offset == row[1].queue_offset for place, row in before.items()):
-            yield from (row for place, row in said.items() if place not in before)
+    for queue in first | then:
+        one, other = first.get(queue, {}), then.get(queue, {})
+        yield from (other if one.keys() <= other.keys() else one).values()
