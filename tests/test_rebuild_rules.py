@@ -25,7 +25,7 @@ from rebuilds import (
 from storebuilder import PREPARED, SCHEDULE, Settings, StoreBuilder, derive
 
 from storeio import audit
-from storeio.rebuild import queues
+from storeio.rebuild import old, queues
 from storeio.rebuild.node import rebuild
 
 __all__ = ["no_waiting_for_disks"]
@@ -194,6 +194,22 @@ def test_a_record_that_may_be_a_stranger_keeps_its_unit_in_front_of_damage(tmp_p
         file.write(bytes(len(placed[4].raw)))
     (queue,) = rebuild(root, tmp_path / "new", given=settings_of(builder.settings), parts=("queues",)).queues
     assert (queue.units, queue.replaced, queue.moved, queue.gaps) == (5, 0, 2, ((4, 20),))
+
+
+def test_units_of_the_store_in_a_gap_of_many_files_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = numbered_log(tmp_path / "store", [0, 1, 400, 401])
+    looked: list[int] = []
+    whole = old.StoreUnits.__call__
+
+    def spy(self: old.StoreUnits, key: Any, first: int, stop: int) -> Any:
+        looked.extend(range(first, stop))
+        return whole(self, key, first, stop)
+
+    monkeypatch.setattr(old.StoreUnits, "__call__", spy)
+    built(builder, tmp_path / "new", parts=("queues",))
+    assert looked == list(range(2, 400))
 
 
 def check_numbers(place: Path, wanted: list[int], split_bytes: int | None) -> Obvious:

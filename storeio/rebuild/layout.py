@@ -9,7 +9,7 @@ Source: ``ConsumeQueue``, ``BatchConsumeQueue``, ``ConsumeQueueExt``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -222,6 +222,12 @@ def bridged(bridge: Bridge, old: Callable[[int, int], Units]) -> tuple[bytes, in
     rows = np.empty(len(units) + 1, consumequeue.UNIT)  # joined by hand: numpy would turn the bytes around
     rows[:1], rows[1:] = before, units
     return rows[source].tobytes(), int(own.sum())
+
+
+def going_on(gap: Gap, number: int, unit: bytes) -> Gap:
+    """Return a gap from a number on, before which a unit stands: own ones behind that do not point back before it."""
+    offset = int(consumequeue.decode(unit)["physical_offset"][0])
+    return replace(gap, first=number, start_at=max(gap.start_at, offset))
 
 
 def _pointing_into(gap: Gap, units: Units) -> tuple[Numbers, Units]:

@@ -18,7 +18,18 @@ import numpy.typing as npt
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.checks.segments import LogView
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
-from storeio.rebuild.layout import Bridge, FileSizes, Write, as_they_come, bridged, first_number, front, laid, pieces
+from storeio.rebuild.layout import (
+    Bridge,
+    FileSizes,
+    Write,
+    as_they_come,
+    bridged,
+    first_number,
+    front,
+    going_on,
+    laid,
+    pieces,
+)
 from storeio.rebuild.placement import Part, Placed, Run, add_runs, place
 from storeio.rebuild.stretches import QueueKey, Stretch, Stretches, joined
 from storeio.rebuilt import QueueBuilt
@@ -177,7 +188,7 @@ class QueueWriter:
         unit, size, per_file = UNIT_BYTES[kind], self.sizes.of(kind), self.sizes.per_file(kind)
         before = queue_directory(*queue.key)
         after = before + RELAID
-        first = self._written(queue, placed.parts[0].at, 1)
+        first = last = self._written(queue, placed.parts[0].at, 1)
         for write in front(queue.key, placed.first, first, self.sizes, after):
             self._write(write)
         for number, count, at, gap in pieces(placed, per_file, 0, queue.count):
@@ -185,9 +196,12 @@ class QueueWriter:
             path = f"{after}/{file_name((number - number % per_file) * unit)}"
             units = self._written(queue, at, 1 if gap else count)
             if gap is not None:
+                if gap.first < number:  # the file before has looked at what is ahead
+                    units, gap = last, going_on(gap, number, last)
                 bridge = Bridge(path, position, units, size, queue.key, number, number + count, gap)
                 units, own = bridged(bridge, partial(old, queue.key))
                 kept += own
+            last = units[-unit:]
             self.staging.write(path, position, units, size=size)
         self.staging.move(after, before)
         self.staging.written_bytes -= queue.written_bytes
