@@ -83,8 +83,7 @@ def plan_store(
     with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
         root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
-        select = select or Selection()
-        require_known(select.queues, before)
+        require_known((select := select or Selection()).queues, before)
         settings = Given(given).over(told_by(before))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), Path(scratch), settings, jobs, before))
 

@@ -124,8 +124,7 @@ def saved(
         broker: As of ``salvage``, like ``losses``, ``choice`` and ``jobs``.
     """
     root, threads = first.plan.root, jobs or os.cpu_count() or 1
-    if not others:  # which may have what the store has not
-        require_known(choice.queues or (), first.audit)
+    require_known(() if others else choice.queues or (), first.audit)  # a donor may have what the store has not
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
         besides = unread_nameless(first.plan)
         looked, moved, seen = _placed(first, others, besides, Path(scratch), lambda at: look(at, settings))
@@ -143,8 +142,7 @@ def saved(
         if choice != ALL:
             leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
         plan = prepare(str(staging.partial), given=settings)
-        build = Build(plan, wanted, frozenset(PARTS), staging)
-        records = 0
+        build, records = Build(plan, wanted, frozenset(PARTS), staging), 0
         for derived in in_order(plan, wanted, threads):
             build.add(derived)
             records += derived.records
