@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
-from storeio.leftovers import left_notes, partial_suffix
+from storeio.partials import left_notes, partial_suffix
 from storeio.remote import listing, writing
 from storeio.remote.filesystem import opened
 from storeio.staging import Staging

@@ -19,9 +19,9 @@ from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.linked import LinkedStore
 from storeio.paths import COMMITLOG, file_name, parse_number
-from storeio.salvage.astray import misplaced
 from storeio.salvage.donors import donated
 from storeio.salvage.false_ends import false_ends
+from storeio.salvage.misplaced import misplaced
 from storeio.salvage.pieces import Piece
 from storeio.salvage.strays import lacking, strays_of
 from storeio.salvage.survey import survey
