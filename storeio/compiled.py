@@ -41,7 +41,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Numba's settings that change machine code and that its description of the CPU leaves out.
 CODEGEN = "BOUNDSCHECK OPT LOOP_VECTORIZE SLP_VECTORIZE ENABLE_AVX USING_SVML DEBUGINFO_DEFAULT LLVM_REFPRUNE_FLAGS"
-NOTATION = {**vars(types), "readonly": lambda array: array.copy(readonly=True)}
+ARRAYS: set[Any] = set()  # numba makes a type anew, with another code, if none is there: two threads would make two
+
+
+def readonly(array: Any) -> Any:
+    """Type of the same arrays when they may not be written; they may."""
+    ARRAYS.add(array)
+    return array.copy(readonly=True)
+
+
+NOTATION = {**vars(types), "readonly": readonly}
 config: Any = numba.config  # its attributes are set at run time
 REBUILD: Any = compiler.CompileResult._rebuild  # these two because numba has no types
 DUMP: Any = serialize.dumps
@@ -105,20 +114,38 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
         """Compile what is in no entry now; have the rest loaded when Python or the compiler of a kernel first calls."""
         if all(entry and is_kept(entry) for entry in self._entries.values()):
             # Most kernels serve only kernels that are compiled already, and loading costs ten times all the rest here.
-            template = type(self._dispatcher).get_call_template
+            kind = type(self._dispatcher)
+            template, search = kind.get_call_template, kind._search_new_conversions
             self._dispatcher.get_call_template = lambda args, named: template(self.load(), args, named)
-            self._dispatcher._compile_for_args = lambda *args, **named: self.load()  # numba calls what comes back
+            # Numba calls this where it knows no signature for a call, and looks again. It must not be let compile: a
+            # call that began when it was is bound to signatures without conversions, and finds none for writable arrays
+            # if another thread has loaded them in between.
+            self._dispatcher._search_new_conversions = lambda *args: search(self.load(), *args)
+            self._dispatcher._can_compile = False
         else:
             self.load()
 
     def load(self) -> Any:
         """Dispatcher after every signature is loaded or, by one process at a time, compiled."""
         with global_compiler_lock, typeinfer.register_dispatcher(self._dispatcher):  # lets a function call itself
-            for signature, entry in self._entries.items() if self._dispatcher._can_compile else ():
-                with contextlib.nullcontext() if entry is None or is_kept(entry) else locked(entry):
-                    self._dispatcher.compile(signature)  # load_overload looks again: another may have compiled it
-            self._dispatcher.disable_compile()
+            for signature, entry in self._entries.items():
+                if tuple(signature.args) not in self._dispatcher.overloads:
+                    with contextlib.nullcontext() if entry is None or is_kept(entry) else locked(entry):
+                        self._add(signature)  # it looks for the entry again: another may have compiled it
+            self._dispatcher._can_compile = False
         return self._dispatcher
+
+    def _add(self, signature: Any) -> None:
+        """Load or compile a signature, as ``Dispatcher.compile`` does where that is allowed."""
+        dispatcher = self._dispatcher
+        with dispatcher._compiling_counter:
+            result = self.load_overload(signature, dispatcher.targetctx)
+            if result is None:
+                result = dispatcher._compiler.compile(signature.args, signature.return_type)
+                self.save_overload(signature, result)
+            else:
+                dispatcher.targetctx.insert_user_function(result.entry_point, result.fndesc, [result.library])
+            dispatcher.add_overload(result)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Numba's compile result for a signature, None where it has to be compiled."""

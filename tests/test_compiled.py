@@ -371,6 +371,32 @@ with ThreadPoolExecutor(8) as pool:
     assert_loaded(probe(package, warm, before=before))
 
 
+def test_a_first_call_may_begin_before_another_thread_s_and_end_behind_it(package: Path, warm: Path) -> None:
+    """It needs a conversion, from a writable array, which numba does not look for where it may compile."""
+    before = """
+import threading
+import numpy as np
+from numba.core import dispatcher
+from storeio.small.caller import total
+real, data, results = dispatcher._DispatcherBase.typeof_pyval, np.ones(5, np.uint8), []
+inside, go_on = threading.Event(), threading.Event()
+def typeof_pyval(self, value):
+    if threading.current_thread() is slow:
+        inside.set()
+        go_on.wait()
+    return real(self, value)
+dispatcher._DispatcherBase.typeof_pyval = typeof_pyval
+slow = threading.Thread(target=lambda: results.append(total(data, 5)))
+slow.start()
+inside.wait()
+results.append(total(data, 5))
+go_on.set()
+slow.join()
+assert results == [25, 25], results
+"""
+    assert_loaded(probe(package, warm, before=before))
+
+
 def test_wrong_types_are_refused_before_and_after_loading(package: Path, warm: Path) -> None:
     before = """
 from storeio.small.caller import total
