@@ -75,6 +75,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Yield a directory that is not in memory, where holes of files are filled when they are read."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp" if tempfile.gettempdir() == str(MEMORY) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Return a copy of a sound store of one broker; a module that needs another has its own."""
     return golden.copy_of("base-5.3.3", tmp_path / "store")

@@ -186,7 +186,6 @@ NO_KEYS: list[tuple[Names | None, tuple[str, ...]]] = [
     (None, ("queues",)),
     (frozenset({("other", None)}), ("queues",)),
     (frozenset({("t", 0)}), ("queues",)),
-    (frozenset({("nope", None)}), ("queues",)),
 ]
 
 
