@@ -321,6 +321,12 @@ def test_a_table_is_read_as_its_parser_reads_it(path: str, text: str, first: str
     assert read_table(path, data, [FASTJSON, FASTJSON2]).verdict == (first if first == second else UNSURE)
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_names_of_thousands_of_digits_are_no_numbers(quote: str) -> None:
+    data = f'{{"offsetTable":{{{quote}{"9" * 5000}{quote}:1}}}}'.encode()
+    assert {read_table(DELAY_OFFSETS, data, [parser]).verdict for parser in (FASTJSON, FASTJSON2)} == {UNSURE}
+
+
 def test_what_is_not_known_of_a_table_is_said_if_it_decides(tmp_path: Path) -> None:
     odd, cut, whole = b"{a:1}", b'{"offsetTable":{', b"{}"
     for copy, texts in ((odd, 1), (cut, 1), (whole, 0), (None, 0)):

@@ -170,7 +170,7 @@ def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
     alike = {_bare(known) for known in names}
     for key, inner in value.items():
         if isinstance(kind, _Map):
-            if kind.numbered and not (_NUMBER.fullmatch(key) and _has_bits(int(key), kind.numbered)):
+            if kind.numbered and not (_is_number(key) and _has_bits(int(key), kind.numbered)):
                 return Verdict(UNSURE if re.search(r"\d", key) else REFUSES, f"{key[:60]!r} in {name} is no number")
             found = _fits(inner, kind.of, key)
         elif key in names:
@@ -188,6 +188,10 @@ def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
 
 def _bare(name: str) -> str:
     return re.sub("[_-]", "", name.lower()).removeprefix("is")
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= j.DIGITS and _NUMBER.fullmatch(text) is not None
 
 
 def _has_bits(number: int, bits: int) -> bool:
