@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -275,17 +274,6 @@ def killed(work: Callable[[], object], hook: operations.Hook) -> bool:
     status = os.waitpid(child, 0)[1]
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed"
     return os.WIFSIGNALED(status)
-
-
-@contextmanager
-def fast_directory() -> Iterator[Path]:
-    """Yield a directory in memory if there is one: what is tested is order, and not what a disk does."""
-    memory = Path("/dev/shm")
-    place = Path(tempfile.mkdtemp(prefix="storeio-", dir=memory if os.access(memory, os.W_OK) else None))
-    try:
-        yield place
-    finally:
-        shutil.rmtree(place)
 
 
 def copied(source: Path, target: Path) -> Path:

@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from applies import Counter, copied, every_kind, fast_directory, hooked, small_store, tree_of
+from applies import Counter, copied, every_kind, hooked, small_store, tree_of
 
 from storeio.apply import apply_plan, operations, undo
 from storeio.errors import NotAppliedError, UsageError
@@ -22,7 +23,8 @@ ERRORS = {number: os.strerror(number) for number in (errno.ENOSPC, errno.EIO, er
 @pytest.fixture(scope="module")
 def base() -> Iterator[Path]:
     """Yield a directory with a store and a plan for it; tests copy it."""
-    with fast_directory() as directory:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         root = small_store(directory / "base" / "store")
         (root / "lock").unlink()
         every_kind(root).save(directory / "base" / "plans")

@@ -10,6 +10,7 @@ import errno
 import functools
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,6 @@ from applies import (
     die,
     die_torn,
     every_kind,
-    fast_directory,
     hooked,
     killed,
     seeded,
@@ -118,7 +118,8 @@ def kill(work: Callable[[Path], object], place: Path, at: int, act: Callable[[st
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    with fast_directory() as directory:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         yield Place(directory)
 
 

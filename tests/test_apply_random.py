@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from applies import Counter, Maker, copied, die_torn, fast_directory, killed, seeded, small_store, tree_of
+from applies import Counter, Maker, copied, die_torn, killed, seeded, small_store, tree_of
 
 from storeio.apply import apply_plan, undo
 from storeio.errors import UsageError
@@ -19,7 +20,8 @@ SEEDS = 60
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[Path]:
-    with fast_directory() as directory:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         small_store(directory / "base" / "store")
         yield directory / "base"
 

@@ -78,3 +78,28 @@ def test_numbers_are_told_apart_by_place() -> None:
     runs = np.array([[12, 14, 1200, 1300, 2], [14, 17, 1300, 1400, 3], [30, 31, 100, 200, 1]], np.int64).T
     parts = [(p.first_queue_offset, p.stop_queue_offset, p.evidence) for p in told(missing, runs, is_placed=True)]
     assert parts == [(10, 12, "a gap"), (12, 17, MISPLACED), (17, 20, "a gap"), (30, 31, "its unit")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_missing_number_is_looked_for_among_all_runs(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    runs = np.empty((5, 30), np.int64)
+    runs[0], runs[2], runs[4] = chance.integers(0, 60, 30), chance.integers(0, 900, 30), 1
+    runs[1], runs[3] = runs[0] + chance.integers(1, 6, 30), runs[2] + chance.integers(1, 200, 30)
+    missing = [
+        LostRange("t", 0, first, first + 8, at, at + 100, "a hole")
+        for first, at in zip(range(0, 60, 10), chance.integers(0, 1000, 6).tolist(), strict=True)
+    ]
+    found = {
+        number
+        for part in told(missing, runs, is_placed=True)
+        if part.evidence == MISPLACED
+        for number in range(part.first_queue_offset, part.stop_queue_offset)
+    }
+    assert found == {
+        number
+        for part in missing
+        for number in range(part.first_queue_offset, part.stop_queue_offset)
+        for low, high, start, stop, _ in runs.T.tolist()
+        if low <= number < high and start < part.physical_stop and stop > part.physical_start
+    }

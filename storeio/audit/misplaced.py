@@ -5,7 +5,7 @@ Such records are those of a segment with another name than its own, or behind by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,15 +14,16 @@ import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
 from storeio.checks.columns import Columns, ColumnsBuilder
-from storeio.checks.ranges import Ranges, merged, subtract
+from storeio.checks.ranges import Range, Ranges, merged, subtract
 from storeio.dispatch import all_units, grouped_units, multi_dispatched
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 from storeio.results import LostRange
-from storeio.splits import WalkState
+from storeio.splits import Split, WalkState
 from storeio.walk import Walked, walk_split
+from storeio.window import Read
 
 MISPLACED: Final = "an intact record elsewhere in the log holds it"
 """Evidence of messages that are not lost."""
@@ -45,21 +46,27 @@ def misplaced_runs(plan: AuditPlan, walked: Walked, delays_ms: Numbers, piece_by
     split, read = walked.split, walked.read
     left: Ranges = [(low, high) for low, high, kind, _ in walked.spans.T.tolist() if kind == w.STALE]
     for _ in range(ROUNDS):
-        while left:
-            position = left[0][0]
-            _, physical = log.claim(read(position, position + log.CLAIM_BYTES).tobytes())
-            if 0 <= physical <= MOST_PHYSICAL and physical != split.base_offset + position:
-                break
-            left = left[1:]
-        else:
+        if (elsewhere := _first_elsewhere(split, read, left)) is None:
             break
+        number, physical = elsewhere
+        position = left[number][0]
         moved = replace(split, base_offset=physical - position)
         walked = walk_split(read, moved, WalkState(position), delays_ms=delays_ms, reuse=True, piece_bytes=piece_bytes)
         _add(plan, walked, runs)
         found = [(low, high) for low, high, kind, _ in walked.spans.T.tolist() if kind == w.RECORD]
-        rest = [part for row in left for part in subtract(row, found)]
-        left = rest if rest != left else left[1:]
+        asked = left[number:]
+        left = [part for row in asked for part in subtract(row, found)]
+        left = left if left != asked else asked[1:]
     return runs.columns()
+
+
+def _first_elsewhere(split: Split, read: Read, stretches: Sequence[Range]) -> tuple[int, int] | None:
+    """Return which of the stretches is the first whose record names another place, and that; None without one."""
+    for number, (position, _) in enumerate(stretches):
+        _, physical = log.claim(read(position, position + log.CLAIM_BYTES).tobytes())
+        if 0 <= physical <= MOST_PHYSICAL and physical != split.base_offset + position:
+            return number, physical
+    return None
 
 
 def _add(plan: AuditPlan, walked: Walked, runs: ColumnsBuilder) -> None:
@@ -80,14 +87,18 @@ def told(missing: Iterable[LostRange], runs: Numbers, *, is_placed: bool) -> Ite
     it lay elsewhere than the missing message is another message. Units of a light queue, which is not ``is_placed``,
     may stand at other numbers than their records say: there as many records in that place will do.
     """
+    runs = runs[:, np.argsort(runs[RUN_START_AT], kind="stable")]
+    furthest = np.maximum.accumulate(runs[RUN_STOP_AT])
     for part in missing:
         first, stop = part.first_queue_offset, part.stop_queue_offset
-        fits = (runs[RUN_FIRST] < stop) & (runs[RUN_STOP] > first)
-        fits &= (runs[RUN_START_AT] < part.physical_stop) & (runs[RUN_STOP_AT] > part.physical_start)
-        rows = runs[[RUN_FIRST, RUN_STOP]][:, fits].T.tolist()
+        # Neither the missing nor the runs may be few.
+        begin = int(np.searchsorted(furthest, part.physical_start, "right"))
+        near = runs[:, begin : int(np.searchsorted(runs[RUN_START_AT], part.physical_stop))]
+        fits = (near[RUN_FIRST] < stop) & (near[RUN_STOP] > first) & (near[RUN_STOP_AT] > part.physical_start)
+        rows = near[[RUN_FIRST, RUN_STOP]][:, fits].T.tolist()
         held = merged((max(low, first), min(high, stop)) for low, high in rows)
-        inside = (runs[RUN_START_AT] >= part.physical_start) & (runs[RUN_STOP_AT] <= part.physical_stop)
-        if not is_placed and runs[RUN_RECORDS, inside].sum() == stop - first:
+        inside = (near[RUN_START_AT] >= part.physical_start) & (near[RUN_STOP_AT] <= part.physical_stop)
+        if not is_placed and near[RUN_RECORDS, inside].sum() == stop - first:
             held = [(first, stop)]
         pieces = [(*row, MISPLACED) for row in held] + [(*row, part.evidence) for row in subtract((first, stop), held)]
         for low, high, evidence in sorted(pieces):
