@@ -1,0 +1,67 @@
+"""How many slots and units index files have is told from the files, damaged ones included."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import golden_data
+import numpy as np
+import pytest
+from indexes import (
+    Bytes,
+    Store,
+    built,
+    store,
+)
+
+from storeio.checks.index_shape import infer_shape
+from storeio.format import index
+
+
+def samples_of(whole: Store) -> list[tuple[str, int, Callable[[int, int], Bytes]]]:
+    return [(path, len(data), lambda a, b, data=data: data[a:b]) for path, data in whole.files.items()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", golden_data.STORES)
+def test_shape_is_inferred(name: str) -> None:
+    whole = store(name)
+    assert infer_shape(samples_of(whole)) == (whole.slots, whole.units)
+    for data in whole.files.values():
+        data[:40] = 255
+        data[whole.units_at() : whole.units_at() + 40] ^= 3
+    assert infer_shape(samples_of(whole)) == (whole.slots, whole.units)
+
+
+def test_shape_outvotes_a_damaged_file() -> None:
+    whole = store("base-5.5.1")
+    first, second, third = whole.files
+    whole.files[first] = np.frombuffer(random.Random(1).randbytes(len(whole.files[first])), np.uint8)
+    whole.files[second] = whole.files[second][:5000]
+    assert infer_shape(samples_of(whole)) == (200, 800)
+    whole.files[third] = whole.files[third][:0]
+    assert infer_shape(samples_of(whole)) != (0, 0)
+
+
+def test_default_shape_goes_by_length_and_survives_a_cut() -> None:
+    def unread(start: int, stop: int) -> Bytes:
+        raise AssertionError
+
+    assert infer_shape([("a", 420_000_040, unread)]) == (5_000_000, 20_000_000)
+    assert infer_shape([]) is None
+    assert infer_shape([("a", 0, lambda a, b: np.zeros(b - a, np.uint8))]) is None
+    head = built([(7 * i, 100 * i, 5000) for i in range(1, 60)], 5_000_000, 100)[0]
+    cut_off = np.frombuffer(bytes(head), np.uint8)
+    assert infer_shape([("a", len(cut_off), lambda a, b: cut_off[a:b])]) == (5_000_000, 100)
+    odd = cut_off[:-3]
+    assert infer_shape([("a", len(odd), lambda a, b: odd[a:b])]) == (5_000_000, 20_000_000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shape_of_any_bytes(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(30):
+        size = chance.choice([0, 1, 39, 40, 80, 84, chance.randrange(20000)])
+        data = np.frombuffer(chance.choice([chance.randbytes(size), bytes(size), b"\xff" * size]), np.uint8)
+        shape = infer_shape([("a", size, lambda a, b, data=data: data[a:b])])  # type: ignore[misc]
+        assert shape is None or index.file_length(*shape) in (size, 420_000_040)
