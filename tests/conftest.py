@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import golden_data as golden
 import pytest
+import temporary
 from faults import Faults
 
 if TYPE_CHECKING:
@@ -28,15 +29,10 @@ os.environ.setdefault(
 # Tests start hundreds of processes: where none may keep byte code, each compiles all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-MEMORY: Final = Path("/dev/shm")
-LEAST_ROOM: Final = 8 << 30
-# Tests make and remove some hundred thousand small files: on a disk that takes longer than all that is tested. Where
-# the disk matters, tests look at the order of what is written.
-if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= LEAST_ROOM:
-    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
-
+memory: Final = temporary.in_memory()
 
 FAILED: Final = pytest.StashKey[bool]()
+FAILED_RUN: Final = pytest.StashKey[bool]()
 REMOVED_AT_ONCE: Final = 32
 done_with: list[Path] = []
 
@@ -62,9 +58,16 @@ def remove() -> None:
     done_with.clear()
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remove what is left."""
     remove()
+    session.config.stash[FAILED_RUN] = exitstatus == pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove this run's directory in memory, unless a test failed whose files are kept there until the next run."""
+    if memory is not None and not config.stash.get(FAILED_RUN, False):
+        shutil.rmtree(memory, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -77,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
     """Yield a directory that is not in memory, where holes of files are filled when they are read."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp" if tempfile.gettempdir() == str(MEMORY) else None) as name:
+    with tempfile.TemporaryDirectory(dir="/var/tmp" if temporary.is_in_memory() else None) as name:
         yield Path(name)
 
 
