@@ -16,7 +16,9 @@ from storebuilder import StoreBuilder
 from storeio import audit
 from storeio.format import commitlog as log
 from storeio.planning import plan_store
+from storeio.salvage import regions
 from storeio.salvage.node import salvage
+from storeio.salvage.survey import Survey
 from tests.test_plan_recorded import given_for
 from tests.test_simulate_other_stores import PLACE
 from tests.test_simulate_other_stores import store as other_store
@@ -300,3 +302,40 @@ def test_a_property_that_no_producer_writes_is_found(said: bytes, tmp_path: Path
     for number in range(6):
         builder.message("t", 0, b"body", properties=said if number == 3 else b"KEYS\1k\2u\1v\2")
     assert [f.code for f in audit.check(builder.close()).findings if f.severity != "info"] == ["LOG_PROPERTIES"]
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_what_only_looks_like_heads_is_not_read_again_and_again(
+    lands: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand places name themselves as records, of half the segment each, or up to where records go on."""
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=1 << 20)
+    for _ in range(50):
+        builder.message("t", 0, b"x" * 100)
+    place = builder.close() / "commitlog" / f"{0:020d}"
+    data = bytearray(place.read_bytes())
+    (size,) = struct.unpack_from(">i", data)
+    last = len(data) - size - 8
+    record = bytes(data[49 * size : 50 * size])
+    for at in range(50 * size, last - 200, 96):
+        whole = last - at if lands else min(last - at, len(data) // 2)
+        data[at : at + size] = record
+        struct.pack_into(">i", data, at, whole)
+        struct.pack_into(">q", data, at + log.PHYSICAL_OFFSET_AT, at)
+        struct.pack_into(">i", data, at + 84, whole - 100)
+    data[last : last + size] = record
+    struct.pack_into(">qq", data, last + log.QUEUE_OFFSET_AT, 50, last)
+    data[last + size :] = log.encode_blank(8)
+    place.write_bytes(data)
+    read, asked = Survey.read, 0
+
+    def counted(self: Survey, start: int, stop: int) -> bytes:
+        nonlocal asked
+        asked += stop - start
+        return read(self, start, stop)
+
+    monkeypatch.setattr(Survey, "read", counted)
+    monkeypatch.setattr(regions, "BESIDES_TRIED", 0)
+    found = salvage(tmp_path / "store", tmp_path / "new", jobs=1)
+    assert (found.records, found.lost, found.restored) == (51, [], [])
+    assert asked < 16 * len(data)

@@ -33,8 +33,13 @@ from storeio.salvage.numbers import numbers_of
 from storeio.salvage.restore import restored
 from storeio.salvage.stretches import RECORD, Stretch
 from storeio.salvage.survey import Survey
+from storeio.salvage.tries import formula
 
 AT_ONCE: Final = 4 << 20
+# Bytes of records that are looked into, for each byte of a stretch and besides. Records that were there lay behind one
+# another; what only looks like some, as in the body of another, may overlap as often as one likes.
+TIMES_TRIED: Final = 4
+BESIDES_TRIED: Final = 16 << 20
 MOST_PLACES: Final = AT_ONCE // log.MIN_RECORD_BYTES
 
 
@@ -81,6 +86,7 @@ class _Judge:
         self.found = Judged(stretch, stretch.stop)
         self.lost = survey.lost_in(stretch.start, stretch.stop)
         last = survey.last_record()
+        self.untried = dict.fromkeys((True, False), TIMES_TRIED * (stretch.stop - stretch.start) + BESIDES_TRIED)
         self.near_ms = last.store_timestamp_ms if last is not None else None
 
     def run(self) -> Judged:
@@ -142,16 +148,29 @@ class _Judge:
             asked.append(None)
         elif not asked:
             return None
-        reach = max((unit.size for unit in asked if unit is not None), default=log.MOST_RECORD_BYTES)
+        ends = {unit: dict(self.ends(head, place, follower, unit)) for unit in asked}
+        if not self.may_try(sum(size for sizes in ends.values() for size in sizes), pointed_at=bool(units)):
+            return None
+        reach = max((size for sizes in ends.values() for size in sizes), default=0)
         data = self.survey.read(place, min(self.limit, place + reach))
         answers = set()
-        for unit in asked:
-            ends = dict(self.ends(data, place, follower, unit))
-            known = Known(place, tuple(ends.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms)
+        for unit, sizes in ends.items():
+            known = Known(
+                place, tuple(sizes.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms
+            )
             found = restored(data, known)
-            if found is not None and (unit is not None or not (self.repeats(found) or self.is_whole(data, place))):
+            if found is not None and (unit is not None or not (self.repeats(found) or self.is_whole(place))):
                 answers.add(Fixed(place, found))
         return answers.pop() if len(answers) == 1 else None
+
+    def may_try(self, count: int, *, pointed_at: bool) -> bool:
+        """Tell whether so many bytes more are looked into, of records that units point at or of all others.
+
+        What only looks like records must not use up what those need that were there.
+        """
+        fits = count <= self.untried[pointed_at]
+        self.untried[pointed_at] -= count if fits else 0
+        return fits
 
     def repeats(self, found: Restored) -> bool:
         """Tell whether an intact record has the number of one that no unit points at, and no property CRC vouches for.
@@ -164,23 +183,29 @@ class _Judge:
         number, queue = numbers_of(record)[0], (p.java_decode(record.topic), record.queue_id)
         return not self.survey.lacks(Unit(*queue, number, record.physical_offset, record.size, 0))
 
-    def is_whole(self, data: bytes, place: int) -> bool:
+    def is_whole(self, place: int) -> bool:
         """Tell whether nothing is wrong with the record that stands at a place, but that it is older than those around.
 
         It is what an earlier life of the log left there. To give it the topic or the number of a lost message is to
         make one up.
         """
-        record = whole_record(data[: self.survey.size_at(place)])
+        size = self.survey.size_at(place)
+        record = whole_record(self.survey.read(place, place + size)) if size <= log.MOST_RECORD_BYTES else None
         return record is not None and record.physical_offset == place and is_likely(record, self.near_ms)
 
-    def ends(self, data: bytes, place: int, follower: int, unit: Unit | None) -> Iterator[tuple[int, str]]:
-        """Yield the sizes that a record at a place may have: those that lead to where another one may begin."""
+    def ends(self, head: bytes, place: int, follower: int, unit: Unit | None) -> Iterator[tuple[int, str]]:
+        """Yield the sizes that a record at a place may have: those that lead to where another one may begin.
+
+        Without its body being read: in garbage any place may name itself, and sizes may be anything.
+        """
         if unit is not None:
             yield unit.size, "queue unit"
             return
         yield follower - place, "start of what follows"
-        for size in {int(struct.unpack_from(">i", data)[0]), formula(data)}:
-            if log.MIN_RECORD_BYTES <= size <= len(data) and self.is_start(place + size):
+        room = min(self.limit - place, log.MOST_RECORD_BYTES)
+        told = formula(lambda start, stop: self.survey.read(place + start, place + stop), room)
+        for size in {int(struct.unpack_from(">i", head)[0]), told}:
+            if log.MIN_RECORD_BYTES <= size <= room and self.is_start(place + size):
                 yield size, "start of what follows"
 
     def is_start(self, place: int) -> bool:
@@ -240,18 +265,6 @@ class _Judge:
             self.found.forged.append(at)
             at += record.size
         self.found.stop = max(at, stop)
-
-
-def formula(data: bytes) -> int:
-    """Return the size that a record's own lengths add up to, 0 where one of them leads out of the data."""
-    try:
-        record = log.decode_record(data)
-    except (ValueError, struct.error):
-        return 0
-    if record.magic not in (log.MAGIC_V1, log.MAGIC_V2):
-        return 0
-    lengths = len(record.body), len(record.topic), len(record.properties)
-    return log.record_size(record.sys_flag, record.magic, *lengths)
 
 
 def self_named(survey: Survey, start: int, stop: int) -> Iterator[int]:

@@ -1,13 +1,16 @@
-"""One change of a damaged record that is tried, and where the fields lie that move with others."""
+"""One change of a damaged record that is tried, where the fields lie that move with others, and what they add up to."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.salvage.evidence import Known
+
+MOST_BEFORE_BODY: Final = log.BORN_HOST_AT + 2 * log.IPV6_HOST_BYTES + 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,26 @@ def topic_at_in(data: bytes, size: int) -> tuple[int | None, int]:
     (length,) = struct.unpack_from(">i", data, body_at - 4)
     at = body_at + max(length, 0)
     return (at if at <= size - wide - 2 else None), wide
+
+
+def formula(read: Callable[[int, int], bytes], room: int) -> int:
+    """Return the size that a record's own lengths add up to, 0 where one of them leads out of the room.
+
+    Args:
+        read: Gives bytes ``[start, stop)`` of the record.
+        room: How many bytes it can give, at least those before the hosts.
+    """
+    head = read(0, min(MOST_BEFORE_BODY, room))
+    (magic,) = struct.unpack_from(">i", head, log.MAGIC_AT)
+    at = body_at_in(head)
+    if magic not in (log.MAGIC_V1, log.MAGIC_V2) or at > len(head):
+        return 0
+    at += max(int.from_bytes(head[at - 4 : at], "big", signed=True), 0)
+    for width, least in ((2 if magic == log.MAGIC_V2 else 1, 0), (2, -(1 << 15))):
+        if at + width > room:
+            return 0
+        length = int.from_bytes(read(at, at + width), "big", signed=True)
+        if length < least:
+            return 0
+        at += width + max(length, 0)
+    return at if at <= room else 0
