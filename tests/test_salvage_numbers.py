@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import golden_data as golden
 import pytest
@@ -33,6 +35,14 @@ def renumbered(first: int, changes: list[int]) -> list[list[object]]:
     """Return the edits that change the numbers of the records from one on by so much."""
     rows = zip(places()[first:], range(first, first + len(changes)), changes, strict=False)
     return [in_record(at, log.QUEUE_OFFSET_AT, struct.pack(">q", n + change)) for at, n, change in rows if change]
+
+
+def numbers_in(parts: Iterable[Any]) -> set[tuple[tuple[str, int], int]]:
+    """Return the numbers of lost ranges, with their queues."""
+    return {
+        ((part.topic, part.queue_id), n)
+        for part in parts for n in range(part.first_queue_offset, part.stop_queue_offset)
+    }  # fmt: skip
 
 
 CHANGES = ([1, 1], [-1, -1], [7, 7], [1, 1, 1], [1, -1], [5, 8], [-30, 50, 2], [1, 1, -2], [2, 0, 2], [3] * 16)
@@ -197,12 +207,10 @@ def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(
     gone = {(row.name, n) for row in originals.values() if row.raw not in left for n in row.numbers}
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.exit_code, result.problems) == (4, [])
-    told = {
-        ((part.topic, part.queue_id), n)
-        for part in result.lost for n in range(part.first_queue_offset, part.stop_queue_offset)
-    }  # fmt: skip
+    told = numbers_in(result.lost)
     assert told <= gone
     assert len(told) + result.unnamed == len(gone)
+    assert numbers_in(audit.check(root, given=GIVEN, jobs=1).lost) == told
 
 
 @pytest.mark.parametrize("count", [17, 40])
