@@ -258,9 +258,9 @@ def test_a_record_whose_number_would_be_the_next_one_of_another_queue_comes_back
     assert [at for at in own if now[at].raw != own[at].raw] == []
 
 
-@pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99]])
+@pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99], [99, 99], [7, 99, 99, 99]])
 def test_records_that_stray_into_queues_of_their_own_come_back(others: list[int], tmp_path: Path) -> None:
-    """Without queues: each is the only record of its queue, or has none, and theirs lacks them all."""
+    """Without queues: they are the only records of their queues, or have none, and theirs lacks them all."""
     own = places()[60 : 60 + len(others)]
     edits = [in_record(at, log.QUEUE_ID_AT, struct.pack(">i", q)) for at, q in zip(own, others, strict=True)]
     root = golden.damaged(NAME, [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
