@@ -34,7 +34,8 @@ class Owners:
 
     The records that some of them point at are all of one other queue, in which they follow on from each other or from
     their neighbours: of a record whose queue id is damaged nothing follows on. Where all records are lost, units that
-    go back behind those of a file of the queue's own in front of them are some other queue's, and nobody knows whose.
+    go on behind those of another queue's file are that one's, too; such as go back behind those of a file of the
+    queue's own in front of them are some other queue's, and nobody knows whose.
     """
 
     def __init__(self, plan: AuditPlan, read: Read, runs: Runs, findings: Iterable[Finding]) -> None:
@@ -59,7 +60,7 @@ class Owners:
             return None
         witnesses = [row for row in about if row.code in WITNESSES]
         if not witnesses:
-            return NOBODY if self._goes_back(queue, file) else None
+            return self._as_before(queue, file)
         said = list(self._said(queue, file.base, witnesses))
         owners = {owner for owner, _ in said}
         if len(owners) != 1 or not any(self._follows_on(owner, *unit) for owner, unit in said):
@@ -71,22 +72,25 @@ class Owners:
         """Tell whether findings are about all of a file's units: of many the last one spans others, too."""
         return sum(row.count for row in self._about.get(file.path, [])) * queue.unit_bytes >= file.used_bytes
 
-    def _goes_back(self, queue: Queue, file: QueueFile) -> bool:
-        """Tell whether a file's first units point back behind the last ones of a file that is the queue's own.
+    def _as_before(self, queue: Queue, file: QueueFile) -> Owner | None:
+        """Return whose a file's units are, of which no record is left, as its first ones and the file before say.
 
-        Two of either are asked: of a single one it may be the unit that is damaged.
+        Two units of either are asked: of a single one it may be the unit that is damaged.
         """
         before = [other for other in queue.files if other.base < file.base and other.last_real >= 0]
         if not before or file.first_real < 0:
-            return False
+            return None
         own, size = before[-1], queue.unit_bytes
-        if self._is_all_wrong(queue, own):
-            return False
+        owner = self.of(queue, own.path)
         start = file.base + file.first_real * size
         stop = own.base + (own.last_real + 1) * size
         first = _places(self._read, queue, start, start + 2 * size)
         last = _places(self._read, queue, max(stop - 2 * size, own.base), stop)
-        return bool(first and last) and max(first) < min(last)
+        if owner is not None:  # a directory changed its place: its files follow on from each other
+            return owner if first and last and max(last) < min(first) else None
+        if self._is_all_wrong(queue, own):
+            return None
+        return NOBODY if first and last and max(first) < min(last) else None
 
     def _said(self, queue: Queue, base: int, rows: Sequence[Finding]) -> Iterator[tuple[Owner, tuple[int, int]]]:
         """Yield whose the first and the last unit of each finding are, of those that point at intact records.
