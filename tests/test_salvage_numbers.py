@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import golden_data as golden
 import pytest
@@ -33,6 +35,14 @@ def renumbered(first: int, changes: list[int]) -> list[list[object]]:
     """Return the edits that change the numbers of the records from one on by so much."""
     rows = zip(places()[first:], range(first, first + len(changes)), changes, strict=False)
     return [in_record(at, log.QUEUE_OFFSET_AT, struct.pack(">q", n + change)) for at, n, change in rows if change]
+
+
+def numbers_in(parts: Iterable[Any]) -> set[tuple[tuple[str, int], int]]:
+    """Return the numbers of lost ranges, with their queues."""
+    return {
+        ((part.topic, part.queue_id), n)
+        for part in parts for n in range(part.first_queue_offset, part.stop_queue_offset)
+    }  # fmt: skip
 
 
 CHANGES = ([1, 1], [-1, -1], [7, 7], [1, 1, 1], [1, -1], [5, 8], [-30, 50, 2], [1, 1, -2], [2, 0, 2], [3] * 16)
@@ -197,12 +207,24 @@ def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(
     gone = {(row.name, n) for row in originals.values() if row.raw not in left for n in row.numbers}
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.exit_code, result.problems) == (4, [])
-    told = {
-        ((part.topic, part.queue_id), n)
-        for part in result.lost for n in range(part.first_queue_offset, part.stop_queue_offset)
-    }  # fmt: skip
+    told = numbers_in(result.lost)
     assert told <= gone
     assert len(told) + result.unnamed == len(gone)
+    assert numbers_in(audit.check(root, given=GIVEN, jobs=1).lost) == told
+
+
+def test_directories_that_changed_places_tell_of_each_others_messages(tmp_path: Path) -> None:
+    """Files that point behind the log alone go on behind such as records say whose they are."""
+    queues = [f"consumequeue/topic_0/{queue_id}" for queue_id in (0, 1)]
+    moves = [["rename", queues[0], "aside"], ["rename", queues[1], queues[0]], ["rename", "aside", queues[1]]]
+    deletes = [["delete", golden.segment(number)] for number in range(3, 10)]
+    root = golden.damaged(NAME, [*moves, *deletes], tmp_path / "store")
+    gone = {
+        (row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= 3 * SIZE for n in row.numbers
+    }  # fmt: skip
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.problems, result.unnamed) == (4, [], 0)
+    assert numbers_in(result.lost) == gone == numbers_in(audit.check(root, given=GIVEN, jobs=1).lost)
 
 
 @pytest.mark.parametrize("count", [17, 40])
@@ -250,9 +272,9 @@ def test_a_record_whose_number_would_be_the_next_one_of_another_queue_comes_back
     assert [at for at in own if now[at].raw != own[at].raw] == []
 
 
-@pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99]])
+@pytest.mark.parametrize("others", [[99], [99, 98], [7, 99, 98], [-1, 99], [99, 99], [7, 99, 99, 99]])
 def test_records_that_stray_into_queues_of_their_own_come_back(others: list[int], tmp_path: Path) -> None:
-    """Without queues: each is the only record of its queue, or has none, and theirs lacks them all."""
+    """Without queues: they are the only records of their queues, or have none, and theirs lacks them all."""
     own = places()[60 : 60 + len(others)]
     edits = [in_record(at, log.QUEUE_ID_AT, struct.pack(">i", q)) for at, q in zip(own, others, strict=True)]
     root = golden.damaged(NAME, [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")

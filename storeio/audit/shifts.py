@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan
@@ -19,8 +19,20 @@ Row = tuple[int, int, int]
 """Unit number, physical offset and size."""
 
 
-def shift_at(plan: AuditPlan, read: Read, queue: Queue, number: int) -> int | None:
-    """Return how many numbers too high a unit stands, as its record says; None where it is none of an intact one."""
+class Owner(NamedTuple):
+    """The queue whose record a unit is of, and by how many numbers the unit stands too high."""
+
+    topic: str
+    queue_id: int
+    shift: int
+
+
+NOBODY: Final = Owner("", -1, 0)
+"""Nothing tells whose units are, but that they are not those of the queue in whose place they stand."""
+
+
+def owner_at(plan: AuditPlan, read: Read, queue: Queue, number: int) -> tuple[Owner, int] | None:
+    """Return whose a unit is and where it points, as its record says; None where it is none of an intact one."""
     size = queue.unit_bytes
     try:
         data, absent = queue.read(read, number * size, (number + 1) * size)
@@ -30,8 +42,16 @@ def shift_at(plan: AuditPlan, read: Read, queue: Queue, number: int) -> int | No
     record = None if absent else record_at(plan, int(unit["physical_offset"][0]))
     if record is None or record.size != int(unit["size"][0]):
         return None
-    own = properties.java_decode(record.topic), record.queue_id
-    return number - record.queue_offset if own == (queue.topic, queue.queue_id) else None
+    owner = Owner(properties.java_decode(record.topic), record.queue_id, number - record.queue_offset)
+    return owner, record.physical_offset
+
+
+def shift_at(plan: AuditPlan, read: Read, queue: Queue, number: int) -> int | None:
+    """Return how many numbers too high a unit stands, as its record says; None where it is none of its queue's."""
+    found = owner_at(plan, read, queue, number)
+    if found is None or found[0][:2] != (queue.topic, queue.queue_id):
+        return None
+    return found[0].shift
 
 
 def shift_beside(plan: AuditPlan, read: Read, queue: Queue, first: int, stop: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.locate import decode
+from storeio.checks.numbering import UnitRow
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, merged, subtract
 from storeio.checks.segments import LogView
@@ -40,12 +41,17 @@ class Leftover:
 
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
-    beyond: list[tuple[int, int, int]] = field(default_factory=list)
-    damaged: list[tuple[int, int, int]] = field(default_factory=list)
-    unread: list[tuple[int, int, int]] = field(default_factory=list)
+    beyond: list[UnitRow] = field(default_factory=list)
+    damaged: list[UnitRow] = field(default_factory=list)
+    unread: list[UnitRow] = field(default_factory=list)
     first_real: int | None = None
     stop: int = 0
     units: int = 0
+
+    @property
+    def gone(self) -> tuple[list[UnitRow], list[UnitRow], list[UnitRow]]:
+        """The units whose records are lost or were not read: ``beyond``, ``damaged`` and ``unread``."""
+        return self.beyond, self.damaged, self.unread
 
 
 def judge_uncovered(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from storeio.audit import Concluded
 from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of, runs_of
@@ -13,6 +13,7 @@ from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit, has_fitting_level
+from storeio.salvage.in_a_row import places_of
 
 
 class Surveyed(Protocol):
@@ -107,38 +108,60 @@ def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | No
 
 
 def lone(found: Surveyed) -> Iterator[tuple[int, Finding]]:
-    """Yield single records of a queue that has no other, where another queue of the topic lacks just their number.
+    """Yield the only record of a queue, or few in a row, where another queue of the topic lacks just their numbers.
 
-    Where nothing else is lost, that may lack a few, and be of a topic whose name differs in one byte. Not where the
-    record is vouched for, nor where a unit gives the number that is lacking to another record.
+    Where nothing else is lost, that may lack a few more, and be of a topic whose name differs in one byte; several are
+    looked for only there. Not where a record is vouched for, nor where a unit gives its number to another record.
     """
-    single: dict[str, list[tuple[int, int, int]]] = {}
-    named: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    single: dict[str, list[Lone]] = {}
+    named: dict[tuple[int, int], list[Lone]] = {}
     for (topic, queue_id), tables in found.concluded.runs.items():
-        rows = [run for table in tables for run in table.T.tolist()]
-        if len(rows) == 1 and rows[0][RUN_RECORDS] == 1:
-            single.setdefault(topic, []).append((rows[0][RUN_FIRST], queue_id, rows[0][RUN_START_AT]))
-            named.setdefault((queue_id, rows[0][RUN_FIRST]), []).append((topic, rows[0][RUN_START_AT]))
-    for rows in single.values():
-        rows.sort()
+        rows = runs_of(tables)
+        if len(rows) == 1 and rows[0][RUN_RECORDS] <= MOST_ASTRAY:
+            row = Lone(rows[0][RUN_FIRST], queue_id, topic, rows[0])
+            single.setdefault(topic, []).append(row)
+            named.setdefault((queue_id, row.first), []).append(row)
+    for rows_of_topic in single.values():
+        rows_of_topic.sort()
     for part in found.lost:
         few = part.evidence == JUMP and part.stop_queue_offset - part.first_queue_offset <= MOST_ASTRAY
         stop = part.stop_queue_offset if few else part.first_queue_offset + 1
-        rows = single.get(part.topic, [])
-        low = bisect_left(rows, (part.first_queue_offset,))
-        same = [
-            (number, (part.topic, queue_id), at) for number, queue_id, at in rows[low : bisect_left(rows, (stop,), low)]
-        ]
+        same = single.get(part.topic, [])
+        low = bisect_left(same, (part.first_queue_offset,))
+        same = same[low : bisect_left(same, (stop,), low)]
         numbers = range(part.first_queue_offset, stop) if few else ()
         like = [
-            (number, (topic, part.queue_id), at) for number in numbers
-            for topic, at in named.get((part.queue_id, number), ()) if _is_one_byte_off(topic, part.topic)
+            row for number in numbers for row in named.get((part.queue_id, number), ())
+            if _is_one_byte_off(row.topic, part.topic)
         ]  # fmt: skip
-        for number, queue, at in same + like:
-            if queue == (part.topic, part.queue_id) or not part.physical_start <= at < part.physical_stop:
-                continue
-            if not _is_vouched_for(found, queue, number, at) and not _is_told(found, part, number, at):
-                yield at, _stranger(found.concluded, part, at, queue[1])
+        for row in same + like:
+            if row.run[RUN_STOP] <= stop and (row.topic, row.queue_id) != (part.topic, part.queue_id):
+                yield from _lone_of(found, part, row)
+
+
+class Lone(NamedTuple):
+    """All records of a queue: one, or few in a row."""
+
+    first: int
+    queue_id: int
+    topic: str
+    run: list[int]
+
+
+def _lone_of(found: Surveyed, part: LostRange, row: Lone) -> Iterator[tuple[int, Finding]]:
+    """Yield a queue's only records if they lie where what another one lacks did, and nothing speaks for them."""
+    queue = row.topic, row.queue_id
+    if not part.physical_start <= row.run[RUN_START_AT] < part.physical_stop:
+        return
+    rows = list(enumerate(places_of(found.concluded.plan, queue, row.run), row.first))
+    if (
+        len(rows) == row.run[RUN_RECORDS]
+        and rows[-1][1] < part.physical_stop
+        and not any(
+            _is_vouched_for(found, queue, number, at) or _is_told(found, part, number, at) for number, at in rows
+        )
+    ):
+        yield from ((at, _stranger(found.concluded, part, at, row.queue_id)) for _, at in rows)
 
 
 def _is_one_byte_off(topic: str, other: str) -> bool:

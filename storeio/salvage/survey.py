@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded
+from storeio.audit.owners import Owners
 from storeio.audit.peek import record_at
+from storeio.audit.shifts import NOBODY
 from storeio.checks.locate import number_in, numbers_by_place, numbers_of
 from storeio.checks.marks import outliers
 from storeio.checks.ranges import Ranges, meeting, merged
@@ -25,10 +27,9 @@ from storeio.salvage.behind import disbelieved
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
-from storeio.salvage.owners import Owners
 from storeio.salvage.shifted import Shifted
 from storeio.salvage.suspects import suspects
-from storeio.salvage.units import NOBODY, surviving, units_at
+from storeio.salvage.units import surviving, units_at
 
 Numbers = npt.NDArray[np.int64]
 
@@ -221,7 +222,8 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
-    shifted, owners = Shifted(concluded), Owners(concluded)
+    shifted = Shifted(concluded)
+    owners = Owners(plan, plan.nearby().read, lambda *queue: concluded.runs.get(queue, ()), audit.findings)
     said = set(surviving(concluded, shifted, owners.of))
     nobodys = frozenset(unit.physical_offset for unit in said if unit.topic == NOBODY.topic)
     named = (unit for unit in said if unit.topic != NOBODY.topic)
@@ -231,7 +233,7 @@ def survey(concluded: Concluded) -> Survey:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
-    found = Survey(plan, audit, concluded, shifted, units, list(owners.lost()), doubts, nobodys)
+    found = Survey(plan, audit, concluded, shifted, units, [*audit.lost, *audit.misplaced], doubts, nobodys)
     found.leave_out(disbelieved(found))
     for at, finding in suspects(found):
         doubts.setdefault(at, []).append(finding)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import Concluded
+from storeio.audit.owners import LOST_CODES, WITNESSES
+from storeio.audit.shifts import NOBODY, Owner
 from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
 from storeio.errors import UnreadableError
@@ -22,23 +24,7 @@ from storeio.salvage.shifted import Shifted
 Numbers = npt.NDArray[np.int64]
 
 # Findings whose units may point at records that the log has no more.
-UNIT_CODES: Final = frozenset((
-    "CQ_INTO_DAMAGE", "CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN", "CQ_UNIT_WRONG", "CQ_SHIFTED",
-    "BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG",
-))  # fmt: skip
-LOST_CODES: Final = frozenset(("CQ_INTO_DAMAGE", "CQ_BEYOND_LOG"))  # of units that point at no record at all
-
-
-class Owner(NamedTuple):
-    """The queue whose units a file holds, and by how many numbers they stand too high."""
-
-    topic: str
-    queue_id: int
-    shift: int
-
-
-NOBODY: Final = Owner("", -1, 0)
-"""Nothing tells whose the units are, but that they are not those of the queue in whose place they stand."""
+UNIT_CODES: Final = LOST_CODES | WITNESSES | {"BCQ_UNIT_ORPHAN", "BCQ_UNIT_WRONG"}
 
 
 class Order:
