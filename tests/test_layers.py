@@ -75,8 +75,9 @@ LAYERS: Final = {
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
-    "local_files": {"errors"},
-    "scan": FORMAT | {"remote", "local_files"},
+    "holes": set[str](),
+    "local_files": {"errors", "holes"},
+    "scan": FORMAT | {"remote", "holes", "local_files"},
     "nearby": {"errors"},
     "settings": FORMAT | {"results"},
     "config": FORMAT | {"results", "safe", "scan", "file_sizes", "settings"},
@@ -93,14 +94,14 @@ LAYERS: Final = {
     "publishing": {"errors", "uris", "remote", "partials", "staging", "targets"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
-    "linked": PURE | {"scan", "remote", "local_files", "staging", "targets"},
+    "linked": PURE | {"scan", "remote", "holes", "local_files", "staging", "targets"},
     "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
     "salvage": FILES
     | {"around", "audit", "report", "rebuild", "publishing", "staging", "linked", "prediction", "salvaged"},
     "replay": FILES | {"salvage", "inspect", "staging"},
-    "apply": PURE | {"local_files", "report"},
+    "apply": PURE | {"holes", "local_files", "report"},
     "inspect": FILES,
     "history": {"errors", "uris", "report", "targets"},
     "process": set[str](),
