@@ -248,8 +248,10 @@ def place_for(target: str | os.PathLike[str], store: str | os.PathLike[str]) -> 
     return checked_target(place, store)
 
 
-def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
+def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write the predicted store into a directory that is new or empty; whole or not at all. Holes stay holes.
+
+    Return sentences on what runs that were killed left beside it.
 
     Raises:
         UsageError: The directory holds something, or lies in the store.
@@ -275,6 +277,7 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
             if not (file.made or is_remote(store)):  # elsewhere times are those of the copy, not the broker's
                 shutil.copystat(Path(store) / path, staging.partial / path)
         staging.finish(os.cpu_count() or 1)
+        return staging.notes
 
 
 def _to_write(disk: Disk, store: str, path: str) -> list[tuple[int, int]]:

@@ -95,7 +95,7 @@ LAYERS: Final = {
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
     "linked": PURE | {"scan", "remote", "holes", "local_files", "staging", "targets"},
-    "planning": FILES | {"audit", "linked", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
+    "planning": FILES | {"audit", "linked", "partials", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
     "salvage": FILES
@@ -111,12 +111,12 @@ LAYERS: Final = {
     "commands.options": PURE | {"targets", "commands.console", "commands.examples", "report"},
     "commands.inspect_options": FILES | {"commands.options", "inspect"},
     "commands.inspect": FILES | COMMAND | {"commands.inspect_options", "inspect"},
-    "commands.check": FILES | COMMAND | {"audit", "history", "prediction", "staging"},
+    "commands.check": FILES | COMMAND | {"audit", "history", "partials", "prediction", "staging"},
     "commands.simulate": FILES | COMMAND | {"prediction", "forecast"},
     "commands.plan": FILES | COMMAND | {"planning", "prediction"},
     "commands.apply": PURE | COMMAND | {"apply", "targets"},
     "commands.rebuild": FILES | COMMAND | {"audit", "rebuild", "staging"},
-    "commands.salvage": FILES | COMMAND | {"audit", "commands.rebuild", "prediction", "replay", "salvage"},
+    "commands.salvage": FILES | COMMAND | {"audit", "commands.rebuild", "partials", "prediction", "replay", "salvage"},
     "commands.diff": FILES | COMMAND | {"compare"},
     "cli": {"crc", "process", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
     "conf": set[str](),
