@@ -13,7 +13,7 @@ from typing import Final
 from storeio import audit
 from storeio.audit.named import require_known
 from storeio.config import SIZES, Given
-from storeio.errors import UsageError
+from storeio.errors import UnreadableError, UsageError
 from storeio.linked import copied
 from storeio.paths import CHECKPOINT, COMMITLOG, INDEX
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
@@ -81,7 +81,7 @@ def plan_store(
     with output.scratch() as scratch:
         root = copied(store, scratch / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
-        require_known((select := select or Selection()).queues, before)
+        _require_seen(before, (select := select or Selection()))
         settings = Given(given).over(told_by(before))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), scratch, settings, jobs, before))
 
@@ -113,6 +113,19 @@ def _lost(before: Audit, best: _Attempt) -> int:
     after = best.after
     again = after.log.records - before.log.records + messages_in(after.misplaced)
     return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
+
+
+def _require_seen(before: Audit, select: Selection) -> None:
+    """Raise if the commitlog's directory could not be listed: nothing would be known of any message.
+
+    Raises:
+        UnreadableError: It could not.
+        UsageError: A selected topic or queue is nowhere in the store.
+    """
+    require_known(select.queues, before)
+    for finding in before.findings:
+        if finding.code == "UNREADABLE" and finding.path == COMMITLOG:
+            raise UnreadableError(f"{finding.path}: {finding.detail}")
 
 
 def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:
