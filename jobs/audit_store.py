@@ -148,7 +148,9 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
             kept.result()
         history.after_run(spark, args.tables, call.audits, run_id)
         if call.page is not None:
-            write_page(spark, args.tables, call.page, [*call.audits, *call.failures], call.given)
+            notes = write_page(spark, args.tables, call.page, [*call.audits, *call.failures], call.given)
+            for note in () if args.quiet else notes:
+                put(sys.stderr, note)
     except StoreError as error:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.errors import PySparkException
+
+from storeio.uris import is_remote, place_of
 
 R = TypeVar("R")
 
@@ -21,11 +26,31 @@ def pause(attempt: int, longest_seconds: float) -> None:
     time.sleep(random.uniform(longest_seconds / 5, longest_seconds) * (attempt + 1))
 
 
-def retried(commit: Callable[[], R]) -> R:
-    """Return what the commit returns, tried again where another run's commit came in between."""
+@contextlib.contextmanager
+def alone_at(path: str) -> Iterator[None]:
+    """Keep others that ask for it from a table on a local disk meanwhile; not where its directory cannot be locked.
+
+    Spark's writer looks whether the name of its commit is free, and then renames, which replaces a commit that got this
+    name in between: the rows of that would be gone, with nobody told.
+
+    Source: ``HDFSLogStore`` of Delta, ``RawLocalFileSystem.rename`` of Hadoop.
+    """
+    with contextlib.ExitStack() as held:
+        if not is_remote(path):
+            with contextlib.suppress(OSError):  # whoever writes there says what is wrong with it
+                os.makedirs(place_of(path), exist_ok=True)
+                handle = os.open(place_of(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                held.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def retried(commit: Callable[[], R], path: str) -> R:
+    """Return what the commit to a table returns, tried again where another run's commit came in between."""
     for attempt in range(TRIES):
         try:
-            return commit()
+            with alone_at(path):
+                return commit()
         except (DeltaConcurrentModificationException, PySparkException) as error:
             if attempt == TRIES - 1 or not is_conflict(error):
                 raise

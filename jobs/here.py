@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from jobs.commits import TRIES, pause
+from jobs.commits import TRIES, alone_at, pause
 from storeio.uris import is_remote, place_of
 
 Wanted = Mapping[str, Sequence[str]]
@@ -60,7 +60,8 @@ def appended(new: pa.Table, path: str) -> bool:
     if not takes(new, path):
         return False
     try:
-        write_deltalake(place_of(path), new, mode="append")
+        with alone_at(path):
+            write_deltalake(place_of(path), new, mode="append")
     except DeltaError:  # another commit came in between, too
         return False
     return True
@@ -93,7 +94,8 @@ def _changed(path: str, change: Callable[[DeltaTable], object]) -> bool:
         return False
     for attempt in range(TRIES):
         try:
-            change(DeltaTable(place_of(path)))
+            with alone_at(path):
+                change(DeltaTable(place_of(path)))
             return True
         except CommitFailedError:
             pause(attempt, LONGEST_WAIT)

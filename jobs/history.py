@@ -157,4 +157,5 @@ def _merge(spark: Spark, where: str, rows: Iterable[Row]) -> None:
     session = session_of(spark)
     frame = tables.frame_of(session, FINDING_HISTORY, new).alias("s")
     table = DeltaTable.forPath(session, path).alias("t")
-    retried(lambda: table.merge(frame, SAME).whenMatchedUpdate(set=dict(UPDATES)).whenNotMatchedInsertAll().execute())
+    merge = table.merge(frame, SAME).whenMatchedUpdate(set=dict(UPDATES)).whenNotMatchedInsertAll()
+    retried(merge.execute, path)

@@ -136,8 +136,9 @@ def _deleted(spark: SparkSession, where: str, name: str, run_ids: Sequence[str])
         return 0
     chosen = F.col("run_id").isin(list(run_ids))
     count = _load(spark, where, name).filter(chosen).count()
-    table = DeltaTable.forPath(spark, tables.path_of(where, name))
-    retried(lambda: table.delete(chosen))
+    path = tables.path_of(where, name)
+    table = DeltaTable.forPath(spark, path)
+    retried(lambda: table.delete(chosen), path)
     return count
 
 
@@ -148,17 +149,19 @@ def _delete_verdicts(spark: SparkSession, where: str, before_ms: int) -> int:
     old = [row["digest"] for row in ranked.filter((F.col("rank") > 1) | (F.col("looked_ms") < before_ms)).collect()]
     if not old:
         return 0
-    table = DeltaTable.forPath(spark, tables.path_of(where, AUDITED_PARTS)).alias("t")
+    path = tables.path_of(where, AUDITED_PARTS)
+    table = DeltaTable.forPath(spark, path).alias("t")
     source = spark.createDataFrame([(digest,) for digest in sorted(set(old))], "digest string").alias("s")
-    retried(lambda: table.merge(source, "t.digest = s.digest").whenMatchedDelete().execute())
+    retried(lambda: table.merge(source, "t.digest = s.digest").whenMatchedDelete().execute(), path)
     return len(old)
 
 
 def _joined(spark: SparkSession, where: str, name: str) -> int:
     """Join a table's small files and remove files that nothing has named for a week; return how many were joined."""
-    table = DeltaTable.forPath(spark, tables.path_of(where, name))
-    metrics = retried(lambda: table.optimize().executeCompaction()).select("metrics.numFilesRemoved").first()
-    table.vacuum()
+    path = tables.path_of(where, name)
+    table = DeltaTable.forPath(spark, path)
+    metrics = retried(lambda: table.optimize().executeCompaction(), path).select("metrics.numFilesRemoved").first()
+    retried(table.vacuum, path)
     return int(metrics[0]) if metrics else 0
 
 

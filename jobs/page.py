@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
 from storeio.config import Given
+from storeio.partials import left_beside
 from storeio.prediction import next_starts
 from storeio.report.page import Past, Start, StorePage, past_of, render_page, start_of
 from storeio.report.parsed import Failure
@@ -20,16 +21,20 @@ from storeio.staging import whole_file
 
 def write_page(
     spark: SparkSession, where: str, place: Path, audits: Sequence[Audit | Unfinished | Failure], given: Given
-) -> None:
+) -> tuple[str, ...]:
     """Write the page of all stores, those that could not be audited too; whole or not at all.
+
+    Return sentences on what runs that were killed left beside it.
 
     Raises:
         TablesError: The tables could not be read.
         WriteError: It could not be written.
     """
     pages = [StorePage(audit, _starts(audit, given), _past(spark, where, audit.store)) for audit in audits]
+    notes = left_beside(place)
     with whole_file(place) as partial:
         partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
+    return notes
 
 
 def _starts(audit: Audit | Unfinished | Failure, given: Given) -> list[Start]:

@@ -186,8 +186,9 @@ def discard(spark: Spark, tables: str, run_id: str, names: Iterable[str]) -> Non
         if not (exists(spark, tables, name) and _has_run(spark, tables, name, run_id)):
             return
         if not here.deleted(path_of(tables, name), "run_id", [run_id]):
-            table = DeltaTable.forPath(session_of(spark), path_of(tables, name))
-            retried(lambda: table.delete(F.col("run_id") == run_id))
+            path = path_of(tables, name)
+            table = DeltaTable.forPath(session_of(spark), path)
+            retried(lambda: table.delete(F.col("run_id") == run_id), path)
 
     with tables_told(tables):
         _each(one, names)
@@ -206,7 +207,7 @@ def append(frame: DataFrame | pa.Table, path: str, spark: Spark) -> None:
             return
         frame = frame_of(session_of(spark), path.rpartition("/")[2], frame)
     rows = frame
-    retried(lambda: rows.write.format("delta").mode("append").option("mergeSchema", "true").save(path))
+    retried(lambda: rows.write.format("delta").mode("append").option("mergeSchema", "true").save(path), path)
 
 
 def runs_of(name: str) -> str:

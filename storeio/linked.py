@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from storeio.errors import UnreadableError, WriteError
-from storeio.local_files import data_stretches, hole_bytes, open_file
+from storeio.holes import data_stretches, hole_bytes
+from storeio.local_files import open_file
 from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
 from storeio.remote.mirror import mirrored
 from storeio.scan import Listing, changed_since, list_store

@@ -11,19 +11,21 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.errors import UnreadableError
+from storeio.holes import data_stretches, is_sparse, lies_in_memory
 
 Bytes = npt.NDArray[np.uint8]
 
 SMALL_BYTES: Final = 256 << 10  # up to here a copy is cheaper than a mapping
 MADV_POPULATE_READ: Final = 22  # of Linux 5.14 and later; the module does not name it
 NOT_POPULATED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOMEM)
+MAP_NORESERVE: Final = 0x4000  # of Linux, where alone files are told to lie in memory
 HUGE_PAGE_BYTES: Final = 2 << 20
 MOST_KEPT: Final = 64  # files that stay open while a store is read, of all threads
 _EMPTY: Final[Bytes] = np.empty(0, np.uint8)
@@ -33,7 +35,7 @@ def read_bytes(root: str, path: str, start: int, stop: int, *, populate_to: int 
     """Return bytes ``[start, stop)`` of a file below a directory as a read-only array.
 
     Small ranges are read, large ones mapped; a mapping goes when the array does. Its pages are populated ahead, up to
-    ``populate_to`` if that is given, where the system can.
+    ``populate_to`` if that is given, where the system can. Holes stay holes.
 
     Raises:
         UnreadableError: The file cannot be opened or is shorter than ``stop``.
@@ -43,8 +45,11 @@ def read_bytes(root: str, path: str, start: int, stop: int, *, populate_to: int 
     with _Told(path):
         file = _open_files.opened(os.path.join(root, path))
         if stop - start > SMALL_BYTES:
-            if os.fstat(file.handle).st_size < stop:
+            status = os.fstat(file.handle)
+            if status.st_size < stop:
                 raise _shorter(path, stop)  # touching what is mapped there would end the process
+            if is_sparse(status) and lies_in_memory(file.handle):
+                return _around_holes(file.handle, path, start, stop)
             return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
         data = os.pread(file.handle, stop - start, start)
         if len(data) == stop - start:  # as it nearly always is, and then cheaper than filling a room
@@ -170,6 +175,21 @@ def keep(more: int) -> None:
     _open_files.ask(more)
 
 
+def _around_holes(handle: int, path: str, start: int, stop: int) -> Bytes:
+    """Return a range of a file in memory, of which holes are not looked at: a page of them that is mapped is filled.
+
+    The file would take memory with each look at it, up to all that it claims, and tell of no hole there any more.
+    """
+    stretches = list(data_stretches(handle, start, stop))
+    if stretches == [(start, stop)]:
+        return _map(handle, path, start, stop, stop)
+    room = np.frombuffer(mmap.mmap(-1, stop - start, flags=mmap.MAP_PRIVATE | MAP_NORESERVE), np.uint8)
+    for low, high in stretches:
+        _fill(handle, path, low, room[low - start : high - start])
+    room.flags.writeable = False
+    return room
+
+
 def _map(handle: int, path: str, start: int, stop: int, populate_to: int) -> Bytes:
     """Return a range by mapping it, pages up to ``populate_to`` in place.
 
@@ -238,36 +258,3 @@ def data_stop(path: str, size: int) -> int:
     finally:
         os.close(handle)
     return min(stop, size)
-
-
-def hole_bytes(handle: int, start: int, stop: int) -> int:
-    """Return how many bytes of an open file from ``start`` on are a hole, which is zeros and need not be read.
-
-    None behind the file's end, and none where the file system does not tell.
-    """
-    try:
-        data = os.lseek(handle, start, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            return 0
-        data = os.fstat(handle).st_size  # no data up to there
-    except AttributeError:
-        return 0  # a system that does not tell
-    return max(min(data, stop) - start, 0)
-
-
-def data_stretches(handle: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of an open file from ``start`` to ``stop`` that are no holes; all where that is not told.
-
-    Behind the file's end everything counts as data: whoever reads it finds out that it is not there.
-    """
-    while start < stop:
-        start += hole_bytes(handle, start, stop)
-        try:
-            end = os.lseek(handle, start, os.SEEK_HOLE)
-        except (OSError, AttributeError):
-            end = stop
-        end = min(end, stop) if end > start else stop  # a hole where data was told a moment ago
-        if start < end:
-            yield start, end
-        start = end

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 PARTIAL: Final = ".partial"
@@ -30,3 +32,11 @@ def left_notes(name: str, names: Iterable[str]) -> tuple[str, ...]:
         "if none does it may be removed"
         for other in left
     )
+
+
+def left_beside(place: Path) -> tuple[str, ...]:
+    """Return ``left_notes`` of a place on a local disk; none where its directory cannot be listed."""
+    try:
+        return left_notes(place.name, os.listdir(place.parent))
+    except OSError:
+        return ()

@@ -38,7 +38,6 @@ from storeio.scan import (
     list_store,
     not_listed,
     read_range,
-    require_listed,
     require_same,
 )
 from storeio.settings import default, log_elsewhere, not_followed, not_read
@@ -133,7 +132,7 @@ def simulate(
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
-    whole = small or cuts(started_broker) if whole_log is None else whole_log
+    whole = COMMITLOG not in unlisted and (small or cuts(started_broker) if whole_log is None else whole_log)
     if outcome.outcome == STARTS and whole:
         finder = Finder(started_broker, listing.files, read)
         given_up = finder.find(progress)
@@ -145,18 +144,22 @@ def simulate(
         shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,
         stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None,
         time.monotonic() - started, (*not_simulated(listing, config), *outcome.doubts), running_end,
-        unlisted + gaps.told(),
+        tuple(f"{path}: {why}" for path, why in unlisted.items()) + gaps.told(),
     )  # fmt: skip
 
 
-def _unlisted(listing: Listing) -> tuple[str, ...]:
-    """Return what could not be listed of where a start looks, in words.
+def _unlisted(listing: Listing) -> dict[str, str]:
+    """Return what could not be listed of where a start looks, with the reasons. Brokers take that for empty, too.
 
     Raises:
         UnreadableError: Without it nothing can be said of a start.
     """
-    require_listed(listing, NEEDED)
-    return tuple(f"{path}: {dict(listing.unreadable)[path]}" for path in not_listed(listing, LOOKED_AT))
+    reasons = dict(listing.unreadable)
+    found = {path: reasons[path] for path in not_listed(listing, LOOKED_AT)}
+    for path, why in found.items():
+        if path == "." or (path != COMMITLOG and path.split("/")[0] in NEEDED):
+            raise UnreadableError(f"{path}: {why}")
+    return found
 
 
 def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, int | None]:
@@ -248,8 +251,10 @@ def place_for(target: str | os.PathLike[str], store: str | os.PathLike[str]) -> 
     return checked_target(place, store)
 
 
-def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
+def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write the predicted store into a directory that is new or empty; whole or not at all. Holes stay holes.
+
+    Return sentences on what runs that were killed left beside it.
 
     Raises:
         UsageError: The directory holds something, or lies in the store.
@@ -275,6 +280,7 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> None:
             if not (file.made or is_remote(store)):  # elsewhere times are those of the copy, not the broker's
                 shutil.copystat(Path(store) / path, staging.partial / path)
         staging.finish(os.cpu_count() or 1)
+        return staging.notes
 
 
 def _to_write(disk: Disk, store: str, path: str) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio import local_files
+from storeio import holes, local_files
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
 from storeio.remote import listing as remote_listing
@@ -247,7 +247,7 @@ def data_stretches(root: str, path: str, start: int, stop: int) -> Iterator[tupl
         yield from [(start, stop)] if start < stop else []
         return
     try:
-        yield from local_files.data_stretches(handle, start, stop)
+        yield from holes.data_stretches(handle, start, stop)
     finally:
         os.close(handle)
 

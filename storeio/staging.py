@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import WriteError
-from storeio.partials import left_notes, partial_suffix
+from storeio.partials import left_beside, partial_suffix
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 REMOVALS: Final = 20  # tries
@@ -36,7 +36,7 @@ class Staging:
         """
         self.place = place
         self.name = str(place)  # for reports
-        self.notes = left_notes(place.name, _names_in(place.parent))  # what a report has to say of the place
+        self.notes = left_beside(place)  # what a report has to say of the place
         self.written_bytes = 0
         self._open: dict[str, int] = {}
         self._written: set[str] = set()  # paths, to be flushed in the end
@@ -270,13 +270,6 @@ def _below(place: str) -> tuple[list[str], list[str]]:
     return files, directories
 
 
-def _names_in(place: Path) -> list[str]:
-    try:
-        return os.listdir(place)
-    except OSError:  # it may have to be made, or be none that can be listed
-        return []
-
-
 def _missing(place: Path) -> list[Path]:
     """Return the directories that have to be made for one, the deepest first."""
     found = []
@@ -289,7 +282,7 @@ def _missing(place: Path) -> list[Path]:
 @contextlib.contextmanager
 def whole_file(place: Path) -> Iterator[Path]:
     """Give a name beside a file's; what was written there gets the file's name, unless the block fails."""
-    partial = place.with_name(f"{place.name}.partial")
+    partial = place.with_name(f"{place.name}{partial_suffix()}")
     try:
         yield partial
         with explained(str(place)):

@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
-    """Yield a directory that is not in memory, where holes of files are filled when they are read."""
+    """Yield a directory that is not in memory, where others may be."""
     with tempfile.TemporaryDirectory(dir="/var/tmp" if temporary.is_in_memory() else None) as name:
         yield Path(name)
 

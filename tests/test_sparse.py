@@ -56,11 +56,11 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def grown(disk_path: Path) -> Grown:
+def grown(tmp_path: Path) -> Grown:
     """Return what gives a copy of a sound store with one file made longer, or made, by a hole."""
 
     def make(name: str, path: str, length: int) -> Path:
-        root = golden.copy_of(name, disk_path / f"{length}-{len(list(disk_path.iterdir()))}")
+        root = golden.copy_of(name, tmp_path / f"{length}-{len(list(tmp_path.iterdir()))}")
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
         os.truncate(root / path, length)
@@ -360,13 +360,13 @@ def test_a_table_has_the_length_that_a_broker_makes_of_it(path: str, grown: Grow
     assert simulate(root, broker="5.5.1").outcome.outcome == "refuses"
 
 
-def test_a_salvage_leaves_holes_out(grown: Grown, disk_path: Path) -> None:
+def test_a_salvage_leaves_holes_out(grown: Grown, tmp_path: Path) -> None:
     root = grown("base-5.5.1", "config/x.json", CLAIMED)
     with (root / "config/x.json").open("r+b") as file:
         file.seek(CLAIMED // 2)
         file.write(b"here")
-    storeio.salvage(root, disk_path / "new")
-    copied = disk_path / "new" / "config/x.json"
+    storeio.salvage(root, tmp_path / "new")
+    copied = tmp_path / "new" / "config/x.json"
     assert copied.stat().st_size == CLAIMED
     assert copied.stat().st_blocks * 512 < SMALL
     with copied.open("rb") as file:

@@ -38,8 +38,8 @@ def deny(store: Path, monkeypatch: pytest.MonkeyPatch) -> Deny:
     return without
 
 
-@pytest.mark.parametrize("words", ["simulate STORE", "simulate STORE --broker all", "simulate STORE --retention"])
-def test_without_the_log_a_start_is_not_predicted(
+@pytest.mark.parametrize("words", ["simulate STORE --retention", "plan STORE"])
+def test_without_the_log_nothing_is_deleted_by_age_or_planned(
     words: str, store: Path, deny: Deny, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deny("commitlog")
@@ -47,6 +47,32 @@ def test_without_the_log_a_start_is_not_predicted(
     said = capsys.readouterr()
     assert said.out == ""
     assert "commitlog: Permission denied" in said.err
+
+
+def test_a_log_that_is_not_seen_is_an_empty_one_to_brokers(
+    store: Path, deny: Deny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So they delete all queues: 4.9.8, 5.3.3 and 5.5.1 did when they were started without the right to list it."""
+    deny("commitlog")
+    assert cli.run(["simulate", str(store), "--broker", "all", "--json", "-"]) == 12
+    for line in capsys.readouterr().out.splitlines():
+        said = json.loads(line)
+        assert (said["outcome"], said["unread"]) == ("starts", ["commitlog: Permission denied"])
+        assert said["deleted"] == sorted(
+            place.relative_to(store).as_posix() for place in store.glob("consumequeue/*/*/*")
+        )
+        assert (said["loses"], said["consumers"]) == (None, None)
+    assert cli.run(["inspect", str(store)]) == 8
+    assert "empty directory" not in capsys.readouterr().out
+
+
+def test_of_a_log_that_is_seen_in_part_nothing_is_predicted(
+    store: Path, deny: Deny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (store / "commitlog/aside").mkdir()
+    deny("commitlog/aside")
+    assert cli.run(["simulate", str(store)]) == 8
+    assert "commitlog/aside: Permission denied" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", ["consumequeue", "consumequeue/topic_0", "consumequeue/topic_0/0", "index"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from storeio.local_files import hole_bytes
+from storeio.holes import hole_bytes
 from storeio.plan.digest import zeros
 
 PIECE_BYTES: Final = 1 << 20

@@ -129,14 +129,16 @@ def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
 
 def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
     """Write the page, whole or not at all; return the exit code of that."""
+    from storeio.partials import left_beside
     from storeio.report.page import render_page
     from storeio.staging import whole_file
 
+    notes = left_beside(place)
     try:
         with whole_file(place) as partial:
             partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         return complain_of(f"--html {place}", error)
-    if not quiet:
-        complain(f"the page is in {place}")
+    for told in () if quiet else (f"the page is in {place}", *notes):
+        complain(told)
     return EXIT_SOUND

@@ -85,6 +85,7 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
     """
     if place is None:
         return lambda result: None
+    from storeio.partials import left_beside
     from storeio.replay import checked_file
 
     local = file_target("--messages", place, (into, *stores))
@@ -92,6 +93,7 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
 
     def told(result: Salvaged) -> None:
         try:
+            result.notes.extend(left_beside(local))
             result.messages = Written(str(local), write(result, into, local))
         except StoreError as error:  # the new store stands, and its report is wanted all the more
             result.problems.append(f"--messages: {error}")

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
+from storeio.commands.console import Meter, coloured, complain, json_sink, put, settings_of, terminal_width
 from storeio.commands.options import Task, conf_option, failure_of, refuse_json_inside, set_option
 from storeio.config import Given
 from storeio.errors import UsageError
@@ -114,7 +114,9 @@ def _one(
                 progress=meter.update,
             )  # fmt: skip
         if into is not None:
-            write_into(prediction, into)
+            notes = write_into(prediction, into)
+            for note in notes if bar else ():
+                complain(note)
     except Exception as error:
         code, told = failure_of(error, store)
         put(sink, to_json({**told, "broker": version}))

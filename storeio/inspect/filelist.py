@@ -33,7 +33,8 @@ def files(reader: Reader) -> Iterator[FileView]:
 def _view(reader: Reader, file: StoreFile) -> FileView:
     describe = _DESCRIBE.get(file.kind)
     if file.is_dir:
-        summary, details = "empty directory", Details()
+        unlisted = file.path in dict(reader.listing.unreadable)
+        summary, details = "cannot be read" if unlisted else "empty directory", Details()
     elif describe is None or (file.base_offset is None and file.kind not in (CHECKPOINT, ABORT, LOCK)):
         summary, details = "", Details()
     else:

@@ -19,7 +19,7 @@ GOALS: Final = (REPAIR, SALVAGE)
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One plan. ``after`` and ``predicted_after`` look at the store as the plan would leave it; ``lost`` messages are
-    in no record of it then."""
+    in no record of it then, ``notes`` are sentences on what runs that were killed left beside it."""
 
     plan: Plan
     before: Audit
@@ -30,6 +30,7 @@ class Planned:
     goal: str = REPAIR
     allow_log: bool = False
     lost: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def cures(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Final
 from storeio import audit
 from storeio.audit.named import require_known
 from storeio.config import SIZES, Given
-from storeio.errors import UsageError
+from storeio.errors import UnreadableError, UsageError
 from storeio.linked import copied
 from storeio.paths import CHECKPOINT, COMMITLOG, INDEX
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
@@ -31,7 +30,6 @@ from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.uris import is_remote, place_of, shown
 
-WORK: Final = ".work"
 # What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so, or
 # a segment under its own name: recovery then begins earlier, comes to damage in the log that it would have passed over,
 # and cuts there.
@@ -80,15 +78,15 @@ def plan_store(
     _require_goal(goal, donors, allow_log=allow_log)
     store = place_of(os.fspath(root))
     output = output_at(out, store, *(place_of(os.fspath(donor)) for donor in donors))
-    with tempfile.TemporaryDirectory(prefix=f"{output.plan.name}.", suffix=WORK, dir=output.plan.parent) as scratch:
-        root = copied(store, Path(scratch) / "copy").root if is_remote(store) else store
+    with output.scratch() as scratch:
+        root = copied(store, scratch / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
-        require_known((select := select or Selection()).queues, before)
+        _require_seen(before, (select := select or Selection()))
         settings = Given(given).over(told_by(before))
-        starts = _Starts(root, starting, settings, partial(_mended, Path(root), Path(scratch), settings, jobs, before))
+        starts = _Starts(root, starting, settings, partial(_mended, Path(root), scratch, settings, jobs, before))
 
         def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
-            planner = Planner(Path(root), Path(scratch), settings, jobs, frozenset(withheld), progress, former)
+            planner = Planner(Path(root), scratch, settings, jobs, frozenset(withheld), progress, former)
             planner.donors, planner.broker = donors if goal == SALVAGE else None, broker
             after = planner.run(before, select, allow_log=allow_log)
             if planner.rewritten:
@@ -100,18 +98,34 @@ def plan_store(
         plan = best.planner.finish(
             shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
         )
-        output.keep(plan, Path(scratch), best.planner.draft.bytes_path)
-        lost = _lost(before, best.after) if best.planner.lost < 0 else best.planner.lost
-        return Planned(plan, before, best.after, first, then, time.monotonic() - started, goal, allow_log, lost)
+        output.keep(plan, scratch, best.planner.draft.bytes_path)
+        seconds, lost = time.monotonic() - started, _lost(before, best)
+        return Planned(plan, before, best.after, first, then, seconds, goal, allow_log, lost, output.notes)
 
 
-def _lost(before: Audit, after: Audit) -> int:
-    """Return how many messages are lost without a salvage: not those that the log has again once it is mended.
+def _lost(before: Audit, best: _Attempt) -> int:
+    """Return how many messages are lost; without a salvage, not those that the log has again once it is mended.
 
     What units told before they were cleared is lost all the same.
     """
+    if best.planner.lost >= 0:
+        return best.planner.lost
+    after = best.after
     again = after.log.records - before.log.records + messages_in(after.misplaced)
     return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
+
+
+def _require_seen(before: Audit, select: Selection) -> None:
+    """Raise if the commitlog's directory could not be listed: nothing would be known of any message.
+
+    Raises:
+        UnreadableError: It could not.
+        UsageError: A selected topic or queue is nowhere in the store.
+    """
+    require_known(select.queues, before)
+    for finding in before.findings:
+        if finding.code == "UNREADABLE" and finding.path == COMMITLOG:
+            raise UnreadableError(f"{finding.path}: {finding.detail}")
 
 
 def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError
+from storeio.partials import left_beside, partial_suffix
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
@@ -18,14 +20,26 @@ from storeio.targets import followed, refuse_special
 from storeio.uris import is_remote, refuse_remote
 
 BYTES: Final = ".bytes"
+PRIVATE_MODE: Final = 0o700  # of what holds copies of messages
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The plan's file, and the file of the bytes that it writes."""
+    """The plan's file, the file of the bytes that it writes, and sentences on what killed runs left beside them."""
 
     plan: Path
     bytes: Path
+    notes: tuple[str, ...] = ()
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a directory beside the plan that others cannot look into; removed in the end, with all that is in it."""
+        place = self.plan.with_name(f"{self.plan.name}{partial_suffix()}")
+        place.mkdir(PRIVATE_MODE)
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
     def keep(self, plan: Plan, scratch: Path, made: Path) -> None:
         """Put a whole plan in place, before or after another of its name. A link there is replaced and not followed.
@@ -77,4 +91,4 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
         refuse_special("--out", place)
     if not plan.parent.is_dir():
         raise UsageError(f"--out {plan}: is no file in a directory that is there")
-    return found
+    return replace(found, notes=left_beside(plan))

@@ -51,6 +51,7 @@ def plan_object(found: Planned, path: str) -> dict[str, Any]:
         "not_simulated": list(found.predicted_after.not_simulated),
         "unread": list(found.predicted_after.unread),
         "left": list(found.plan.left),
+        "notes": [*_assumed(found), *found.notes],
         "bytes_length": found.plan.bytes_length,
         "exit_code": found.exit_code,
         "seconds": round(found.seconds, 6),
@@ -90,7 +91,7 @@ def render_plan(found: Planned, path: str, *, width: int = 80) -> str:
     """Return the report of a plan; every line ends."""
     lines = paragraph("", plan_sentence(found), width, "")
     lines += _actions(found, width)
-    for note in _assumed(found):
+    for note in [*_assumed(found), *map(printable, found.notes)]:
         lines += ["", *paragraph("Note: ", note, width, "")]
     lines += _starts(found, width)
     if found.plan.left:
