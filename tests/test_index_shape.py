@@ -43,6 +43,16 @@ def test_shape_outvotes_a_damaged_file() -> None:
     assert infer_shape(samples_of(whole)) != (0, 0)
 
 
+@pytest.mark.parametrize("more", [20, 100, 16840])
+def test_of_two_files_the_full_one_tells(more: int) -> None:
+    whole = store("base-5.3.3")
+    _, second = whole.files  # the first one is full
+    whole.files[second] = np.append(whole.files[second], np.zeros(more, np.uint8))
+    assert infer_shape(samples_of(whole)) == (200, 800)
+    whole.files[second] = whole.files[second][:10000]
+    assert infer_shape(samples_of(whole)) == (200, 800)
+
+
 def test_default_shape_goes_by_length_and_survives_a_cut() -> None:
     def unread(start: int, stop: int) -> Bytes:
         raise AssertionError

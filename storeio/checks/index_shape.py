@@ -29,17 +29,29 @@ LEAST: Final = index.HEADER_BYTES + index.SLOT_BYTES + 2 * index.UNIT_BYTES
 def infer_shape(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | None:
     """Return (slots, units) of a store's index files ``(path, length, read)``, None if nothing tells.
 
-    Lengths that more files have are tried first, then longer ones: a file may be cut off. Damage
-    in one file is outvoted by the others, or by the units that are left.
+    Lengths that more files have are tried first. Of those that as many have the one counts with which a file is just
+    full, else the longer one: a file may be cut off. Damage in one file is outvoted by the others, or by the units
+    that are left.
     """
     lengths = Counter(length for _, length, _ in files)
-    for length, _ in sorted(lengths.items(), key=lambda row: (-row[1], -row[0])):
-        if length == index.file_length(*DEFAULT):
-            return DEFAULT
-        reads = [read for _, size, read in files if size == length]
-        if shape := _shape_of_length(length, reads[:FILES_ASKED]):
-            return shape
+    for most in sorted(set(lengths.values()), reverse=True):
+        likely = None
+        for length in sorted((each for each, count in lengths.items() if count == most), reverse=True):
+            if length == index.file_length(*DEFAULT):
+                return likely or DEFAULT
+            reads = [read for _, size, read in files if size == length][:FILES_ASKED]
+            shape = _shape_of_length(length, reads)
+            if shape and any(_unit_count(read) == shape[1] for read in reads):
+                return shape
+            likely = likely or shape
+        if likely:
+            return likely
     return None
+
+
+def _unit_count(read: Read) -> int:
+    """Return what a file's header says of its units: in a full one as many as there is room for."""
+    return int(index.decode_header(read(0, index.HEADER_BYTES).data)["unit_count"])
 
 
 def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | None:

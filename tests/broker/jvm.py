@@ -36,12 +36,15 @@ def command(version: str, options: Sequence[str], root: Path, arguments: Mapping
         version: Of the broker.
         options: Of the JVM: heap, compiler, archive.
         root: Store root.
-        arguments: Of ``BrokerStart``.
+        arguments: Of ``BrokerStart``; all that the JVM leaves goes into its ``home``.
 
     Raises:
         UnavailableError: That broker cannot be started on this machine.
     """
-    words = [str(java_path()), *ALWAYS, *options, "-cp", classpath(version), "BrokerStart", str(root.absolute())]
+    # Libraries that brokers unpack stay where they are if the process is killed, 10 MB a start.
+    temporary = f"-Djava.io.tmpdir={arguments['home']}"
+    words = [str(java_path()), *ALWAYS, temporary, *options, "-cp", classpath(version)]
+    words += ["BrokerStart", str(root.absolute())]
     return [*words, *(f"{name}={value}" for name, value in arguments.items())]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,18 @@ def test_unknown_setting_is_reported(tmp_path: Path) -> None:
     options = golden_data.options("base-4.9.8") | {"set.enabledAppendPropCRC": "true"}
     started = run("4.9.8", root, options, consume=False, stop="halt")
     assert (started.outcome, started.unknown_settings) == ("starts", ("enabledAppendPropCRC",))
+
+
+def test_a_killed_broker_leaves_no_library_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    seen: list[Path] = []
+    run(
+        "5.5.1", root, golden_data.options("base-5.5.1"), consume=False, stop="halt",
+        meanwhile=lambda: seen.extend(tmp_path.rglob("librocksdbjni*")),
+    )  # fmt: skip
+    assert seen
+    assert not any(path.exists() for path in seen)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
