@@ -15,6 +15,7 @@ from storebuilder import StoreBuilder
 from storeio.dispatch import is_copied
 from storeio.format import commitlog as log
 from storeio.kernels import head as h
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.salvage.evidence import (
     Known,
     Unit,
@@ -25,8 +26,10 @@ from storeio.salvage.evidence import (
 )
 from storeio.salvage.fillers import LEAST_BYTES, Lost, Setting, filler, least_tombstone, tombstone
 from storeio.salvage.holes import BLANK, TOMBSTONE, Hole, TooSmallError, Want, filled
+from storeio.salvage.numbers import Place, Run, numbers_of, without
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.restore import restored
+from storeio.salvage.room import Room
 
 DELAYS = [0] * 19
 NOW_MS = 1_700_000_000_000
@@ -267,3 +270,54 @@ def test_what_is_restored_is_whole() -> None:
     assert whole_record(raw) is not None
     assert whole_record(raw[:-1]) is None
     assert whole_record(raw[:100] + b"?" + raw[101:]) is None
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.data())
+def test_room_is_found_and_taken_as_by_looking_at_each_hole(free: list[int], data: st.DataObject) -> None:
+    room = Room(free)
+    for _ in range(10):
+        first, count = data.draw(st.integers(0, len(free) + 1)), data.draw(st.integers(0, 9))
+        found = next((i for i in range(first, len(free)) if free[i] >= count), len(free))
+        assert room.following(first, count) == found
+        if found < len(free):
+            free[found] -= count
+            room.take(found, count)
+            assert room.free(found) == free[found]
+
+
+def without_one(table: list[Run], place: int, record: log.Record) -> list[Run]:
+    """Return runs without one record, each of them looked at."""
+    left: list[Run] = []
+    number, count = numbers_of(record)
+    for run in table:
+        if not (run[RUN_START_AT] <= place < run[RUN_STOP_AT] and run[RUN_FIRST] <= number < run[RUN_STOP]):
+            left.append(run)
+            continue
+        before, after = list(run), list(run)
+        before[RUN_STOP], before[RUN_STOP_AT] = number, place
+        after[RUN_FIRST], after[RUN_START_AT] = number + count, place + record.size
+        before[RUN_RECORDS] = max(number - run[RUN_FIRST], 1)
+        after[RUN_RECORDS] = max(run[RUN_STOP] - number - count, 1)
+        left += [part for part in (before, after) if part[RUN_FIRST] < part[RUN_STOP]]
+    return left
+
+
+@given(st.data())
+def test_runs_without_many_records_are_those_without_one_after_the_other(data: st.DataObject) -> None:
+    """Runs of a queue, some of which overlap in places or numbers, and records of which some are none of theirs."""
+    record = log.decode_record(one_record()[0])
+    table: list[Run] = []
+    for _ in range(data.draw(st.integers(0, 4))):
+        first, count, at = (data.draw(st.integers(low, high)) for low, high in ((0, 20), (1, 12), (0, 20)))
+        run = [0] * 5
+        run[RUN_FIRST], run[RUN_STOP], run[RUN_RECORDS] = first, first + count, count
+        run[RUN_START_AT], run[RUN_STOP_AT] = at * 100, (at + count) * 100
+        table.append(run)
+    gone: list[Place] = [
+        (at * 100, replace(record, queue_offset=number, size=100))
+        for at, number in data.draw(st.dictionaries(st.integers(0, 32), st.integers(0, 32), max_size=12)).items()
+    ]
+    expected = table
+    for place, one in sorted(gone, key=lambda row: row[0]):
+        expected = without_one(expected, place, one)
+    assert without(table, gone) == expected

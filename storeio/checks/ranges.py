@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 Range = tuple[int, int]
 Ranges = list[Range]
 
@@ -57,3 +59,18 @@ def whole_units(stretches: Iterable[Range], start: int, stop: int, unit: int) ->
         elif first < last:
             found.append((first, last))
     return found
+
+
+class Bounds:
+    """Many ranges that may overlap, in any order: which of them share a number with another one."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        bounds = np.array(ranges, np.int64).reshape(-1, 2)
+        self._order = np.argsort(bounds[:, 0], kind="stable")
+        self._starts, self._stops = bounds[self._order].T
+        self._highest = np.maximum.accumulate(self._stops)
+
+    def meeting(self, start: int, stop: int) -> list[int]:
+        """Return the indices of those that share a number with ``[start, stop)``, rising."""
+        low, high = np.searchsorted(self._highest, start, "right"), np.searchsorted(self._starts, stop, "left")
+        return sorted(self._order[low:high][self._stops[low:high] > start].tolist())

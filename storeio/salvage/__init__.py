@@ -7,8 +7,8 @@ what the audit and the queues tell of damage: the ``units`` that survived, of wh
 what each of them still holds and ``doubts`` on records that brokers accept. ``restore`` tries ``hypotheses``
 (``head_fields``, ``one_byte``, each made of ``tries``) on one record against its ``evidence``; ``times`` bound when
 it was stored, by the ``nearest`` records. ``numbers`` and ``missing`` tell which messages are lost, ``traces`` what
-else is known of them and ``unnamed`` how many have no name, ``holes`` what is written where they were (``fillers``),
-``decide`` joins all that, and ``node`` carries it out, of the messages that are ``chosen``.
+else is known of them and ``unnamed`` how many have no name, ``tombstones`` which hole's ``room`` stands for each and
+``holes`` what is written there (``fillers``); ``decide`` joins all that, and ``node`` carries it out, of the messages that are ``chosen``.
 """
 
 from __future__ import annotations

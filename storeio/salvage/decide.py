@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -14,13 +14,14 @@ from storeio.kernels import tables as w
 from storeio.salvage import holes
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.evidence import Unit, enters_queue
-from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting, least_tombstone
-from storeio.salvage.holes import Hole, Patch, TooSmallError, Want, filled, joined_holes
-from storeio.salvage.missing import Missing, light_units, missing_of, stands_for
+from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting
+from storeio.salvage.holes import Hole, Patch, TooSmallError, filled, joined_holes
+from storeio.salvage.missing import Missing, missing_of
 from storeio.salvage.numbers import lost_after, numbers_of
 from storeio.salvage.regions import Fixed, Judged, judge
 from storeio.salvage.stretches import END, RECORD, bases, beyond, stretches
 from storeio.salvage.survey import Survey
+from storeio.salvage.tombstones import Tombstones
 from storeio.salvaged import TOMBSTONES, DroppedRecord
 
 UNKNOWN: Final = Setting(0)  # of a hole, until everything around it is decided
@@ -64,10 +65,8 @@ class _Decider:
         self.survey, self.losses = survey, losses
         self.made = Decision()
         self.holes: list[tuple[Hole, list[Unit]]] = []
-        self.slots: set[Unit] = set()  # of all holes
         self.covered: Ranges = []  # what was decided before records that something speaks against
         self.gone: list[tuple[int, log.Record]] = []  # what the walk took for records and is none, or another one
-        self.dropped: dict[int, log.Record] = {}  # the same by place
         self.doubts = Doubts(survey)
         self.batch_topics = frozenset(survey.plan.facts.batch_topics)
 
@@ -215,77 +214,15 @@ class _Decider:
         fixed = sorted(self.made.fixed, key=lambda one: one.start)
         joined = joined_holes(sorted(self.holes, key=lambda row: row[0].start))
         self.holes = [(replace(hole, setting=self._setting(hole.stop, fixed)), slots) for hole, slots in joined]
-        wants: list[list[tuple[Want, Missing]]] = [[] for _ in self.holes]
-        self.slots = {unit for _, slots in self.holes for unit in slots}
-        self.dropped = dict(self.gone)
-        room = [hole.stop - hole.start - (log.BLANK_HEAD_BYTES if hole.closes else 0) for hole, _ in self.holes]
-        for missing in sorted(self.made.missing, key=_urgency):
-            if self.losses != TOMBSTONES or not self._place(missing, wants, room):
-                self.made.unplaced.append(missing)
+        tombstones = Tombstones(self.survey, self.holes, dict(self.gone))
+        self.made.unplaced += tombstones.place(self.made.missing) if self.losses == TOMBSTONES else self.made.missing
         for i, (hole, _) in enumerate(self.holes):
-            hole.wants = [want for want, _ in wants[i]]
+            hole.wants = tombstones.wants(i)
             try:
                 self.made.patches += filled(hole)
             except TooSmallError as error:
                 self.made.tight.append(str(error))
-            for missing, may_follow in _left(hole, wants[i]):
-                if not may_follow or not self._place(missing, wants, room, after=i):
-                    self.made.unplaced.append(missing)
-
-    def _place(
-        self, missing: Missing, wants: list[list[tuple[Want, Missing]]], room: list[int], *, after: int = -1
-    ) -> bool:
-        """Give a tombstone to the hole that its unit names, or to the first one that has room where it may lie.
-
-        Only those behind the hole ``after`` are asked: its room was in pieces, and it has none left.
-        """
-        unit = missing.unit
-        low, high = max(missing.low, missing.behind), min(missing.high, missing.ahead)
-        if unit is not None:
-            low, high = unit.physical_offset, unit.physical_offset + 1
-        first = bisect_right(self.holes, low, key=lambda row: row[0].stop)
-        for i in range(max(first, after + 1), len(self.holes)):
-            hole = self.holes[i][0]
-            if hole.start >= high or (unit is not None and unit not in self.slots):
-                return False
-            delays, light = self.survey.plan.config.delays_ms, self._light(unit)
-            lost = stands_for(missing, delays, hole.setting.store_ms, self.batch_topics, light)
-            need = unit.size if unit is not None else least_tombstone(lost)
-            if need > room[i]:
-                continue
-            place, size = (unit.physical_offset, unit.size) if unit is not None else (-1, 0)
-            wants[i].append((Want(lost, place, size, missing.behind, missing.ahead), missing))
-            room[i] -= need
-            return True
-        return False
-
-    def _light(self, unit: Unit | None) -> list[Unit]:
-        """Return the units of light queues for the message of a unit."""
-        if unit is None:
-            return []
-        found = self.survey.units_in(unit.physical_offset, unit.physical_offset + 1)
-        light = [other for other in found if other.topic.startswith(log.LMQ_PREFIX) and other.size == unit.size]
-        said = self.dropped.get(unit.physical_offset)
-        if not light and said is not None:
-            light = light_units(said, unit.physical_offset)
-        return [other for other in light if other.queue_id == 0 and "," not in other.topic]
-
-
-def _urgency(missing: Missing) -> tuple[bool, int]:
-    """Tell which tombstones have to be placed first: those that have a place, then those that have to come soonest."""
-    return missing.unit is None, min(missing.high, missing.ahead)
-
-
-def _left(hole: Hole, rows: Sequence[tuple[Want, Missing]]) -> Iterator[tuple[Missing, bool]]:
-    """Yield the tombstones for which a hole has no room, and whether none behind them in their queue lies in it."""
-    unplaced = {(want.queue, want.lost.queue_offset) for want in hole.unplaced}
-    last: dict[tuple[bytes, int], int] = {}
-    for want, _ in rows:
-        if (want.queue, want.lost.queue_offset) not in unplaced:
-            last[want.queue] = max(last.get(want.queue, -1), want.lost.queue_offset)
-    for want, missing in rows:
-        if (want.queue, want.lost.queue_offset) in unplaced:
-            yield missing, want.lost.queue_offset > last.get(want.queue, -1)
+            self.made.unplaced += tombstones.place_again(i)
 
 
 def _content_stop(judged: Judged) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, number_queue, runs_of
-from storeio.checks.ranges import merged, subtract
+from storeio.checks.ranges import Bounds, merged, subtract
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
 from storeio.format import properties as p
@@ -55,9 +55,7 @@ def lost_after(
         if (part.topic, part.queue_id) in touched:
             by_queue[part.topic, part.queue_id][1].append(part)
     for queue in sorted(touched):
-        table = runs_of(runs.get(queue, ()))
-        for place, record in gone.get(queue, ()):
-            table = without(table, place, record)
+        table = without(runs_of(runs.get(queue, ())), gone.get(queue, ()))
         table += [_run(place, record) for place, record in new.get(queue, ())]
         own, said = by_queue[queue]
         if all(place in restored for place, _ in gone.get(queue, ())):
@@ -120,19 +118,28 @@ def numbers_of(record: log.Record) -> tuple[int, int]:
     return first, count
 
 
-def without(table: list[Run], place: int, record: log.Record) -> list[Run]:
-    """Return runs without the record at a place; what it cuts in two is bounded by the place."""
-    left: list[Run] = []
-    number, count = numbers_of(record)
-    stop = number + count
-    for run in table:
-        inside = run[RUN_START_AT] <= place < run[RUN_STOP_AT] and run[RUN_FIRST] <= number < run[RUN_STOP]
-        if not inside:
-            left.append(run)
+def without(table: Sequence[Run], gone: Iterable[Place]) -> list[Run]:
+    """Return runs without some of their records; what one of these cuts in two is bounded by its place."""
+    bounds = Bounds([(run[RUN_START_AT], run[RUN_STOP_AT]) for run in table])
+    inside: dict[int, list[Place]] = {}
+    for place, record in sorted(gone, key=lambda row: row[0]):
+        for i in bounds.meeting(place, place + 1):
+            inside.setdefault(i, []).append((place, record))
+    return [part for i, run in enumerate(table) for part in _cut(run, inside.get(i, ()))]
+
+
+def _cut(run: Run, gone: Iterable[Place]) -> Iterator[Run]:
+    """Yield what is left of a run, in which places and numbers rise together, without records in order of place."""
+    for place, record in gone:
+        number, count = numbers_of(record)
+        if not (run[RUN_START_AT] <= place < run[RUN_STOP_AT] and run[RUN_FIRST] <= number < run[RUN_STOP]):
             continue
-        before, after = list(run), list(run)
+        before, after, stop = list(run), list(run), number + count
         before[RUN_STOP], before[RUN_STOP_AT] = number, place
         after[RUN_FIRST], after[RUN_START_AT] = stop, place + record.size
         before[RUN_RECORDS], after[RUN_RECORDS] = max(number - run[RUN_FIRST], 1), max(run[RUN_STOP] - stop, 1)
-        left += [part for part in (before, after) if part[RUN_FIRST] < part[RUN_STOP]]
-    return left
+        if before[RUN_FIRST] < before[RUN_STOP]:
+            yield before
+        run = after
+    if run[RUN_FIRST] < run[RUN_STOP]:
+        yield run

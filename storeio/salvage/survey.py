@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.shifts import NOBODY
 from storeio.checks.locate import number_in, numbers_by_place, numbers_of
 from storeio.checks.marks import outliers
-from storeio.checks.ranges import Ranges, meeting, merged
+from storeio.checks.ranges import Bounds, Ranges, meeting, merged
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
@@ -40,21 +40,6 @@ LEAP: Final = "LOG_TIME"
 DOUBT_CODES: Final = frozenset((
     "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES", LEAP,
 ))  # fmt: skip
-
-
-class Bounds:
-    """Many ranges of physical offsets, which may overlap: which of them share a byte with another one."""
-
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        bounds = np.array(ranges, np.int64).reshape(-1, 2)
-        self._order = np.argsort(bounds[:, 0], kind="stable")
-        self._starts, self._stops = bounds[self._order].T
-        self._highest = np.maximum.accumulate(self._stops)
-
-    def meeting(self, start: int, stop: int) -> list[int]:
-        """Return the numbers of those that meet ``[start, stop)``, rising."""
-        low, high = np.searchsorted(self._highest, start, "right"), np.searchsorted(self._starts, stop, "left")
-        return sorted(self._order[low:high][self._stops[low:high] > start].tolist())
 
 
 @dataclass(slots=True)
