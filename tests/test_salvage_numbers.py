@@ -99,6 +99,19 @@ def test_of_two_records_of_one_number_behind_a_hole_the_first_is_right(lost: int
     assert [at for at in own if now[at].raw != own[at].raw] == [hole]
 
 
+@pytest.mark.parametrize("changes", [[5, -3], [5, 8]])
+def test_a_unit_beside_records_with_wrong_numbers_tells_its_own(changes: list[int], tmp_path: Path) -> None:
+    """They do not stand off alike: so it is not their file that has another name than its own."""
+    lost = LAST - 2
+    at = places()[lost]
+    hole = ["zero", *in_record(at, 0, b"")[1:3], len(salvages.originals_of(NAME)[at].raw)]
+    root = golden.damaged(NAME, [hole, *renumbered(lost + 1, changes)], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.dropped, result.problems) == (4, [], [])
+    assert numbers_in(result.lost) == {(QUEUE, lost)}
+    assert len(result.restored) == len(changes)
+
+
 @pytest.mark.parametrize(("changes", "queues"), [
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
     ([2**41, 9, -8], True), ([-8, -8, 2**41, 9], True),

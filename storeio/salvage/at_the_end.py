@@ -17,6 +17,7 @@ from storeio.salvage.in_a_row import Queue, places_of
 Place = tuple[int, int]
 """Physical offset of a record, and its number."""
 
+MOST_BETWEEN: Final = 1 << 12  # units of records in a hole that are asked one by one
 GOES_ON: Final = f"{MISFIT}, its queue goes on with"
 
 
@@ -42,12 +43,11 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
         for before, tail in _tails(runs, is_whole=not view.min_physical_offset):
-            start_at = before[RUN_STOP_AT] if before is not None else 0
-            if view.is_damaged(start_at, tail[-1][RUN_STOP_AT]):
+            expected = _next_number(found, queue, before, tail)
+            if expected is None:
                 continue
-            expected = before[RUN_STOP] if before is not None else 0
             rows = [row for run in tail for row in _rows(found.concluded, queue, run)]
-            if not _is_unit_of(found, queue, expected - 1, before) or not _stand(found, queue, expected, rows):
+            if not _stand(found, queue, expected, rows):
                 continue
             for number, (place, own) in enumerate(rows, expected):
                 if own != number:
@@ -88,6 +88,29 @@ def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[S
         else:
             if odd and sum(run[RUN_RECORDS] for run in tail) <= MOST_ASTRAY:
                 yield before, tail
+
+
+def _next_number(
+    found: Surveyed, queue: Queue, before: Sequence[int] | None, tail: Sequence[Sequence[int]]
+) -> int | None:
+    """Return which number the first of the last records should have, None where nothing tells.
+
+    The next one, if the one before has its unit; of several runs behind a hole that of its unit, if those between are
+    of records that lay there. One alone may have been appended behind lost units.
+    """
+    view = found.concluded.view
+    stop, stop_at = (before[RUN_STOP], before[RUN_STOP_AT]) if before is not None else (0, 0)
+    start_at = tail[0][RUN_START_AT]
+    if not _is_unit_of(found, queue, stop - 1, before) or view.is_damaged(start_at, tail[-1][RUN_STOP_AT]):
+        return None
+    if not view.is_damaged(stop_at, start_at):
+        return stop
+    if len(tail) == 1:
+        return None
+    number = found.number_of(*queue, start_at)
+    between = [found.unit_of(*queue, n) for n in range(stop, min(number, stop + MOST_BETWEEN))]
+    lay_there = all(unit is not None and stop_at <= unit.physical_offset < start_at for unit in between)
+    return number if between and lay_there and len(between) == number - stop else None
 
 
 def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
