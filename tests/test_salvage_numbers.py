@@ -226,14 +226,15 @@ def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(
     assert numbers_in(audit.check(root, given=GIVEN, jobs=1).lost) == told
 
 
-def test_directories_that_changed_places_tell_of_each_others_messages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [3, 7])
+def test_directories_that_changed_places_tell_of_each_others_messages(kept: int, tmp_path: Path) -> None:
     """Files that point behind the log alone go on behind such as records say whose they are."""
     queues = [f"consumequeue/topic_0/{queue_id}" for queue_id in (0, 1)]
     moves = [["rename", queues[0], "aside"], ["rename", queues[1], queues[0]], ["rename", "aside", queues[1]]]
-    deletes = [["delete", golden.segment(number)] for number in range(3, 10)]
+    deletes = [["delete", golden.segment(number)] for number in range(kept, 10)]
     root = golden.damaged(NAME, [*moves, *deletes], tmp_path / "store")
     gone = {
-        (row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= 3 * SIZE for n in row.numbers
+        (row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= kept * SIZE for n in row.numbers
     }  # fmt: skip
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.exit_code, result.problems, result.unnamed) == (4, [], 0)

@@ -58,10 +58,9 @@ class Owners:
         file = next((file for file in queue.files if file.path == path), None)
         if file is None or not self._is_all_wrong(queue, file):
             return None
-        witnesses = [row for row in about if row.code in WITNESSES]
-        if not witnesses:
+        said = list(self._said(queue, file.base, [row for row in about if row.code in WITNESSES]))
+        if not said:
             return self._as_before(queue, file)
-        said = list(self._said(queue, file.base, witnesses))
         owners = {owner for owner, _ in said}
         if len(owners) != 1 or not any(self._follows_on(owner, *unit) for owner, unit in said):
             return None
