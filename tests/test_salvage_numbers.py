@@ -116,10 +116,10 @@ def test_a_unit_beside_records_with_wrong_numbers_tells_its_own(changes: list[in
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
     ([2**41, 9, -8], True), ([-8, -8, 2**41, 9], True),
     ([1, 1, -2], False), ([7, 3], False), ([-3, -2], False), ([-100, 2**39], False),
-    ([2**41, 9, -8], False), ([-8, -1, 1], False),
+    ([2**41, 9, -8], False), ([-8, -1, 1], False), ([-3, -8, -8], False), ([-8, -8, -30, -30], False),
 ])  # fmt: skip
 def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], queues: bool, tmp_path: Path) -> None:
-    """They are mixed up, or go back though their units do not or they are single ones, or jump time and again."""
+    """They are mixed up, or go back though their units do not or they are one or two, or jump time and again."""
     edits = renumbered(LAST + 1 - len(changes), changes)
     root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)

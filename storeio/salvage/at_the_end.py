@@ -11,6 +11,7 @@ from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of, runs
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.rebuild.placement import FEW
 from storeio.salvage.evidence import Unit
 from storeio.salvage.in_a_row import Queue, places_of
 
@@ -114,28 +115,29 @@ def _next_number(
 
 
 def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the single last records of a queue of which one goes back: place, number, and the one that follows on.
+    """Yield the few last records of a queue of which one goes back: place, number, and the one that follows on.
 
-    That is the number that a new queue gives the one that goes back. One in front of it that jumps is as it was if
-    its unit stands there, or what lies around it is damaged.
+    That is the number that a rebuild gives them: no more than two follow on from one another, and then all their
+    numbers were given out before. One in front that jumps is as it was if its unit stands there, or what lies around it
+    is damaged.
     """
     first = len(runs) - 1
-    if first < 1 or runs[first][RUN_RECORDS] > 1:
+    if first < 1 or not (runs[first][RUN_RECORDS] == 1 or _is_odd(found, queue, runs[: first + 1])):
         return
-    while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[first - 2 : first]):
+    while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[:first]):
         first -= 1
     if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
-        number = runs[first - 1][RUN_STOP]
-        for run in runs[first:]:
-            if run[RUN_FIRST] != number:
-                yield run[RUN_START_AT], run[RUN_FIRST], number
-            number += run[RUN_STOP] - run[RUN_FIRST]
+        rows = [row for run in runs[first:] for row in _rows(found.concluded, queue, list(run))]
+        for number, (place, own) in enumerate(rows, runs[first - 1][RUN_STOP]):
+            if own != number:
+                yield place, own, number
 
 
-def _is_odd(found: Surveyed, queue: Queue, two: Sequence[Sequence[int]]) -> bool:
-    """Tell whether the latter of two runs is one record whose number nothing but itself speaks for."""
-    before, run = two
-    if run[RUN_RECORDS] > 1 or found.concluded.view.is_damaged(before[RUN_STOP_AT], run[RUN_STOP_AT]):
+def _is_odd(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> bool:
+    """Tell whether the last of some runs is few records whose numbers nothing but themselves speaks for."""
+    before, run = runs[-2:]
+    is_few = run[RUN_RECORDS] <= FEW and run[RUN_STOP] <= max(other[RUN_STOP] for other in runs[:-1])
+    if not (run[RUN_RECORDS] == 1 or is_few) or found.concluded.view.is_damaged(before[RUN_STOP_AT], run[RUN_STOP_AT]):
         return False
     return found.number_of(*queue, run[RUN_START_AT]) != run[RUN_FIRST]
 
