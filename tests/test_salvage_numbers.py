@@ -241,6 +241,21 @@ def test_directories_that_changed_places_tell_of_each_others_messages(kept: int,
     assert numbers_in(result.lost) == gone == numbers_in(audit.check(root, given=GIVEN, jobs=1).lost)
 
 
+@pytest.mark.parametrize("queue_id", [0, 1])
+@pytest.mark.parametrize("name", [5000, 8000])
+def test_a_renamed_file_that_points_behind_the_log_tells_the_next_numbers(
+    name: int, queue_id: int, tmp_path: Path
+) -> None:
+    """Between its units and those before the log had no room for the messages that its name leaves out."""
+    path = f"consumequeue/topic_0/{queue_id}"
+    edits = [["rename", f"{path}/{4000:020d}", f"{path}/{name:020d}"], ["delete", golden.segment(9)]]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    gone = {(row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= 9 * SIZE for n in row.numbers}
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.problems, result.unnamed) == (4, [], 0)
+    assert numbers_in(result.lost) == gone == numbers_in(audit.check(root, given=GIVEN, jobs=1).lost)
+
+
 @pytest.mark.parametrize("count", [17, 40])
 @pytest.mark.parametrize("queues", [True, False])
 def test_many_records_with_other_numbers_are_left_alone(count: int, queues: bool, tmp_path: Path) -> None:
