@@ -48,7 +48,7 @@ def test_the_record_is_named_and_mended(number: int, wild: int, tmp_path: Path) 
     assert salvages.records_of(tmp_path / "new", 32768)[place].raw == salvages.originals_of(BASE)[place].raw
 
 
-@pytest.mark.parametrize("said", [2**40, 2**56, -5, 150, 88, 86])
+@pytest.mark.parametrize("said", [2**40, 2**56, -5, 230, 150, 88, 86])
 @pytest.mark.parametrize("split_bytes", [None, 20_000])
 def test_a_wrong_number_is_one_thing(said: int, split_bytes: int | None, tmp_path: Path) -> None:
     """Nothing follows from it of queue files: the unit stands where the numbers beside it say."""

@@ -99,14 +99,27 @@ def test_of_two_records_of_one_number_behind_a_hole_the_first_is_right(lost: int
     assert [at for at in own if now[at].raw != own[at].raw] == [hole]
 
 
+@pytest.mark.parametrize("changes", [[5, -3], [5, 8]])
+def test_a_unit_beside_records_with_wrong_numbers_tells_its_own(changes: list[int], tmp_path: Path) -> None:
+    """They do not stand off alike: so it is not their file that has another name than its own."""
+    lost = LAST - 2
+    at = places()[lost]
+    hole = ["zero", *in_record(at, 0, b"")[1:3], len(salvages.originals_of(NAME)[at].raw)]
+    root = golden.damaged(NAME, [hole, *renumbered(lost + 1, changes)], tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.dropped, result.problems) == (4, [], [])
+    assert numbers_in(result.lost) == {(QUEUE, lost)}
+    assert len(result.restored) == len(changes)
+
+
 @pytest.mark.parametrize(("changes", "queues"), [
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
     ([2**41, 9, -8], True), ([-8, -8, 2**41, 9], True),
     ([1, 1, -2], False), ([7, 3], False), ([-3, -2], False), ([-100, 2**39], False),
-    ([2**41, 9, -8], False), ([-8, -1, 1], False),
+    ([2**41, 9, -8], False), ([-8, -1, 1], False), ([-3, -8, -8], False), ([-8, -8, -30, -30], False),
 ])  # fmt: skip
 def test_numbers_at_the_end_of_a_queue_that_no_broker_gives(changes: list[int], queues: bool, tmp_path: Path) -> None:
-    """They are mixed up, or go back though their units do not or they are single ones, or jump time and again."""
+    """They are mixed up, or go back though their units do not or they are one or two, or jump time and again."""
     edits = renumbered(LAST + 1 - len(changes), changes)
     root = golden.damaged(NAME, edits if queues else [*edits, ["rmtree", "consumequeue"]], tmp_path / "store")
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
@@ -213,15 +226,31 @@ def test_files_that_changed_queues_give_no_queue_the_numbers_of_another_one(
     assert numbers_in(audit.check(root, given=GIVEN, jobs=1).lost) == told
 
 
-def test_directories_that_changed_places_tell_of_each_others_messages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [3, 7])
+def test_directories_that_changed_places_tell_of_each_others_messages(kept: int, tmp_path: Path) -> None:
     """Files that point behind the log alone go on behind such as records say whose they are."""
     queues = [f"consumequeue/topic_0/{queue_id}" for queue_id in (0, 1)]
     moves = [["rename", queues[0], "aside"], ["rename", queues[1], queues[0]], ["rename", "aside", queues[1]]]
-    deletes = [["delete", golden.segment(number)] for number in range(3, 10)]
+    deletes = [["delete", golden.segment(number)] for number in range(kept, 10)]
     root = golden.damaged(NAME, [*moves, *deletes], tmp_path / "store")
     gone = {
-        (row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= 3 * SIZE for n in row.numbers
+        (row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= kept * SIZE for n in row.numbers
     }  # fmt: skip
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.problems, result.unnamed) == (4, [], 0)
+    assert numbers_in(result.lost) == gone == numbers_in(audit.check(root, given=GIVEN, jobs=1).lost)
+
+
+@pytest.mark.parametrize("queue_id", [0, 1])
+@pytest.mark.parametrize("name", [5000, 8000])
+def test_a_renamed_file_that_points_behind_the_log_tells_the_next_numbers(
+    name: int, queue_id: int, tmp_path: Path
+) -> None:
+    """Between its units and those before the log had no room for the messages that its name leaves out."""
+    path = f"consumequeue/topic_0/{queue_id}"
+    edits = [["rename", f"{path}/{4000:020d}", f"{path}/{name:020d}"], ["delete", golden.segment(9)]]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    gone = {(row.name, n) for at, row in salvages.originals_of(NAME).items() if at >= 9 * SIZE for n in row.numbers}
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.exit_code, result.problems, result.unnamed) == (4, [], 0)
     assert numbers_in(result.lost) == gone == numbers_in(audit.check(root, given=GIVEN, jobs=1).lost)

@@ -11,7 +11,7 @@ from storeio.findings import Finding
 from storeio.paths import CONSUMEQUEUE
 
 FIELD: Final = "LOG_FIELD"
-NO_FILE: Final = "CQ_MISSING"
+AT_THE_NUMBER: Final = frozenset(("CQ_MISSING", "CQ_UNIT_MISSING"))
 
 
 def units_of(queue: Queue, read: Read, expected: Mapping[int, int]) -> Iterator[tuple[int, int]]:
@@ -30,16 +30,18 @@ def units_of(queue: Queue, read: Read, expected: Mapping[int, int]) -> Iterator[
 def without_follow_ups(findings: Iterable[Finding], told: Iterable[Finding]) -> list[Finding]:
     """Return what splits found without what follows from a number that is told to be wrong.
 
-    That no file holds a unit at such a number, and what a record alone tells of the field, unless it is the first of
-    several: then the record's own finding is about it, and the other about all of them.
+    That no unit stands at such a number, and what a record alone tells of the field, unless it is the first of several:
+    then the record's own finding is about it, and the other about all of them.
     """
-    wrong = [finding for finding in told if finding.code == FIELD and finding.queue_offset is not None]
+    about = [finding for finding in told if finding.code == FIELD]
+    wrong = [finding for finding in about if finding.queue_offset is not None]
     fields = {(finding.path, finding.position) for finding in wrong if finding.count == 1}
-    records = {(finding.topic, finding.queue_id, finding.physical_offset) for finding in wrong}
+    records = {(finding.topic, finding.queue_id, finding.physical_offset) for finding in about}
 
     def follows(one: Finding) -> bool:
         if one.code == FIELD:
             return (one.path, one.position) in fields
-        return one.code == NO_FILE and one.count == 1 and (one.topic, one.queue_id, one.physical_offset) in records
+        at = one.topic, one.queue_id, one.physical_offset
+        return one.code in AT_THE_NUMBER and one.count == 1 and at in records
 
-    return [finding for finding in findings if not follows(finding)] if wrong else list(findings)
+    return [finding for finding in findings if not follows(finding)] if about else list(findings)

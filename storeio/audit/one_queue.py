@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from storeio.audit.misnumbered import units_of
+from storeio.audit.misnumbered import FIELD, units_of
 from storeio.audit.misplaced import told
 from storeio.audit.missing import missing_of
 from storeio.audit.owners import Owners
@@ -58,6 +58,20 @@ class Said:
         for part in behind if begun else ():  # no record stands there any more
             self.covered = [rest for covered in self.covered for rest in subtract(covered, [part])]
         return begun
+
+    def leave_out(self, numbering: Numbering) -> None:
+        """Forget zero units at numbers that only records with wrong ones have: nothing is missing there."""
+        wrong = {finding.physical_offset for finding in numbering.findings if finding.code == FIELD}
+        if not wrong:
+            return
+        right = merged(numbering.runs)
+        kept: list[Classed] = []
+        for name, low, high, at in self.classed:
+            if name == "zero" and at in wrong and subtract((low, high), right) == [(low, high)]:
+                self.covered = [rest for covered in self.covered for rest in subtract(covered, [(low, high)])]
+            else:
+                kept.append((name, low, high, at))
+        self.classed = kept
 
 
 class AllSaid:
@@ -128,6 +142,7 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
     judged = Judged(queue, said, Numbering(), Leftover(), [], [], {})
     if said.runs is not None:
         judged.numbering = number_queue(queue.topic, queue.queue_id, [said.runs], view)
+        said.leave_out(judged.numbering)
         if judged.numbering.begun_again and queue.kind == CONSUMEQUEUE:
             judged.begun = said.begin_again(judged.numbering)
     numbering = judged.numbering

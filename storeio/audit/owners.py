@@ -1,4 +1,4 @@
-"""Queue files in another queue's place: whose their units are, as the records say that some of them point at."""
+"""Queue files in wrong places: whose their units are, as the records say that some of them point at."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Owners:
     The records that some of them point at are all of one other queue, in which they follow on from each other or from
     their neighbours: of a record whose queue id is damaged nothing follows on. Where all records are lost, units that
     go on behind those of another queue's file are that one's, too; such as go back behind those of a file of the
-    queue's own in front of them are some other queue's, and nobody knows whose.
+    queue's own in front of them are some other queue's, and nobody knows whose. Behind files that are not there they
+    are the queue's own, but with other numbers, if the log has no room for as many messages between.
     """
 
     def __init__(self, plan: AuditPlan, read: Read, runs: Runs, findings: Iterable[Finding]) -> None:
@@ -46,7 +47,7 @@ class Owners:
         self._known: dict[str, Owner | None] = {}
 
     def of(self, queue: Queue, path: str) -> Owner | None:
-        """Return whose units a file of a queue holds, None where nothing says that they are another one's."""
+        """Return whose units a file of a queue holds, None where nothing says that they are not as they stand."""
         if queue.kind != CONSUMEQUEUE or path not in self._about:
             return None
         if path not in self._known:
@@ -58,10 +59,9 @@ class Owners:
         file = next((file for file in queue.files if file.path == path), None)
         if file is None or not self._is_all_wrong(queue, file):
             return None
-        witnesses = [row for row in about if row.code in WITNESSES]
-        if not witnesses:
+        said = list(self._said(queue, file.base, [row for row in about if row.code in WITNESSES]))
+        if not said:
             return self._as_before(queue, file)
-        said = list(self._said(queue, file.base, witnesses))
         owners = {owner for owner, _ in said}
         if len(owners) != 1 or not any(self._follows_on(owner, *unit) for owner, unit in said):
             return None
@@ -86,11 +86,16 @@ class Owners:
         stop = own.base + (own.last_real + 1) * size
         first = _places(self._read, queue, start, start + 2 * size)
         last = _places(self._read, queue, max(stop - 2 * size, own.base), stop)
-        if owner is not None:  # a directory changed its place: its files follow on from each other
-            return owner if first and last and max(last) < min(first) else None
-        if self._is_all_wrong(queue, own):
+        if not first or not last:
             return None
-        return NOBODY if first and last and max(first) < min(last) else None
+        missing = (start - stop) // size
+        if max(last) < min(first):  # a directory changed its place: its files follow on from each other
+            is_own = owner is None or owner[:2] == (queue.topic, queue.queue_id)
+            is_moved = is_own and missing > 0 and not missing * size % queue.file_bytes
+            if is_moved and missing > (min(first) - max(last)) // log.MIN_RECORD_BYTES:
+                return Owner(queue.topic, queue.queue_id, missing + (owner.shift if owner is not None else 0))
+            return owner if not is_own or not missing else None
+        return NOBODY if owner is None and max(first) < min(last) and not self._is_all_wrong(queue, own) else None
 
     def _said(self, queue: Queue, base: int, rows: Sequence[Finding]) -> Iterator[tuple[Owner, tuple[int, int]]]:
         """Yield whose the first and the last unit of each finding are, of those that point at intact records.

@@ -57,15 +57,20 @@ def shift_at(plan: AuditPlan, read: Read, queue: Queue, number: int) -> int | No
 def shift_beside(plan: AuditPlan, read: Read, queue: Queue, first: int, stop: int) -> int:
     """Return how many numbers too high units ``[first, stop)`` stand, as the units beside them in their file do.
 
-    Nobody can ask the records of the units themselves. A unit whose record says another number moved along with them;
-    0 where neither the unit before nor the one behind them is one of an intact record.
+    Nobody can ask the records of the units themselves. A unit whose record says another number moved along with them,
+    unless the next one moved otherwise: then the records' numbers are damaged. 0 where neither the unit before nor the
+    one behind them is one of an intact record.
     """
     size = queue.unit_bytes
-    for number, inside in ((first - 1, first), (stop, stop - 1)):
-        if number >= 0 and queue.path_at(number * size)[0] == queue.path_at(inside * size)[0]:
-            shift = shift_at(plan, read, queue, number)
-            if shift is not None:
-                return shift
+    for inside, step in ((first, -1), (stop - 1, 1)):
+        path = queue.path_at(inside * size)[0]
+        beside = (inside + step, inside + 2 * step)
+        said = [
+            shift_at(plan, read, queue, number) if number >= 0 and queue.path_at(number * size)[0] == path else None
+            for number in beside
+        ]
+        if said[0] is not None and said[1] in (None, said[0]):
+            return said[0]
     return 0
 
 

@@ -11,12 +11,14 @@ from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of, runs
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.rebuild.placement import FEW
 from storeio.salvage.evidence import Unit
 from storeio.salvage.in_a_row import Queue, places_of
 
 Place = tuple[int, int]
 """Physical offset of a record, and its number."""
 
+MOST_BETWEEN: Final = 1 << 12  # units of records in a hole that are asked one by one
 GOES_ON: Final = f"{MISFIT}, its queue goes on with"
 
 
@@ -42,12 +44,11 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
         for before, tail in _tails(runs, is_whole=not view.min_physical_offset):
-            start_at = before[RUN_STOP_AT] if before is not None else 0
-            if view.is_damaged(start_at, tail[-1][RUN_STOP_AT]):
+            expected = _next_number(found, queue, before, tail)
+            if expected is None:
                 continue
-            expected = before[RUN_STOP] if before is not None else 0
             rows = [row for run in tail for row in _rows(found.concluded, queue, run)]
-            if not _is_unit_of(found, queue, expected - 1, before) or not _stand(found, queue, expected, rows):
+            if not _stand(found, queue, expected, rows):
                 continue
             for number, (place, own) in enumerate(rows, expected):
                 if own != number:
@@ -90,29 +91,53 @@ def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[S
                 yield before, tail
 
 
-def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the single last records of a queue of which one goes back: place, number, and the one that follows on.
+def _next_number(
+    found: Surveyed, queue: Queue, before: Sequence[int] | None, tail: Sequence[Sequence[int]]
+) -> int | None:
+    """Return which number the first of the last records should have, None where nothing tells.
 
-    That is the number that a new queue gives the one that goes back. One in front of it that jumps is as it was if
-    its unit stands there, or what lies around it is damaged.
+    The next one, if the one before has its unit; of several runs behind a hole that of its unit, if those between are
+    of records that lay there. One alone may have been appended behind lost units.
+    """
+    view = found.concluded.view
+    stop, stop_at = (before[RUN_STOP], before[RUN_STOP_AT]) if before is not None else (0, 0)
+    start_at = tail[0][RUN_START_AT]
+    if not _is_unit_of(found, queue, stop - 1, before) or view.is_damaged(start_at, tail[-1][RUN_STOP_AT]):
+        return None
+    if not view.is_damaged(stop_at, start_at):
+        return stop
+    if len(tail) == 1:
+        return None
+    number = found.number_of(*queue, start_at)
+    between = [found.unit_of(*queue, n) for n in range(stop, min(number, stop + MOST_BETWEEN))]
+    lay_there = all(unit is not None and stop_at <= unit.physical_offset < start_at for unit in between)
+    return number if between and lay_there and len(between) == number - stop else None
+
+
+def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield the few last records of a queue of which one goes back: place, number, and the one that follows on.
+
+    That is the number that a rebuild gives them: no more than two follow on from one another, and then all their
+    numbers were given out before. One in front that jumps is as it was if its unit stands there, or what lies around it
+    is damaged.
     """
     first = len(runs) - 1
-    if first < 1 or runs[first][RUN_RECORDS] > 1:
+    if first < 1 or not (runs[first][RUN_RECORDS] == 1 or _is_odd(found, queue, runs[: first + 1])):
         return
-    while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[first - 2 : first]):
+    while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[:first]):
         first -= 1
     if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
-        number = runs[first - 1][RUN_STOP]
-        for run in runs[first:]:
-            if run[RUN_FIRST] != number:
-                yield run[RUN_START_AT], run[RUN_FIRST], number
-            number += run[RUN_STOP] - run[RUN_FIRST]
+        rows = [row for run in runs[first:] for row in _rows(found.concluded, queue, list(run))]
+        for number, (place, own) in enumerate(rows, runs[first - 1][RUN_STOP]):
+            if own != number:
+                yield place, own, number
 
 
-def _is_odd(found: Surveyed, queue: Queue, two: Sequence[Sequence[int]]) -> bool:
-    """Tell whether the latter of two runs is one record whose number nothing but itself speaks for."""
-    before, run = two
-    if run[RUN_RECORDS] > 1 or found.concluded.view.is_damaged(before[RUN_STOP_AT], run[RUN_STOP_AT]):
+def _is_odd(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> bool:
+    """Tell whether the last of some runs is few records whose numbers nothing but themselves speaks for."""
+    before, run = runs[-2:]
+    is_few = run[RUN_RECORDS] <= FEW and run[RUN_STOP] <= max(other[RUN_STOP] for other in runs[:-1])
+    if not (run[RUN_RECORDS] == 1 or is_few) or found.concluded.view.is_damaged(before[RUN_STOP_AT], run[RUN_STOP_AT]):
         return False
     return found.number_of(*queue, run[RUN_START_AT]) != run[RUN_FIRST]
 
