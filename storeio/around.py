@@ -19,6 +19,7 @@ from storeio.window import PIECE_BYTES, Bytes, Read
 
 BLOCK_BYTES: Final = 4 << 10  # of which a disk gives all or nothing, or of which a system says so
 AT_ONCE: Final = 128 << 10
+MOST_WHOLE: Final = 2  # files of a server that are left out; where more fail, it is the server that does
 MOST_BLOCKS: Final = 64  # that are asked for one by one; asking a failing disk for one may take it seconds
 
 
@@ -71,6 +72,10 @@ class Around:
         self._fill(room, start, low, middle)
         self._fill(room, start, middle, high)
 
+    def leave_out_all(self, error: UnreadableError) -> None:
+        """Read nothing any more."""
+        self._leave_out(0, self._size, error)
+
     def _leave_out(self, low: int, high: int, error: UnreadableError) -> None:
         self._failed += 1
         self.why = self.why or str(error).partition(": ")[2]
@@ -104,18 +109,32 @@ class Around:
 class ReadAround:
     """Reads files by path. Of what cannot be read of them zeros are given, and ``told`` says where."""
 
-    def __init__(self, read: Callable[[str, int, int], Bytes], files: Iterable[StoreFile]) -> None:
-        """Take how bytes of a file are read, and which files there are."""
-        self._read, self._sizes = read, {file.path: file.size for file in files}
+    def __init__(
+        self, read: Callable[[str, int, int], Bytes], files: Iterable[StoreFile], *, whole: bool = False
+    ) -> None:
+        """Take how bytes of a file are read, which files there are, and whether one that fails is left out as a whole.
+
+        So are those of a server: it does not fail block by block, and to ask it in vain takes long.
+        """
+        self._read, self._sizes, self._whole = read, {file.path: file.size for file in files}, whole
         self._around: dict[str, Around] = {}
 
     def __call__(self, path: str, start: int, stop: int) -> Bytes:
-        """Return bytes of a file, read-only."""
+        """Return bytes of a file, read-only.
+
+        Raises:
+            UnreadableError: So many files were left out as a whole that no more are.
+        """
         if path not in self._around:  # a failing disk is not asked for the same block again
             try:
                 return self._read(path, start, stop)
-            except UnreadableError:
-                self._around[path] = Around(partial(self._read, path), self._sizes.get(path, stop), gives_up=False)
+            except UnreadableError as error:
+                if self._whole and len(self._around) == MOST_WHOLE:
+                    raise
+                around = Around(partial(self._read, path), self._sizes.get(path, stop), gives_up=False)
+                if self._whole:
+                    around.leave_out_all(error)
+                self._around[path] = around
         return self._around[path](start, stop)
 
     @property
@@ -124,7 +143,9 @@ class ReadAround:
         return self._around.keys()
 
     def told(self) -> tuple[str, ...]:
-        """Return what could not be read, as path, bytes and reason."""
+        """Return what could not be read, as path, bytes and reason; of a whole file the bytes that were asked for."""
+        if self._whole:
+            return tuple(f"{path}: {around.why}" for path, around in sorted(self._around.items()))
         return tuple(
             f"{path}: bytes {low} to {high}: {around.why}"
             for path, around in sorted(self._around.items())

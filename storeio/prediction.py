@@ -39,7 +39,7 @@ from storeio.scan import (
     not_listed,
     read_range,
     require_same,
-)
+)  # fmt: skip
 from storeio.settings import default, log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
@@ -126,7 +126,7 @@ def simulate(
     config = infer_config(listing, given or {})
     setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
-    read = gaps = ReadAround(read, listing.files)
+    read = gaps = ReadAround(read, listing.files, whole=is_remote(listing.root))
     disk = Disk(listing.files, read)
     switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
@@ -138,7 +138,7 @@ def simulate(
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
     emptied = [path for path in disk.deleted if held_something(listing, read, path)]
-    require_same(listing)
+    require_same(listing, gaps.paths)
     without_digests(outcome, gaps.paths)
     return Prediction(
         shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,

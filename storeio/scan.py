@@ -138,13 +138,16 @@ def gone_without(listing: Listing) -> list[str]:
     return [] if is_remote(listing.root) else noted_since(listing.root, listing.taken_ns)
 
 
-def require_same(listing: Listing) -> None:
+def require_same(listing: Listing, told: Collection[str] = ()) -> None:
     """Raise if a remote store is not what it was when it was listed, or part of it could not be read since.
+
+    Not for reads of files that are ``told`` of as unread.
 
     Raises:
         UnreadableError: That is so.
     """
-    for text in (*failed_since(listing), *changed_since(listing)):
+    failed = (text for text in failed_since(listing) if text.partition(": ")[0] not in told)
+    for text in (*failed, *changed_since(listing)):
         raise UnreadableError(text)
 
 

@@ -62,6 +62,8 @@ def test_a_log_that_is_not_seen_is_an_empty_one_to_brokers(
             place.relative_to(store).as_posix() for place in store.glob("consumequeue/*/*/*")
         )
         assert (said["loses"], said["consumers"]) == (None, None)
+    assert cli.run(["simulate", str(store), "--quiet"]) == 12
+    assert f"it deletes {len(said['deleted'])} files that hold data" in capsys.readouterr().out
     assert cli.run(["inspect", str(store)]) == 8
     assert "empty directory" not in capsys.readouterr().out
 

@@ -40,11 +40,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "after_start": outcome.after_start and as_recorded(outcome.after_start),
         "deleted": list(outcome.deleted),
         "leaves": [asdict(each) for each in outcome.leaves],
-        "consumers": None,
-        "loses": None,
-        "reissues": None,
-        "shifted": None,
-        "stopped": None,
+        **dict.fromkeys(("consumers", "loses", "reissues", "shifted", "stopped")),
         "not_simulated": list(found.not_simulated),
         "unread": list(found.unread),
         "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
@@ -73,8 +69,10 @@ def warning_sentence(found: Prediction) -> str:
     """Return what the start comes to, in one sentence that begins with one word in capitals."""
     outcome, store = found.outcome, printable(found.store)
     broker = f"broker {outcome.broker}"
+    files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
     if found.unread:
-        return f"UNSURE: what {broker} does on {store} is not known: some of it could not be read."
+        then = f"; if it cannot read that either, it deletes {files} data" if found.emptied else ""
+        return f"UNSURE: what {broker} does on {store} is not known: some of it could not be read{then}."
     if outcome.outcome != STARTS:
         return f"NO START: {broker} {ENDS[outcome.outcome]} on {store}: {printable(outcome.reason)}."
     lost = found.given_up.messages if found.given_up else 0
@@ -82,7 +80,6 @@ def warning_sentence(found: Prediction) -> str:
         size = bytes_text(sum(loss.bytes for loss in found.given_up.losses)) if found.given_up else ""
         return f"LOSES: {broker} starts on {store} and gives up {counted(lost, 'intact message')}, {size}."
     if found.emptied:
-        files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
         return f"DELETES: {broker} starts on {store} and deletes {files} data."
     if found.harms:
         return f"HARMS: {broker} starts on {store}, but clients will not get what they should."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from storeio import audit as audits
 from storeio.audit import plan as plans
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
+from storeio.prediction import write_into
 from storeio.remote import reading
 from storeio.report import audit_object
 from storeio.results import Audit
@@ -133,6 +135,31 @@ def test_one_segment_that_cannot_be_read(
     assert [f for f in found.findings if f.code != "UNREADABLE"] == [
         f for f in local.findings if f.code != "UNREADABLE"
     ]
+
+
+@pytest.mark.parametrize("pattern", ["consumequeue/topic_0/0/*", "commitlog/*"])
+def test_a_start_without_a_file_is_as_if_zeros_stood_there(
+    pattern: str, rich: Path, objects: Objects, proxied: Start, tmp_path: Path
+) -> None:
+    lost = [place.relative_to(rich).as_posix() for place in sorted(rich.glob(pattern))][-1:]
+    proxy = proxied(lambda request: 403 if any(request.path == f"rich/{path}" for path in lost) else None)
+    uri = objects.uri("rich", proxy.endpoint)
+    found = storeio.simulate(uri, broker="5.3.3")
+    local = shutil.copytree(rich, tmp_path / "zeros")
+    (local / lost[0]).write_bytes(bytes((local / lost[0]).stat().st_size))
+    zeros = storeio.simulate(local, broker="5.3.3")
+    assert [text.partition(": ")[0] for text in found.unread] == lost
+    assert "ACCESS_DENIED" in found.unread[0]
+    assert found.exit_code == zeros.exit_code | 8
+    one, other = found.outcome, zeros.outcome
+    assert (one.outcome, one.reason, one.deleted) == (other.outcome, other.reason, other.deleted)
+    assert (one.after_start and one.after_start.queues) == (other.after_start and other.after_start.queues)
+    assert found.given_up == zeros.given_up
+    with pytest.raises(UnreadableError, match=lost[0]):
+        write_into(found, tmp_path / "new")
+    lost += [place.relative_to(rich).as_posix() for place in sorted(rich.glob("commitlog/*"))[-3:]]
+    with pytest.raises(UnreadableError, match="ACCESS_DENIED"):  # the server itself may be the trouble
+        storeio.simulate(uri, broker="5.3.3")
 
 
 def child(*words: str, pause: str = "0.01") -> subprocess.CompletedProcess[str]:
