@@ -66,6 +66,20 @@ def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
 
 
+@pytest.mark.parametrize("path", [f"commitlog/{163840:020d}", "commitlog/x", "index/20990101000000000", "abort"])
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_links_to_nothing(version: str, path: str, tmp_path: Path) -> None:
+    name = f"base-{version}"
+    root, options = golden_data.copy_of(name, tmp_path / "store"), golden_data.options(name)
+    (root / path).unlink(missing_ok=True)
+    (root / path).symlink_to(tmp_path / "nowhere")
+    said = simulate(root, broker=version, given=sizes_of(options))
+    write_into(said, tmp_path / "said") if said.outcome.outcome == "starts" else None
+    assert_same(said, run(version, root, options, stop="halt"))
+    if said.outcome.outcome == "starts":
+        assert contents(tree(root), "index") == contents(tree(tmp_path / "said"), "index")
+
+
 LARGEST: Final = 2**63 - 1
 # Which file gets a name near that, behind which a broker's positions become negative, and which.
 BEYOND: Final[dict[str, tuple[str, str, int]]] = {
