@@ -95,6 +95,7 @@ class Broker:
         self.checkpoint = Checkpoint()
         self.dispatched = Dispatched()
         self.start_file = ""
+        self.reput_from = 0  # where 4.x begins to dispatch once it has loaded; if the log ends before, it waits
         self.queues_stopped = ""  # why no queue gets a unit any more
         self.index_failed = False
 

@@ -66,6 +66,11 @@ def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
 
 
+def test_a_unit_that_dispatch_wrote_ahead_keeps_messages_out_of_its_queue_only(tmp_path: Path) -> None:
+    _, broker = started("4.9.8", golden_data.ahead_of_the_log("base-4.9.8"), tmp_path, NEW)
+    assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
+
+
 @pytest.mark.parametrize("path", [f"commitlog/{163840:020d}", "commitlog/x", "index/20990101000000000", "abort"])
 @pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
 def test_links_to_nothing(version: str, path: str, tmp_path: Path) -> None:
