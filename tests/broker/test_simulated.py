@@ -19,6 +19,13 @@ pytestmark = pytest.mark.broker
 
 WAIT_SECONDS: Final = 10.0  # for a broker that is said to hang; it would have started long before
 NEW: Final[list[Queue]] = [("topic_0", 0), ("topic_1", 1)]
+QUEUE: Final = "consumequeue/topic_0/0"
+# All of the log but its first segment is gone, and so are all files of queues but the first.
+CUT_TO_FIRST_FILE: Final[golden_data.Edit] = [
+    ["zero", f"commitlog/{32768:020d}", 0, 32768],
+    ["create", "abort", 0],
+    ["zero", "checkpoint", 0, 48],
+]
 ACROSS: Final = f"commitlog/{311296:020d}"  # of zeros, from the middle of the last segment on
 
 
@@ -64,6 +71,13 @@ def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
     assert said.stopped is not None
     assert [path.rpartition("/")[0] for path in said.stopped.hidden] == ["consumequeue/topic_0/0"]
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
+
+
+@pytest.mark.parametrize("name", ["01", "+1"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_two_directories_of_one_queue(version: str, name: str, tmp_path: Path) -> None:
+    edits = [["rename", QUEUE, f"consumequeue/topic_0/{name}"], *CUT_TO_FIRST_FILE]
+    assert_same(*started(version, edits, tmp_path, NEW))
 
 
 def test_a_unit_that_dispatch_wrote_ahead_keeps_messages_out_of_its_queue_only(tmp_path: Path) -> None:
@@ -126,7 +140,6 @@ def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) 
     assert_same(*started(version, edits, tmp_path, [*NEW, ("%LMQ%a", 0)] if what == "light" else NEW))
 
 
-QUEUE: Final = "consumequeue/topic_0/0"
 # Files whose names are below 0, so that the log or a queue ends there: a position in a file is below 0, too.
 BELOW: Final[dict[str, golden_data.Edit]] = {
     "segments": [["create", "commitlog/32769", 32768], ["create", f"commitlog/-{1:020d}", 32768]],
