@@ -60,8 +60,9 @@ class LinkedStore:
         return (self.root / path).exists()
 
     def length(self, path: str) -> int:
-        """Return a file's length."""
-        return (self.root / path).stat().st_size
+        """Return a file's length; that of a link to nothing is 0."""
+        place = self.root / path
+        return place.stat().st_size if place.exists() else 0
 
     def is_directory(self, path: str) -> bool:
         """Tell whether there is a directory of this name."""
@@ -98,7 +99,7 @@ class LinkedStore:
             if place.is_dir():
                 yield f"{path}/{name}", Entry(name, DIRECTORY)
             else:
-                yield f"{path}/{name}", Entry(name, FILE, place.stat().st_size)
+                yield f"{path}/{name}", Entry(name, FILE, self.length(f"{path}/{name}"))
 
     # ---- Changes, which raise WriteError where there is no room for them
 

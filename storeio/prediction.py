@@ -35,6 +35,7 @@ from storeio.scan import (
     Listing,
     data_stretches,
     kept_open,
+    links_to_nothing,
     list_store,
     not_listed,
     read_range,
@@ -58,7 +59,8 @@ OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the sa
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEEDED: Final = frozenset((COMMITLOG, CHECKPOINT, LOCK, ABORT))  # without them nothing can be said of a start
-LOOKED_AT: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL))
+LISTED: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX))  # of which brokers ask what is there
+LOOKED_AT: Final = LISTED | {CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL}
 
 
 def next_starts(root: str | os.PathLike[str], given: Mapping[str, str]) -> dict[str, Prediction | StoreError]:
@@ -127,7 +129,7 @@ def simulate(
     setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
     read = gaps = ReadAround(read, listing.files, whole=is_remote(listing.root))
-    disk = Disk(listing.files, read)
+    disk = _disk_of(listing, read)
     switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
@@ -178,6 +180,15 @@ def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, in
         return moment.read(read, path, start, stop) if start < stop else read(path, start, stop)
 
     return files, read_then, moment.log_stop
+
+
+def _disk_of(listing: Listing, read: Read) -> Disk:
+    """Return a store's files as a broker finds them."""
+    disk = Disk(listing.files, read)
+    for path in links_to_nothing(listing):
+        if path.rpartition("/")[0].split("/")[0] in LISTED:
+            disk.create(path, 0)
+    return disk
 
 
 def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:

@@ -203,6 +203,12 @@ def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:
     return [path for path, why in found if why != gone and (not names or path == "." or path.split("/")[0] in names)]
 
 
+def links_to_nothing(listing: Listing) -> list[str]:
+    """Return the symbolic links of a store whose file is gone; brokers take one for an empty file in what they list."""
+    places = {path: os.path.join(listing.root, path) for path, _ in listing.unreadable if not is_remote(listing.root)}
+    return [path for path, place in places.items() if os.path.islink(place) and not os.path.exists(place)]
+
+
 def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
     """Return bytes ``[start, stop)`` of a file as a read-only array.
 

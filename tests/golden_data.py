@@ -117,6 +117,13 @@ def damaged(name: str, edits: list[Edit], target: Path) -> Path:
     return target
 
 
+def ahead_of_the_log(name: str) -> list[Edit]:
+    """Return edits of a base store: its last record has no unit, and seems to lie far behind the log."""
+    at = int(dump(name)[-1]["phy_offset"])
+    field = ["write", segment(at // 32768), at % 32768 + 28, f"{2**40:016x}"]
+    return [["delete", f"consumequeue/topic_0/0/{4000:020d}"], field]
+
+
 def apply_edits(root: Path, edits: list[Edit]) -> None:
     """Change the store at ``root`` as each edit says, in order."""
     for kind, path, *arguments in edits:

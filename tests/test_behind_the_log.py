@@ -84,6 +84,14 @@ def test_filler_at_the_end_keeps_new_messages_out(version: str, tmp_path: Path) 
         assert ("into any queue or the index" in render_simulation(found)) == (version == "4.9.8")
 
 
+def test_a_unit_that_dispatch_wrote_ahead_keeps_messages_out_of_its_queue_only(tmp_path: Path) -> None:
+    """As 4.9.8 does: ``broker/test_simulated.py``. It has passed the log's end by then, and waits for nothing."""
+    root = golden.damaged("base-4.9.8", golden.ahead_of_the_log("base-4.9.8"), tmp_path / "store")
+    found = simulate(root, broker="4.9.8", given=given("base-4.9.8"))
+    assert found.stopped is not None
+    assert (found.stopped.queues, found.stopped.every) == ((("topic_0", 0),), False)
+
+
 @pytest.mark.parametrize("name", golden.STORES)
 def test_sound_stores_take_new_messages(name: str) -> None:
     version = "5.5.1" if name == "upgraded" else name.rpartition("-")[2]

@@ -243,6 +243,23 @@ def test_a_directory_that_is_no_queue_id_is_no_queue(tmp_path: Path, name: str) 
     assert "CQ_MISSING" in codes(audit.check(root, jobs=1))
 
 
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_two_directories_of_one_queue_are_one_to_a_start(version: str, tmp_path: Path) -> None:
+    """As with brokers: ``broker/test_simulated.py``; nearly all of the log is gone, so files of queues are deleted."""
+    states = []
+    for last in (["rename", QUEUE, "consumequeue/topic_0/+1"], ["rmtree", QUEUE]):
+        edits = [
+            ["zero", f"commitlog/{SEGMENT:020d}", 0, SEGMENT],
+            ["create", "abort", 0],
+            ["zero", "checkpoint", 0, 48],
+        ]
+        root = golden.damaged("base-5.3.3", [*edits, last], tmp_path / last[0])
+        found = prediction.simulate(root, broker=version, given=SIZES).outcome
+        assert found.after_start is not None
+        states.append(found.after_start.queues)
+    assert states[0] == states[1]
+
+
 def test_light_queues_that_are_gone_are_missed(tmp_path: Path) -> None:
     root = copy(tmp_path, "rich-5.3.3")
     shutil.rmtree(root / "consumequeue" / "%LMQ%a1")

@@ -189,9 +189,16 @@ def test_what_keeps_an_apply_from_locking_the_store_is_said(change: Change, says
     assert apply_plan(plan, root).exit_code == EXIT_REPAIRED
 
 
-def test_a_link_to_nothing_is_not_taken_for_cured(tmp_path: Path) -> None:
-    found = planned(lambda root: (root / "commitlog/x").symlink_to("nowhere"), tmp_path)
+@pytest.mark.parametrize("far", [False, True])
+def test_a_link_to_nothing_is_not_taken_for_cured(far: bool, tmp_path: Path) -> None:
+    def change(root: Path) -> None:
+        (root / "commitlog/x").symlink_to("nowhere")
+        if far:  # what lies in the directory is then asked for
+            (root / segment(20)).write_bytes(bytes(32768))
+
+    found = planned(change, tmp_path, allow_log=far)
     assert not found.cures
+    assert (segment(20) in {action.path for action in found.plan.actions}) == far
 
 
 def test_holes_are_not_read_and_stay_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

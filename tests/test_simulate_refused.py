@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rebuilds import sizes_of
 
-from storeio.prediction import simulate
+from storeio.prediction import simulate, write_into
 from storeio.results import EXIT_FAILED
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (
@@ -46,6 +47,36 @@ REFUSED = [
 ]
 FIRST = "commitlog/00000000000000000000"
 LAST = "commitlog/00000000000000294912"
+
+
+# A link whose file is gone, and the versions that refuse to start, as brokers were seen to.
+NOWHERE: dict[str, tuple[str, ...]] = {
+    "commitlog/00000000000000163840": ("4.9.8", "5.3.3", "5.5.1"),
+    "commitlog/x": ("4.9.8",),  # the last one, which others delete
+    "consumequeue/topic_0/0/00000000000000001000": ("4.9.8", "5.3.3", "5.5.1"),
+    "consumequeue/x": (),
+    "index/20990101000000000": (),
+    "checkpoint": (),
+    "abort": (),
+    "lock": (),
+}
+
+
+@pytest.mark.parametrize("path", NOWHERE)
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_a_link_to_nothing_is_an_empty_file_where_brokers_list_what_is_there(
+    version: str, path: str, tmp_path: Path
+) -> None:
+    name = f"base-{version}"
+    root = golden_data.copy_of(name, tmp_path / "store")
+    (root / path).unlink(missing_ok=True)
+    (root / path).symlink_to(tmp_path / "nowhere")
+    found = simulate(root, broker=version, given=sizes_of(golden_data.options(name)))
+    assert found.outcome.outcome == (REFUSES if version in NOWHERE[path] else STARTS)
+    assert found.outcome.mode == "normal"
+    if path.startswith("index/"):
+        write_into(found, tmp_path / "said")
+        assert (tmp_path / "said" / path).read_bytes() == bytes(16840)
 
 
 def left(version: str, stage: str, files: Collection[str] = EVERYTHING, **others: Any) -> list[tuple[str, str, str]]:

@@ -8,8 +8,8 @@ what each of them still holds and ``doubts`` on records that brokers accept. ``r
 (``head_fields``, ``one_byte``, each made of ``tries``) on one record against its ``evidence``; ``times`` bound when
 it was stored, by the ``nearest`` records. ``numbers`` and ``missing`` tell which messages are lost, ``traces`` what
 else is known of them and ``unnamed`` how many have no name, ``tombstones`` which hole's ``room`` stands for each and
-``holes`` what is written there (``fillers``); ``decide`` joins all that, and ``node`` carries it out, of the messages that
-are ``chosen``.
+``holes`` what is written there (``fillers``); ``decide`` joins all that, and ``node`` carries it out, of the messages
+that are ``chosen``.
 """
 
 from __future__ import annotations

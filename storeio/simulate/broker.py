@@ -95,6 +95,7 @@ class Broker:
         self.checkpoint = Checkpoint()
         self.dispatched = Dispatched()
         self.start_file = ""
+        self.reput_from = 0  # where 4.x begins to dispatch once it has loaded; if the log ends before, it waits
         self.queues_stopped = ""  # why no queue gets a unit any more
         self.index_failed = False
 
@@ -125,7 +126,9 @@ class Broker:
         for directory in (CONSUMEQUEUE, BATCHQUEUE) if self.rules.batch_queues else (CONSUMEQUEUE,):
             for topic, queue_id in self.topics.queues_in(directory):
                 self.topics.expect(topic, directory)
-                self.queue(topic, queue_id).load()
+                # Of directories such as 1 and +1 each is the same queue anew, read from the one with the plain name.
+                queue = self.queues[topic, queue_id] = self._new_queue(topic, queue_id)
+                queue.load()
         self.checkpoint = self._read_checkpoint()
         loaded = self.index.load(clean=self.clean, index_timestamp_ms=self.checkpoint.index_ms)
         self.index_failed = not loaded and self.rules.index_load_counts

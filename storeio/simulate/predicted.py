@@ -45,7 +45,7 @@ def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
     hiding = (broker.log.hides, *(broker.queues[key].hides for key in sorted(broker.queues)))
     keys_until = broker.index.files[-1].end_offset if has_index and broker.index.files else 0
     found = Stopped(
-        tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.rules.reput_from_queues,
+        tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.reput_from > end,
         keys_until if keys_until > end else 0, tuple(path for path in hiding if path),
     )  # fmt: skip
     return found if found != Stopped() else None

@@ -30,8 +30,9 @@ def start(broker: Broker) -> None:
         broker.disk.create(ABORT, 0)
     if not broker.rules.reput_from_queues:
         return
+    broker.reput_from = max(broker.log.min_offset, broker.queues_end, 0)
     try:
-        _reput(broker, max(broker.log.min_offset, broker.queues_end, 0))
+        _reput(broker, broker.reput_from)
     except JavaError as error:
         raise HangsError(f"dispatch throws at the same record again and again: {error}", WAITS) from error
     except CrashesError as error:

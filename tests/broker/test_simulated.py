@@ -19,6 +19,13 @@ pytestmark = pytest.mark.broker
 
 WAIT_SECONDS: Final = 10.0  # for a broker that is said to hang; it would have started long before
 NEW: Final[list[Queue]] = [("topic_0", 0), ("topic_1", 1)]
+QUEUE: Final = "consumequeue/topic_0/0"
+# All of the log but its first segment is gone, and so are all files of queues but the first.
+CUT_TO_FIRST_FILE: Final[golden_data.Edit] = [
+    ["zero", f"commitlog/{32768:020d}", 0, 32768],
+    ["create", "abort", 0],
+    ["zero", "checkpoint", 0, 48],
+]
 ACROSS: Final = f"commitlog/{311296:020d}"  # of zeros, from the middle of the last segment on
 
 
@@ -66,6 +73,32 @@ def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
 
 
+@pytest.mark.parametrize("name", ["01", "+1"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_two_directories_of_one_queue(version: str, name: str, tmp_path: Path) -> None:
+    edits = [["rename", QUEUE, f"consumequeue/topic_0/{name}"], *CUT_TO_FIRST_FILE]
+    assert_same(*started(version, edits, tmp_path, NEW))
+
+
+def test_a_unit_that_dispatch_wrote_ahead_keeps_messages_out_of_its_queue_only(tmp_path: Path) -> None:
+    _, broker = started("4.9.8", golden_data.ahead_of_the_log("base-4.9.8"), tmp_path, NEW)
+    assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
+
+
+@pytest.mark.parametrize("path", [f"commitlog/{163840:020d}", "commitlog/x", "index/20990101000000000", "abort"])
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_links_to_nothing(version: str, path: str, tmp_path: Path) -> None:
+    name = f"base-{version}"
+    root, options = golden_data.copy_of(name, tmp_path / "store"), golden_data.options(name)
+    (root / path).unlink(missing_ok=True)
+    (root / path).symlink_to(tmp_path / "nowhere")
+    said = simulate(root, broker=version, given=sizes_of(options))
+    write_into(said, tmp_path / "said") if said.outcome.outcome == "starts" else None
+    assert_same(said, run(version, root, options, stop="halt"))
+    if said.outcome.outcome == "starts":
+        assert contents(tree(root), "index") == contents(tree(tmp_path / "said"), "index")
+
+
 LARGEST: Final = 2**63 - 1
 # Which file gets a name near that, behind which a broker's positions become negative, and which.
 BEYOND: Final[dict[str, tuple[str, str, int]]] = {
@@ -107,7 +140,6 @@ def test_names_near_the_largest_number(version: str, what: str, tmp_path: Path) 
     assert_same(*started(version, edits, tmp_path, [*NEW, ("%LMQ%a", 0)] if what == "light" else NEW))
 
 
-QUEUE: Final = "consumequeue/topic_0/0"
 # Files whose names are below 0, so that the log or a queue ends there: a position in a file is below 0, too.
 BELOW: Final[dict[str, golden_data.Edit]] = {
     "segments": [["create", "commitlog/32769", 32768], ["create", f"commitlog/-{1:020d}", 32768]],
