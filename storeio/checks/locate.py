@@ -42,8 +42,9 @@ def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt
         pieces = [(n, min(n + PIECE_UNITS, stop)) for first, stop in ends for n in range(first, stop, PIECE_UNITS)]
     numbers: list[Numbers] = []
     units: list[npt.NDArray[np.void]] = []
+    last = -(-queue.stop // queue.unit_bytes)
     for first, stop in pieces:
-        stop = min(stop, -(-queue.stop // queue.unit_bytes))
+        stop = min(stop, last)
         if stop <= first:
             continue
         data, absent = queue.read(read, first * queue.unit_bytes, stop * queue.unit_bytes)
@@ -103,6 +104,23 @@ def number_in(places: Numbers, numbers: Numbers, physical: Numbers) -> Numbers:
     hit[hit] = places[place[hit]] == physical[hit]
     result[hit] = numbers[place[hit]]
     return result
+
+
+class Places:
+    """Where the units of a queue stand that point into ``[low, high)``: looked for where they are asked for, of a queue
+    without order all at once, which is read but once then."""
+
+    def __init__(self, queue: Queue, read: Read, low: int, high: int) -> None:
+        self._queue, self._read, self._bounds = queue, read, (low, high)
+        self._table: tuple[Numbers, Numbers] | None = None
+
+    def numbers_of(self, physical: Numbers) -> Numbers:
+        """Return what ``numbers_of`` does, for physical offsets in these bounds."""
+        if self._table is None:
+            if self._queue.ordered:
+                return numbers_of(self._queue, self._read, physical)
+            self._table = numbers_by_place(self._queue, self._read, *self._bounds)
+        return number_in(*self._table, physical)
 
 
 def numbers_behind(queue: Queue, read: Read, physical: Numbers) -> Numbers:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storeio.checks import ext_units
 from storeio.checks.beside import Beside
-from storeio.checks.locate import decode, numbers_of
+from storeio.checks.locate import Places, decode
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
 from storeio.dispatch import Implied
@@ -66,6 +66,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
     else:
         bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
     units_of = by_number(queue, read, numbers, runs=len(bounds) - 1)
+    places = Places(queue, read, implied.physical_at(0), implied.physical_at(-1) + 1)
     goes_back = 2 < len(bounds) <= MOST_APART + 1 and bool((np.diff(numbers) < 1).any())
     for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
@@ -75,7 +76,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
         if not absent and data.tobytes() == units[a:b].tobytes():  # of a few units five times as fast as by numpy
             checked.covered.append((first, first + b - a))
             continue
-        run = _Run(queue, ext, implied, walked, read, slice(a, b), first, decode(queue, data), units[a:b])
+        run = _Run(queue, ext, implied, walked, read, places, slice(a, b), first, decode(queue, data), units[a:b])
         run.compare(absent, checked)
         if goes_back:
             checked.apart += condense(checked.findings)
@@ -92,6 +93,7 @@ class _Run:
     implied: Implied
     walked: Walked
     read: Read
+    places: Places
     rows: slice
     first: int
     disk: npt.NDArray[np.void]
@@ -174,7 +176,7 @@ class _Run:
         which = np.flatnonzero(mask)
         if not len(which):
             return
-        found = numbers_of(self.queue, self.read, self.implied.physical(self.rows)[which])
+        found = self.places.numbers_of(self.implied.physical(self.rows)[which])
         astray = (found >= 0) & (found != self.first + which)
         beside = Beside(self.queue, self.read, found[astray], self.implied)
         for i, number in zip(which.tolist(), found.tolist(), strict=True):
