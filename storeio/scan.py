@@ -29,6 +29,7 @@ from storeio.uris import is_remote, place_of, shown
 Bytes = npt.NDArray[np.uint8]
 
 SHORT_HOLE_BYTES: Final = 1 << 20  # reading it costs no more than passing over it
+LINK_BELOW_LINK: Final = "a link to a directory below another such link: not followed"
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 
 
@@ -156,11 +157,18 @@ def _list_directory(base: str) -> tuple[list[StoreFile], list[tuple[str, str]]]:
         raise NotAStoreError(f"{base}: not a directory")
     files: list[StoreFile] = []
     unreadable: list[tuple[str, str]] = []
-    _list_into(base, "", 0, files, unreadable)
+    _list_into(base, "", 0, files, unreadable, linked=False)
     return files, unreadable
 
 
-def _list_into(base: str, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]]) -> None:
+def _list_into(
+    base: str, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]], *, linked: bool
+) -> None:
+    """List what lies in a directory and below; ``linked`` tells that a link led there.
+
+    A part of a store may lie on another disk. A link below a link leads anywhere, as those in ``/proc`` do, and may
+    lead there again and again.
+    """
     try:
         with os.scandir(f"{base}/{prefix}") as found:
             entries = sorted(found, key=lambda e: e.name)
@@ -172,8 +180,11 @@ def _list_into(base: str, prefix: str, depth: int, files: list[StoreFile], unrea
         try:
             if entry.is_dir():
                 files.append(describe(path, 0, is_dir=True))
-                if depth < MAX_DEPTH:
-                    _list_into(base, path, depth + 1, files, unreadable)
+                is_link = entry.is_symlink()
+                if linked and is_link:
+                    unreadable.append((path, LINK_BELOW_LINK))
+                elif depth < MAX_DEPTH:
+                    _list_into(base, path, depth + 1, files, unreadable, linked=linked or is_link)
             else:
                 files.append(describe(path, entry.stat().st_size))
         except OSError as error:

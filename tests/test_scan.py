@@ -10,9 +10,10 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 
+from storeio import audit
 from storeio.errors import UnreadableError
 from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
-from storeio.scan import kept_open, read_range
+from storeio.scan import LINK_BELOW_LINK, kept_open, list_store, read_range
 
 HUGE = HUGE_PAGE_BYTES
 SIZE = 3 * HUGE + 11
@@ -144,3 +145,17 @@ def test_what_is_no_file_does_not_hold_up(path: str, kind: str, tmp_path: Path) 
         assert f"{path}: not a regular file" in done.stderr
     with pytest.raises(UnreadableError, match="not a regular file"):
         read_range(str(root), path, 0, 1)
+
+
+def test_links_to_directories_are_followed_once(tmp_path: Path) -> None:
+    """A part of a store may lie on another disk; links below one may lead round and round, as those in /proc do."""
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    whole = list_store(root)
+    elsewhere = (root / "consumequeue").rename(tmp_path / "other")
+    (root / "consumequeue").symlink_to(elsewhere)
+    assert list_store(root) == whole
+    (elsewhere / "round").symlink_to(tmp_path)
+    listed = list_store(root)
+    assert listed.unreadable == (("consumequeue/round", LINK_BELOW_LINK),)
+    assert {f.path for f in listed.files} - {f.path for f in whole.files} <= {"consumequeue/round"}
+    assert any(text.startswith("consumequeue/round: ") for text in audit.check(root).failed)
