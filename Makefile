@@ -56,7 +56,10 @@ broker-test: setup  ## what real brokers make of stores; needs mvn and a JDK, wh
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(CODE)
+	@# The types of the last numpy for Python 3.10 do not say that a number of it is an int.
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "$(BIN)/mypy $(CODE)"; $(BIN)/mypy $(CODE); \
+	else echo "mypy is left out: it needs types of numpy that need Python 3.11" >&2; fi
 
 docs: $(STAMP)  ## the documentation as a site, into build/docs; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
