@@ -194,7 +194,7 @@ def copied(store: str, target: Path) -> Listing:
 def _link(place: Path, target: Path) -> None:
     """Make a link to a file, and the directories that it lies in."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(target)
+    os.symlink(target, place)
 
 
 def copy_sparse(source: Path, target: Path) -> None:
