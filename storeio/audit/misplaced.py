@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
 from storeio.checks.columns import Columns, ColumnsBuilder
-from storeio.checks.ranges import Range, Ranges, merged, subtract
+from storeio.checks.ranges import Bounds, Range, Ranges, merged, subtract
 from storeio.dispatch import all_units, grouped_units, multi_dispatched
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
@@ -87,14 +87,11 @@ def told(missing: Iterable[LostRange], runs: Numbers, *, is_placed: bool) -> Ite
     it lay elsewhere than the missing message is another message. Units of a light queue, which is not ``is_placed``,
     may stand at other numbers than their records say: there as many records in that place will do.
     """
-    runs = runs[:, np.argsort(runs[RUN_START_AT], kind="stable")]
-    furthest = np.maximum.accumulate(runs[RUN_STOP_AT])
+    bounds = Bounds(runs[[RUN_START_AT, RUN_STOP_AT]].T)  # neither the missing nor the runs may be few
     for part in missing:
         first, stop = part.first_queue_offset, part.stop_queue_offset
-        # Neither the missing nor the runs may be few.
-        begin = int(np.searchsorted(furthest, part.physical_start, "right"))
-        near = runs[:, begin : int(np.searchsorted(runs[RUN_START_AT], part.physical_stop))]
-        fits = (near[RUN_FIRST] < stop) & (near[RUN_STOP] > first) & (near[RUN_STOP_AT] > part.physical_start)
+        near = runs[:, bounds.meeting(part.physical_start, part.physical_stop)]
+        fits = (near[RUN_FIRST] < stop) & (near[RUN_STOP] > first)
         rows = near[[RUN_FIRST, RUN_STOP]][:, fits].T.tolist()
         held = merged((max(low, first), min(high, stop)) for low, high in rows)
         inside = (near[RUN_START_AT] >= part.physical_start) & (near[RUN_STOP_AT] <= part.physical_stop)

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 Range = tuple[int, int]
 Ranges = list[Range]
@@ -64,13 +65,14 @@ def whole_units(stretches: Iterable[Range], start: int, stop: int, unit: int) ->
 class Bounds:
     """Many ranges that may overlap, in any order: which of them share a number with another one."""
 
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        bounds = np.array(ranges, np.int64).reshape(-1, 2)
+    def __init__(self, ranges: npt.ArrayLike) -> None:
+        """Take the ranges, shape ``(n, 2)``."""
+        bounds = np.asarray(ranges, np.int64).reshape(-1, 2)
         self._order = np.argsort(bounds[:, 0], kind="stable")
         self._starts, self._stops = bounds[self._order].T
         self._highest = np.maximum.accumulate(self._stops)
 
-    def meeting(self, start: int, stop: int) -> list[int]:
+    def meeting(self, start: int, stop: int) -> npt.NDArray[np.int64]:
         """Return the indices of those that share a number with ``[start, stop)``, rising."""
         low, high = np.searchsorted(self._highest, start, "right"), np.searchsorted(self._starts, stop, "left")
-        return sorted(self._order[low:high][self._stops[low:high] > start].tolist())
+        return np.sort(self._order[low:high][self._stops[low:high] > start])

@@ -123,7 +123,7 @@ def without(table: Sequence[Run], gone: Iterable[Place]) -> list[Run]:
     bounds = Bounds([(run[RUN_START_AT], run[RUN_STOP_AT]) for run in table])
     inside: dict[int, list[Place]] = {}
     for place, record in sorted(gone, key=lambda row: row[0]):
-        for i in bounds.meeting(place, place + 1):
+        for i in bounds.meeting(place, place + 1).tolist():
             inside.setdefault(i, []).append((place, record))
     return [part for i, run in enumerate(table) for part in _cut(run, inside.get(i, ()))]
 

@@ -122,7 +122,7 @@ class Survey:
 
     def lost_in(self, start: int, stop: int) -> list[LostRange]:
         """Return the missing numbers that may have lain in a physical range."""
-        return [self.lost[i] for i in self._lost.meeting(start, stop)]
+        return [self.lost[i] for i in self._lost.meeting(start, stop).tolist()]
 
     def size_at(self, place: int) -> int:
         """Return the size that a record at a place names, 0 where it cannot be one."""
