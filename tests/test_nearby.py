@@ -12,7 +12,6 @@ from storeio.checks.queue_files import Queue, QueueFile, by_number
 from storeio.errors import UnreadableError
 from storeio.nearby import Nearby
 from storeio.paths import CONSUMEQUEUE
-from storeio.salvage.survey import Bounds
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -77,16 +76,3 @@ def test_units_by_number(seed: int) -> None:
     far = np.array([0, 10**6], np.int64)
     data, absent = by_number(queue, disk.read, far, runs=2)(10**6, 10**6 + 1)
     assert (data.tolist(), absent) == ([0] * 20, [(2 * 10**7, 2 * 10**7 + 20)])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_ranges_that_meet_another(seed: int) -> None:
-    chance = random.Random(seed)
-    starts = [chance.randrange(100) for _ in range(30)]
-    ranges = [(start, start + chance.randrange(1, 30)) for start in starts]
-    bounds = Bounds(ranges)
-    for start in range(0, 120, 3):
-        stop = start + chance.randrange(1, 20)
-        expected = [i for i, (low, high) in enumerate(ranges) if low < stop and high > start]
-        assert bounds.meeting(start, stop) == expected
-    assert Bounds([]).meeting(0, 100) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storeio.checks.ranges import Range, Ranges, add, meeting, merged, subtract
+from storeio.checks.ranges import Bounds, Range, Ranges, add, meeting, merged, subtract
 
 ROW = st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda row: (row[0], row[0] + row[1]))
 ROWS = st.lists(ROW, max_size=8)
@@ -44,3 +46,16 @@ def test_ranges_added_one_by_one_are_merged(rows: Ranges) -> None:
     for row in rows:
         add(found, row)
     assert found == merged(rows)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranges_that_meet_another(seed: int) -> None:
+    chance = random.Random(seed)
+    starts = [chance.randrange(100) for _ in range(30)]
+    ranges = [(start, start + chance.randrange(1, 30)) for start in starts]
+    bounds = Bounds(ranges)
+    for start in range(0, 120, 3):
+        stop = start + chance.randrange(1, 20)
+        expected = [i for i, (low, high) in enumerate(ranges) if low < stop and high > start]
+        assert bounds.meeting(start, stop).tolist() == expected
+    assert Bounds([]).meeting(0, 100).tolist() == []
