@@ -71,7 +71,7 @@ class Implied:
         return np.ones(len(self.record[which]), np.int64) if self.single else self.column(w.R_BATCH_SIZE, which)
 
     def runs(self) -> Numbers:
-        """Return the runs of consecutive queue offsets, a table of ``kernels.group``, shape ``(5, n)``."""
+        """Return the runs of consecutive queue offsets, a table of ``kernels.group``, shape ``(RUN_ROWS, n)``."""
         if self.run_table is not None:
             return self.run_table
         edges = np.flatnonzero(np.diff(self.queue_offset) != (1 if self.single else self.messages()[:-1])) + 1
@@ -83,6 +83,7 @@ class Implied:
         runs[g.RUN_START_AT] = self.physical(first)
         runs[g.RUN_STOP_AT] = self.physical(last) + self.column(w.R_SIZE, last)
         runs[g.RUN_RECORDS] = bounds[1:] - first
+        runs[g.RUN_ELSEWHERE] = self.column(w.R_MARKS, first) & w.MARK_PHYSICAL
         return runs
 
     def units(self) -> consumequeue.Units:

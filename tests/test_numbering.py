@@ -91,7 +91,7 @@ def test_a_wrong_number_hides_no_missing_unit(tmp_path: Path) -> None:
     ([0, 1, 2, 4, 5, 5, 6, 7, 8], [3, 4]),  # there is room for no other
 ])  # fmt: skip
 def test_of_numbers_that_are_mixed_up_one_that_is_right_is_not_told(numbers: list[int], wrong: list[int]) -> None:
-    rows = [(number, number + 1, at * 100, at * 100 + 100, 1) for at, number in enumerate(numbers)]
+    rows = [(number, number + 1, at * 100, at * 100 + 100, 1, 0) for at, number in enumerate(numbers)]
     view = LogView([Segment(describe(f"commitlog/{0:020d}", 1000), np.empty((4, 0), np.int64))], 0, 1000)
     told = number_queue("t", 0, [np.array(rows, np.int64).T], view).findings
     assert [

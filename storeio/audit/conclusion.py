@@ -126,7 +126,7 @@ def concluded(
     verdicts = judge_queues(plan, stitched, view)
     gathered.findings += unfounded(plan, verdicts.queues) if not view.unread else ()
     gathered.findings += without_replaced((f for r in stitched for f in r.findings), verdicts.begun_again)
-    gathered.findings = [*without_follow_ups(gathered.findings, verdicts.findings), *verdicts.findings]
+    gathered.findings = [*without_follow_ups(gathered.findings, verdicts.findings, verdicts.beside), *verdicts.findings]
     gathered.failed += verdicts.failed.values()
     gathered.checks.update(verdicts.checks)
     beyond = _index(plan, stitched, view, gathered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from storeio.audit.misnumbered import FIELD, units_of
@@ -59,19 +59,27 @@ class Said:
             self.covered = [rest for covered in self.covered for rest in subtract(covered, [part])]
         return begun
 
-    def leave_out(self, numbering: Numbering) -> None:
-        """Forget zero units at numbers that only records with wrong ones have: nothing is missing there."""
+    def leave_out(self, numbering: Numbering) -> set[int]:
+        """Forget what units at the numbers of records with wrong ones lack; return such records beside right ones.
+
+        At numbers that only they have, zeros miss nothing; at one that another record has, its unit is that one's.
+        """
         wrong = {finding.physical_offset for finding in numbering.findings if finding.code == FIELD}
+        beside: set[int] = set()
         if not wrong:
-            return
+            return beside
         right = merged(numbering.runs)
         kept: list[Classed] = []
         for name, low, high, at in self.classed:
-            if name == "zero" and at in wrong and subtract((low, high), right) == [(low, high)]:
+            others = subtract((low, high), right) if at in wrong else None
+            if name == "zero" and others == [(low, high)]:
                 self.covered = [rest for covered in self.covered for rest in subtract(covered, [(low, high)])]
+            elif name == "garbage" and others == []:
+                beside.add(at)
             else:
                 kept.append((name, low, high, at))
         self.classed = kept
+        return beside
 
 
 class AllSaid:
@@ -127,6 +135,7 @@ class Judged:
     beyond: list[tuple[int, int]]
     others: dict[Owner, Leftover]
     failed: str = ""
+    beside: set[int] = field(default_factory=set)  # physical offsets of records whose number is another one's
 
     def missing(self, view: LogView) -> list[LostRange]:
         """Return the numbers without a record in its place."""
@@ -142,7 +151,7 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
     judged = Judged(queue, said, Numbering(), Leftover(), [], [], {})
     if said.runs is not None:
         judged.numbering = number_queue(queue.topic, queue.queue_id, [said.runs], view)
-        said.leave_out(judged.numbering)
+        judged.beside = said.leave_out(judged.numbering)
         if judged.numbering.begun_again and queue.kind == CONSUMEQUEUE:
             judged.begun = said.begin_again(judged.numbering)
     numbering = judged.numbering

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from storeio.audit.misnumbered import Record
 from storeio.audit.misplaced import MISPLACED
 from storeio.audit.one_queue import AllSaid, Judged, Said, judge_queue
 from storeio.audit.plan import AuditPlan, QueueKey
@@ -35,6 +36,7 @@ class QueueVerdicts:
     findings: list[Finding] = field(default_factory=list)
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
     begun_again: dict[tuple[str | None, int | None], list[BegunAgain]] = field(default_factory=dict)
+    beside: set[Record] = field(default_factory=set)  # records whose numbers and units are others'
     failed: dict[str, str] = field(default_factory=dict)  # files that could not be read, with the reason
     beyond: list[tuple[int, int]] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=lambda: {"queue_units_on_disk": 0, "queue_numbers": 0})
@@ -97,6 +99,7 @@ def _add(verdicts: QueueVerdicts, key: QueueKey, judged: Judged, view: LogView) 
     queue, numbering, leftover = judged.queue, judged.numbering, judged.leftover
     if judged.begun:
         verdicts.begun_again[key[1:]] = judged.begun
+    verdicts.beside |= {(queue.topic, queue.queue_id, physical) for physical in judged.beside}
     if judged.failed:
         verdicts.findings.append(Finding("UNREADABLE", queue.directory, detail=judged.failed))
         verdicts.failed |= {file.path: judged.failed for file in queue.files}

@@ -6,7 +6,7 @@ Source: ``QueueOffsetOperator``; exceptions as brokers make them (restart, re-is
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.begun_again import BegunAgain, begun_again
+from storeio.checks.runs import copies_among, runs_of, without
 from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -65,10 +66,13 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
     result = Numbering()
     runs = runs_of(tables)
     result.records = sum(run[RUN_RECORDS] for run in runs)
+    if copies := copies_among(runs):
+        result.findings += [_copy(view, topic, queue_id, runs[i]) for i in copies]
+        runs = without(runs, copies)
     runs = _without_outliers(topic, queue_id, runs, view, result)
     expected = runs[0][RUN_FIRST] if runs else 0
     before_at = runs[0][RUN_START_AT] if runs else 0
-    for first, stop, start_at, stop_at, _ in runs:
+    for first, stop, start_at, stop_at, *_ in runs:
         if first > expected:
             _gap(topic, queue_id, expected, first, before_at, start_at, view, result)
         elif first < expected:
@@ -84,25 +88,8 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
     return result
 
 
-def runs_of(tables: Iterable[Numbers]) -> list[list[int]]:
-    """Return the runs of a queue, whose splits' are given in log order, with those joined that follow on."""
-    return joined_runs([run for table in tables for run in table.T.tolist()])
-
-
-def joined_runs(runs: list[list[int]]) -> list[list[int]]:
-    """Return runs with those joined that follow on from one split to the next."""
-    joined: list[list[int]] = []
-    for run in runs:
-        if joined and joined[-1][RUN_STOP] == run[RUN_FIRST]:
-            joined[-1][RUN_STOP] = run[RUN_STOP]
-            joined[-1][RUN_STOP_AT] = run[RUN_STOP_AT]
-            joined[-1][RUN_RECORDS] += run[RUN_RECORDS]
-        else:
-            joined.append(list(run))
-    return joined
-
-
 STRANGER: Final = "no record of this queue"
+COPY: Final = "a copy of another record"
 UNREAD: Final = "what could not be read may hold it"
 """Evidence of messages of which nobody knows whether they are lost."""
 MISFIT: Final = "does not fit its neighbours"
@@ -223,7 +210,7 @@ def _without_outliers(
                 run = [expected, expected + width, *run[2:]]
             before = run[RUN_STOP]
             if kept and kept[-1][RUN_STOP] == run[RUN_FIRST]:
-                kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0]
+                kept[-1] = [kept[-1][RUN_FIRST], run[RUN_STOP], kept[-1][RUN_START_AT], run[RUN_STOP_AT], 0, 0]
             else:
                 kept.append(run)
     return kept
@@ -236,10 +223,22 @@ def before_next(after: int | None, width: int) -> int:
 
 def _stranger(view: LogView, topic: str, queue_id: int, run: Sequence[int]) -> Finding:
     """Return that records are of another queue than they say: the first of them, and how many."""
-    count, at = run[RUN_RECORDS], run[RUN_START_AT] + log.QUEUE_ID_AT
     detail = f"{STRANGER}: its numbers go on behind this record as if it were not there"
-    found = _at(view, "LOG_FIELD", at, 4, topic, queue_id, 0, detail)
-    return replace(found, queue_offset=None, physical_offset=run[RUN_START_AT], count=count)
+    return _no_number(view, topic, queue_id, run, log.QUEUE_ID_AT, 4, detail)
+
+
+def _copy(view: LogView, topic: str, queue_id: int, run: Sequence[int]) -> Finding:
+    """Return that records are copies of others of their queue: the first of them, and how many."""
+    detail = f"{COPY}: it says that it lies elsewhere, and another one has its number"
+    return _no_number(view, topic, queue_id, run, log.PHYSICAL_OFFSET_AT, 8, detail)
+
+
+def _no_number(
+    view: LogView, topic: str, queue_id: int, run: Sequence[int], at: int, length: int, detail: str
+) -> Finding:
+    """Return that records have no number of their queue, as a field tells: of the first of them."""
+    found = _at(view, "LOG_FIELD", run[RUN_START_AT] + at, length, topic, queue_id, 0, detail)
+    return replace(found, queue_offset=None, physical_offset=run[RUN_START_AT], count=run[RUN_RECORDS])
 
 
 def _misfit(view: LogView, topic: str, queue_id: int, run: Sequence[int], expected: int) -> Finding:

@@ -21,9 +21,10 @@ Numbers = npt.NDArray[np.int64]
 GROUP_COLUMNS = 2
 UNIT_BYTES = consumequeue.UNIT_BYTES
 
-# Rows of a run table: consecutive queue offsets of one queue, in log order.
-(RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT, RUN_RECORDS) = range(5)
-RUN_ROWS = 5
+# Rows of a run table: consecutive queue offsets of one queue, in log order. The last tells, by 0 or 1, whether the
+# first record says that it lies elsewhere: it may be a copy of the one there.
+(RUN_FIRST, RUN_STOP, RUN_START_AT, RUN_STOP_AT, RUN_RECORDS, RUN_ELSEWHERE) = range(6)
+RUN_ROWS = 6
 
 # Bits of what ``group_by_queue`` says.
 SINGLE = 1
@@ -127,6 +128,7 @@ def runs_by_queue(
             runs[RUN_START_AT, n] = base + records[w.R_POSITION, first]
             runs[RUN_STOP_AT, n] = base + records[w.R_POSITION, last] + records[w.R_SIZE, last]
             runs[RUN_RECORDS, n] = stop - k
+            runs[RUN_ELSEWHERE, n] = records[w.R_MARKS, first] & w.MARK_PHYSICAL
             n += 1
             k = stop
         bounds[q + 1] = n

@@ -2,6 +2,7 @@
 
 Units come in log order, in runs of consecutive queue offsets.
 
+0. Copies of records elsewhere, as ``checks.runs.copies_among`` tells, stand nowhere; what follows is of the others.
 1. A run that begins where the one before it ends follows on.
 2. A few records whose numbers those before and behind them contradict, as ``checks.numbering.astray`` tells, stand
    where these leave room for just them: nowhere if they leave none, unless as few behind them may be the wrong ones. A
@@ -21,19 +22,21 @@ Units come in log order, in runs of consecutive queue offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, is_out_of_reach
+from storeio.checks.runs import Run, copies_among, without
 from storeio.checks.segments import LogView
-from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP_AT
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
 MOST_FILLED: Final = 2**24  # numbers of one gap for which the log between has no room: a third of a gigabyte of units
 FEW: Final = 2  # records in a row do not tell that a queue began again
 LEAST_RECORD: Final = 64  # bytes of the log that a number of a gap had at least
-Run = list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +88,31 @@ class Placed:
         return self.parts[-1].stop if self.parts else 0
 
 
-def add_runs(known: list[Run], more: Iterable[Run]) -> None:
-    """Append runs in log order, each joined with the one before it where it follows on."""
-    for run in more:
-        if known and known[-1][RUN_STOP] == run[RUN_FIRST]:
-            known[-1][RUN_STOP] = run[RUN_STOP]
-            known[-1][RUN_STOP_AT] = run[RUN_STOP_AT]
-            known[-1][RUN_RECORDS] += run[RUN_RECORDS]
-        else:
-            known.append(list(run))
-
-
 def place(runs: list[Run], view: LogView) -> Placed:
     """Return where the units of a queue stand; ``runs`` are all of it, in log order."""
+    if copies := copies_among(runs):
+        return _beside_copies(_placed(without(runs, copies), view), runs, copies)
+    return _placed(runs, view)
+
+
+def _beside_copies(placed: Placed, runs: Sequence[Run], copies: Sequence[int]) -> Placed:
+    """Return where the units stand, of which those of copies stand nowhere; ``placed`` does not count them."""
+    stops = list(itertools.accumulate(run[RUN_RECORDS] for run in runs))
+    counts = [runs[i][RUN_RECORDS] for i in copies]
+    shifts = [0, *itertools.accumulate(counts)]
+    cuts = [stops[i] - shift for i, shift in zip(copies, shifts[1:], strict=True)]  # as far as ``placed`` counts
+    parts: list[Part] = []
+    for part in placed.parts:
+        at, stop = part.at, part.at + part.count
+        for k in range(bisect_right(cuts, at), bisect_left(cuts, stop) + 1):
+            until = min(cuts[k], stop) if k < len(cuts) else stop
+            parts.append(replace(part, number=part.number + at - part.at, at=at + shifts[k], count=until - at))
+            at = until
+    return replace(placed, parts=parts, replaced=placed.replaced + shifts[-1])
+
+
+def _placed(runs: list[Run], view: LogView) -> Placed:
+    """Return where units stand of which none are copies."""
     placed = Placed()
     at = i = 0
     while i < len(runs):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
+from storeio.checks.runs import Run, add_runs
 from storeio.checks.segments import LogView
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.layout import (
@@ -30,7 +31,7 @@ from storeio.rebuild.layout import (
     laid,
     pieces,
 )
-from storeio.rebuild.placement import Part, Placed, Run, add_runs, place
+from storeio.rebuild.placement import Part, Placed, place
 from storeio.rebuild.stretches import QueueKey, Stretch, Stretches, joined
 from storeio.rebuilt import QueueBuilt
 from storeio.staging import Staging

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of, runs_of
+from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of
+from storeio.checks.runs import runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT

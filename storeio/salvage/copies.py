@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import MOST_ASTRAY, joined_runs, place_of
+from storeio.checks.numbering import MOST_ASTRAY, place_of
+from storeio.checks.runs import joined_runs
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP

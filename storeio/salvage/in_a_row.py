@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import AuditPlan, Concluded
-from storeio.checks.numbering import number_queue, runs_of
+from storeio.checks.numbering import number_queue
+from storeio.checks.runs import runs_of
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import properties as p

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, number_queue, runs_of
+from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, number_queue
 from storeio.checks.ranges import Bounds, merged, subtract
+from storeio.checks.runs import runs_of
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
+from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit, enters_queue
 
@@ -98,7 +99,7 @@ def _lost(
 
 
 def _run(place: int, record: log.Record) -> Run:
-    run = [0] * 5
+    run = [0] * RUN_ROWS
     first, count = numbers_of(record)
     run[RUN_FIRST], run[RUN_STOP] = first, first + count
     run[RUN_START_AT], run[RUN_STOP_AT], run[RUN_RECORDS] = place, place + record.size, 1

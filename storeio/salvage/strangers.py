@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of, runs_of
+from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of
+from storeio.checks.runs import runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT

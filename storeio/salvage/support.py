@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.numbering import JUMP, MISFIT, STRANGER, runs_of
+from storeio.checks.numbering import JUMP, MISFIT, STRANGER
 from storeio.checks.queue_files import Queue, Read
+from storeio.checks.runs import runs_of
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT

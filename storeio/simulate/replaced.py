@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.begun_again import BegunAgain, believed
-from storeio.checks.numbering import joined_runs, number_queue
+from storeio.checks.numbering import number_queue
+from storeio.checks.runs import joined_runs
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.dispatch import Implied
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
