@@ -1,10 +1,12 @@
-"""docs/versions.md, docs/changelog.md and docs/api.md against what is there."""
+"""docs/versions.md, docs/changelog.md, docs/api.md and figures of speed against what is there."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 
+from bench.results import as_markdown
 from storeio.cli import COMMANDS
 from storeio.simulate.rules import LINES
 from storeio.verbs import VERBS
@@ -75,3 +77,17 @@ def test_every_page_is_in_the_contents() -> None:
     for path in PAGES:
         name = str(path.relative_to(ROOT / "docs").with_suffix(""))
         assert name == "index" or name in contents, name
+
+
+def test_seconds_are_those_that_were_measured() -> None:
+    found = json.loads((ROOT / "bench" / "results.json").read_text())
+    assert as_markdown(found) == (ROOT / "bench" / "RESULTS.md").read_text()
+    figures = found["brokers"]["figures"]
+    shown = dict(re.findall(r"(rebuild|check)`: ([0-9.]+) s", (ROOT / "README.md").read_text()))
+    brokers = re.findall(r"([0-9.]+) s (?:for 4 GiB )?with 5\.3\.3", (ROOT / "README.md").read_text())
+    rebuild, recovery = figures["rebuild"], figures["recovery"]
+    assert shown == {
+        "rebuild": f"{rebuild['ours']['2']['seconds']:.2f}",
+        "check": f"{recovery['ours']['1']['seconds']:.2f}",
+    }
+    assert brokers == [f"{each['brokers']['5.3.3']['seconds']:.2f}" for each in (rebuild, recovery)]
