@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -121,6 +122,19 @@ LAYERS: Final = {
     "cli": {"crc", "process", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
     "conf": set[str](),
 }
+# Packages of many modules, whose docstring says what is where and which is called when.
+EXPLAINED: Final = (
+    "apply",
+    "audit",
+    "checks",
+    "incremental",
+    "inspect",
+    "kernels",
+    "rebuild",
+    "remote",
+    "report",
+    "salvage",
+)
 NO_FILES: Final = FORMAT | {
     "kernels",
     "splits",
@@ -189,6 +203,16 @@ def test_only_scan_and_apply_know_files_and_nothing_knows_spark(path: Path) -> N
         assert not tops & TOUCHES_FILES
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         assert "open" not in {call.id for call in calls if isinstance(call, ast.Name)}
+
+
+@pytest.mark.parametrize("package", EXPLAINED)
+def test_large_packages_say_what_each_module_is_for(package: str) -> None:
+    start = ROOT / "storeio" / package / "__init__.py"
+    said = re.findall(r"``(\w+)``", ast.get_docstring(ast.parse(start.read_text())) or "")
+    names = {path.stem for path in start.parent.glob("*.py")} | {
+        path.parent.name for path in start.parent.glob("*/*.py")
+    }
+    assert names - {"__init__"} - set(said) == set()
 
 
 @pytest.mark.parametrize("path", modules("storeio/kernels"), ids=lambda path: path.name)

@@ -1,7 +1,19 @@
 """The audit of a store: the same tasks on threads of one node and on Spark.
 
-``prepare`` lists and cuts, ``run_file_tasks`` looks at whole small files, ``audit_split`` at one stretch
-of the log with all that it implies, ``conclude`` joins what they say. ``check`` does it all here.
+``node`` has the order: ``prepare`` (``plan``) lists and cuts, ``run_file_tasks`` (``files``) looks at small files as a
+whole, ``audit_split`` (``split``) at one stretch of the log with all that it implies, ``conclude`` (``conclusion``)
+joins what they say. ``check`` does it all here.
+
+* Before: a plan under a running broker is of one ``moment``, which ``running`` tells from the ``log_end``, from what
+  was there ``then``, and from bytes of the ``store_now``.
+* Meanwhile: ``looks`` lets splits begin before all files are looked at; ``facts`` are what files tell of all queues,
+  ``learned`` what records tell of queues without files, for which splits are audited again. In a split most queues are
+  ``usual`` ones.
+* Together: ``stitching`` puts splits side by side; ``queues`` judges every queue, ``one_queue`` each: which numbers
+  are ``missing`` and which of them ``misplaced`` records have, whose the units of its files are (``owners``,
+  ``shifts``), and what is no finding as a record's number is wrong (``misnumbered``). ``unread`` tells what was not
+  read, and ``bytes`` puts each byte into a class. ``unfinished`` is what is said when an audit is cut short.
+* For others: ``peek`` reads one record, ``walks`` all of them again, ``named`` looks for queues that somebody names.
 """
 
 from storeio.audit.conclusion import Concluded, conclude, concluded

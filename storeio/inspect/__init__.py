@@ -1,7 +1,10 @@
 """What a store holds, shown: files, records, units, index entries, bytes with their meaning.
 
-``records``, ``units``, ``index_entries``, ``files``, ``hex_view`` and ``body`` return plain data;
-``storeio inspect`` prints it. Nothing here writes.
+``records``, ``units``, ``index_entries``, ``files``, ``hex_view`` and ``body`` (``api``) return plain data
+(``views``); ``storeio inspect`` prints it as ``text``. Nothing here writes. ``reader`` opens the store. ``selection``
+finds records the cheapest way: by ``lookup``, ``queueunits`` or ``indexunits``, else by a ``logwalk``; ``matching``
+tests them, and ``recordviews`` makes them views, with the fields of ``layout``. ``filelist`` is of files, ``bodies``
+of bodies, ``hexview`` and ``hexvalues`` of bytes.
 """
 
 from __future__ import annotations
