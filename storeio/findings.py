@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from storeio.codes import CODES, ERROR, INFO, SEVERITIES, WARNING, Code
 
 __all__ = ["CODES", "ERROR", "INFO", "SEVERITIES", "WARNING", "Code", "Finding", "condense", "merge"]
+
+MOST_ROWS: Final = 1000  # of one code in one file and queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,8 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(merged, key=lambda f: (rank[f.severity], f.path, f.position, f.code))
 
 
-def condense(findings: Iterable[Finding], limit: int = 1000) -> list[Finding]:
-    """Return merged findings with at most ``limit`` rows of one code in one file and queue.
+def condense(findings: Iterable[Finding]) -> list[Finding]:
+    """Return merged findings with at most ``MOST_ROWS`` rows of one code in one file and queue.
 
     What is over is folded into one row that spans the rest and carries its count, so that the
     report of a store that is wrong everywhere stays small.
@@ -82,7 +85,7 @@ def condense(findings: Iterable[Finding], limit: int = 1000) -> list[Finding]:
     for finding in merge(findings):
         key = (finding.code, finding.path, finding.topic, finding.queue_id)
         seen[key] = seen.get(key, 0) + 1
-        if seen[key] < limit:
+        if seen[key] < MOST_ROWS:
             kept.append(finding)
         elif key not in folded:
             folded[key] = len(kept)

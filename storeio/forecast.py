@@ -35,19 +35,15 @@ def forecast_retention(
     *,
     broker: str = NEWEST,
     given: Mapping[str, str] | None = None,
-    now_ms: int | None = None,
-    zone_offset_ms: int | None = None,
-    disk_used_ratio: float | None = None,
 ) -> Forecast:
     """Return what a broker of this version deletes of the store at ``root``, which is only read.
+
+    Clock, time zone and used share of the disk are those of this machine.
 
     Args:
         root: The store directory.
         broker: A version such as ``5.3.3``.
         given: Broker settings by name, those of cleaning included.
-        now_ms: The time that is taken for now, by default the clock's.
-        zone_offset_ms: The broker's time zone, ahead of UTC; by default this machine's.
-        disk_used_ratio: Used share of the disk; by default what this machine tells of the store's.
 
     Raises:
         NotAStoreError: ``root`` is no store.
@@ -55,13 +51,13 @@ def forecast_retention(
         UnreadableError: A file could not be read.
     """
     root = refuse_remote(os.fspath(root), "retention depends on the disk and the times of files, which a copy has not")
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    zone = time.localtime(now / 1000).tm_gmtoff * 1000 if zone_offset_ms is None else zone_offset_ms
+    now = time.time_ns() // 1_000_000
+    zone = time.localtime(now / 1000).tm_gmtoff * 1000
     cleaning = cleaning_of(given or {})
     rules = rules_of(broker)
     listing = list_store(root)
     require_listed(listing, LOOKED_AT)
-    ratio = _used(listing.root) if disk_used_ratio is None else disk_used_ratio
+    ratio = _used(listing.root)
     mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
     conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
     outcome, started = _started(listing, given or {}, broker)

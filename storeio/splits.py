@@ -9,7 +9,7 @@ sequential one for every split size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -131,8 +131,3 @@ def drop_before(spans: Numbers, position: int) -> Numbers:
     if kept.shape[1]:
         kept[w.SPAN_START, 0] = max(int(kept[w.SPAN_START, 0]), position)
     return kept
-
-
-def with_size(splits: Sequence[Split], file_size: int) -> list[Split]:
-    """Return the splits with another file size, for a file whose end is not to be believed."""
-    return [replace(split, file_size=file_size) for split in splits if split.start < file_size]

@@ -27,7 +27,7 @@ def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> boo
     return followed(one).is_relative_to(followed(other))
 
 
-def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], option: str = "--into") -> Path:
+def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) -> Path:
     """Return the directory that is to be made.
 
     Raises:
@@ -36,14 +36,14 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str], 
     """
     place, root = Path(place_of(os.fspath(into))), place_of(os.fspath(store))
     if "\0" in str(place) or place.name in ("", "..") or place.is_symlink():
-        raise UsageError(f"{option} {place}: is a link, or no name for a new directory")
+        raise UsageError(f"--into {place}: is a link, or no name for a new directory")
     if not is_remote(root) and is_inside(place, root):
-        raise UsageError(f"{option} {place}: lies inside the store {root}, which is never written")
+        raise UsageError(f"--into {place}: lies inside the store {root}, which is never written")
     try:
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise UsageError(f"{option} {place}: is not empty")
+            raise UsageError(f"--into {place}: is not empty")
     except OSError as error:
-        raise WriteError(f"{option} {place}: cannot be read: {error.strerror or error}") from error
+        raise WriteError(f"--into {place}: cannot be read: {error.strerror or error}") from error
     return place
 
 

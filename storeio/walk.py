@@ -169,7 +169,6 @@ def walk_split(
     begin: WalkState | None = None,
     *,
     delays_ms: Numbers | None = None,
-    engine: tuple[int, int] | None = None,
     reuse: bool = False,
     piece_bytes: int | None = None,
 ) -> Walked:
@@ -182,8 +181,8 @@ def walk_split(
     """
     state = begin or split.first_state()
     window = Window(read, split, min(state.position, split.stop), piece_bytes)
-    address, kind = engine or (crc.ADDRESS, crc.KIND)
-    view = np.array([window.origin, split.base_offset, split.file_size, split.stop, address, kind], np.int64)
+    ends = split.base_offset, split.file_size, split.stop
+    view = np.array([window.origin, *ends, crc.ADDRESS, crc.KIND], np.int64)
     numbers = np.zeros(w.STATE_PLACES, np.int64)
     numbers[w.S_ASKED] = -1
     numbers[:4] = state.position, state.mode, state.time_1_ms, state.time_2_ms

@@ -121,9 +121,9 @@ def stores(directory: Path) -> list[Path]:
     ]
 
 
-def timed_store(root: Path, count: int = 64) -> Path:
+def timed_store(root: Path) -> Path:
     """Return a store whose messages were stored a second apart, several segments long."""
     builder = StoreBuilder(root, segment_bytes=8192)
-    for number in range(count):
+    for number in range(64):
         builder.message("T", number % 4, b"x" * 300, store_ms=1_700_000_000_000 + 1000 * number)
     return builder.close()

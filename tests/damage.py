@@ -6,11 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 from hypothesis import strategies as st
 from storebuilder import COMMIT, LOCAL_V6, PREPARED, ROLLBACK, StoreBuilder, forged
 
-from storeio.format import batchqueue, consumequeue, index
 from storeio.format import commitlog as log
 
 # Where the fields of a record with IPv4 hosts lie, and their struct codes.
@@ -31,7 +29,6 @@ FIELDS: Final = {
     "prepared": (76, ">q"),
     "body_length": (84, ">i"),
 }
-UNITS: Final = {"consumequeue": consumequeue.UNIT, "batchqueue": batchqueue.UNIT, "index": index.UNIT}
 
 
 def set_field(data: bytearray, record_at: int, field: str, value: int) -> None:
@@ -44,12 +41,6 @@ def add_to_field(data: bytearray, record_at: int, field: str, difference: int) -
     """Add to a field of the record at ``record_at``."""
     offset, form = FIELDS[field]
     set_field(data, record_at, field, struct.unpack_from(form, data, record_at + offset)[0] + difference)
-
-
-def set_unit(data: bytearray, unit: int, field: str, value: int, *, kind: str = "consumequeue", start: int = 0) -> None:
-    """Give a field of one unit of a queue or index file another value; units begin at ``start``."""
-    units = np.frombuffer(data, dtype=UNITS[kind], offset=start, count=(len(data) - start) // UNITS[kind].itemsize)
-    units[field][unit] = value
 
 
 def flip_bit(data: bytearray, position: int, bit: int = 0) -> None:

@@ -121,9 +121,9 @@ def queue(root: Path) -> Path:
     return max((root / "consumequeue" / "topic_1" / "0").iterdir())
 
 
-def swap_units(path: Path, size: int = consumequeue.UNIT_BYTES) -> None:
+def leave_out_a_unit(path: Path) -> None:
     """Leave one unit out of a queue's last file, the rest moves up."""
-    data = path.read_bytes()
+    data, size = path.read_bytes(), consumequeue.UNIT_BYTES
     path.write_bytes(data[:size] + data[2 * size :] + bytes(size))
 
 
@@ -239,7 +239,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "LOG_PROPERTY_CRC": ("rich-5.5.1", break_property),
     "LOG_MULTI_DISPATCH": ("rich-5.3.3", break_list),
     "LOG_QUEUE_OFFSET_REPEATED": ("base-5.3.3", restart_queue),
-    "CQ_SHIFTED": ("base-5.3.3", lambda root: swap_units(queue(root))),
+    "CQ_SHIFTED": ("base-5.3.3", lambda root: leave_out_a_unit(queue(root))),
     "CQ_GAP": ("base-5.3.3", lose_old),
     "CQ_UNWRITTEN": ("base-5.3.3", create_queue),
     "CQ_DELIVER_TIME": (

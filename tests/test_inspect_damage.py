@@ -21,10 +21,10 @@ from storeio.walk import walk_split
 SEGMENT = "commitlog/" + "0" * 20
 
 
-def small_store(root: Path, *, bodies: int = 6) -> StoreBuilder:
+def small_store(root: Path) -> StoreBuilder:
     """Return a store of a few messages in one queue, written to ``root``."""
     builder = StoreBuilder(root, segment_bytes=8192)
-    for number in range(bodies):
+    for number in range(6):
         builder.message("topic", 1, b"body %d" % number, tags="TagA", keys=f"key{number}", unique_key=f"U{number}")
     builder.close()
     return builder

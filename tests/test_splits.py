@@ -129,14 +129,14 @@ def test_damaged_segments_every_size(segment: tuple[int, bytes]) -> None:
         assert_same(base, data, step, oracle)
 
 
-def resumed_after(times_ms: list[int | None], *, body: int = 40) -> bytes:
+def resumed_after(times_ms: list[int | None]) -> bytes:
     """Return a segment of one record a time, with a hole of zeros where there is None."""
     builder = StoreBuilder(segment_bytes=4096)
     for time_ms in times_ms:
         if time_ms is None:
             builder.raw(bytes(200))
         else:
-            builder.message("T", 0, b"x" * body, store_ms=time_ms)
+            builder.message("T", 0, b"x" * 40, store_ms=time_ms)
     return builder.segment_files()[0][1]
 
 

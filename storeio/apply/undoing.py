@@ -43,7 +43,7 @@ def undo(root: str | os.PathLike[str], *, name: str | None = None, progress: Tel
             try:
                 require_held(run, store)
                 patience.begin()
-                left = _back(run, store, patience, shown)
+                left = _back(run, store, patience)
             finally:
                 run.close()
             if not left:
@@ -68,7 +68,7 @@ def _chosen(home: Tree, root: str, name: str | None) -> str:
     return name
 
 
-def _back(run: Run, store: Tree, patience: Patience, root: str) -> int:
+def _back(run: Run, store: Tree, patience: Patience) -> int:
     """Return how many actions are still done, 0 once all are taken back."""
     journal = run.journal
     progress = journal.progress

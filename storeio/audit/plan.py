@@ -34,6 +34,8 @@ from storeio.window import LARGE_PIECE_BYTES, PIECE_BYTES
 SPLITS: Final = 16  # that the log of a small store is cut into
 LEAST_SPLIT_BYTES: Final = 8 << 20  # what a split costs besides its bytes is no more than they do
 LEAST_QUEUE_BYTES: Final = 16 << 10  # the same for each queue: nearly every split has units of it to look up
+WINDOW_BYTES: Final = 64 << 10  # of a queue's file, for who asks for one unit after the other
+MOST_WINDOWS: Final = 64
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -146,10 +148,10 @@ class AuditPlan:
             return np.zeros(pieces.count, np.bool_)
         return many_files.agreeing(self.root, pieces)
 
-    def nearby(self, *, window_bytes: int = 64 << 10, most: int = 64) -> Nearby:
-        """Return what reads small pieces of the store's files that lie near each other; by default, units of queues."""
+    def nearby(self) -> Nearby:
+        """Return what reads units of queues, and other small pieces of files that lie near each other."""
         sizes = {file.path: file.size for file in self.listing.files}
-        return Nearby(self.read, sizes, window_bytes=window_bytes, most=most)
+        return Nearby(self.read, sizes, window_bytes=WINDOW_BYTES, most=MOST_WINDOWS)
 
     def for_workers(self) -> AuditPlan:
         """Return the plan as it travels: without what only the driver asks for, and small with many queues."""

@@ -122,12 +122,12 @@ def as_text(data: bytes, *, cut: bool = False) -> str | None:
     return None
 
 
-def hex_lines(data: bytes, start: int = 0) -> list[str]:
+def hex_lines(data: bytes) -> list[str]:
     """Return a hex dump, 16 bytes a line, printable ASCII on the right."""
     lines = []
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
-        lines.append(f"{start + at:>12}  {hex_columns(row)}  {ascii_columns(row)}")
+        lines.append(f"{at:>12}  {hex_columns(row)}  {ascii_columns(row)}")
     return lines
 
 

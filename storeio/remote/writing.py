@@ -30,7 +30,7 @@ REMOVALS: Final = 4  # tries, of what a server said was not there, and is
 UPLOADS: Final = 3  # of one file; the client tries each request of it again, too
 
 
-def free_place(into: str, option: str = "--into") -> None:
+def free_place(into: str) -> None:
     """Look whether an output may go to a URI: nothing is there, or an output that was not completed.
 
     Raises:
@@ -39,7 +39,7 @@ def free_place(into: str, option: str = "--into") -> None:
     """
     found = listed(opened(into))
     if found and WRITING not in found and any(info.is_file for info in found.values()):
-        raise UsageError(f"{option} {shown(into)}: is not empty")
+        raise UsageError(f"--into {shown(into)}: is not empty")
 
 
 def begin(into: str, token: str) -> None:

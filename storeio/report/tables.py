@@ -85,9 +85,9 @@ def paragraph(label: str, text: str, width: int, indent: str = "   ") -> list[st
     )
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, one: str) -> str:
     """Return ``1 file``, ``1,234 files``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {one if number == 1 else one + 's'}"
 
 
 def bytes_text(count: int) -> str:

@@ -3,7 +3,7 @@
 The interpreter of the cluster's drivers and workers imports this at its start; the product knows nothing of it. A
 test asks by making a file in the directory that ``STOREIO_FAULTS`` names, and the first process that comes to the place
 takes it by renaming: ``die-<place>`` ends that process with SIGKILL, ``hold-<place>`` has it wait until
-``go-<place>`` is there.
+the test ends it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def die() -> None:
 
 
 def hold(place: str) -> None:
-    """Wait at a place until the test lets go."""
+    """Wait at a place until the test ends this process."""
     if claimed("hold", "held", place):
-        while not (WHERE / f"go-{place}").exists():
-            time.sleep(0.02)
+        while True:
+            time.sleep(1)
 
 
 def holding(place: str, work: Callable[..., Any]) -> Callable[..., Any]:

@@ -258,10 +258,6 @@ class Cluster:
         """Have the next process that comes to a place die or wait: ``die-<place>``, ``hold-<place>``."""
         (self.faults / trouble).touch()
 
-    def let_go(self, place: str) -> None:
-        """Have who waits at a place go on."""
-        (self.faults / f"go-{place}").touch()
-
     def had(self, trouble: str) -> int:
         """Return which process died or waits, 0 if none does: ``died-<place>``, ``held-<place>``."""
         return next((int(path.name.rpartition("-")[2]) for path in self.faults.glob(f"{trouble}-*")), 0)
