@@ -15,6 +15,7 @@ import golden_data as golden
 import pytest
 import temporary
 from faults import Faults
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,10 @@ os.environ.setdefault(
 )
 # Tests start hundreds of processes: where none may keep byte code, each compiles all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# How long an example takes says nothing of the program on a machine that does other things, too.
+settings.register_profile("any-machine", settings(deadline=None))
+settings.load_profile("any-machine")
 
 memory: Final = temporary.in_memory()
 

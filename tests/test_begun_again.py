@@ -101,7 +101,7 @@ def test_a_plan_leaves_a_queue_as_brokers_left_it(numbers: list[Number], tmp_pat
     assert not made.predicted_before.harms  # no start gives up what an earlier broker has replaced
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(numbers=st.sampled_from(LIVES[:-2]), data=st.data(), split_bytes=st.sampled_from(SPLITS))
 def test_units_that_are_wrong_beside_are_told_one_for_one(
     numbers: list[Number], data: st.DataObject, split_bytes: int | None, tmp_path_factory: pytest.TempPathFactory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from storeio.paths import describe
 from storeio.planning import plan_store
 from storeio.rebuild.placement import Part, place
 from storeio.results import Audit
+from storeio.salvage.node import salvage
 from tests import golden_data as golden
 from tests.test_plan_recorded import given_for
 
@@ -24,10 +26,12 @@ STORE = "base-4.9.8"
 SEGMENT_BYTES = 32768
 
 
-def written_over(root: Path, number: tuple[str, int, int], over: tuple[str, int, int]) -> tuple[int, int]:
+def written_over(
+    root: Path, number: tuple[str, int, int], over: tuple[str, int, int], name: str = STORE
+) -> tuple[int, int]:
     """Copy a store, in it a record, by topic, queue id and number, over one of the same size; return both places."""
-    golden.copy_of(STORE, root)
-    rows = {(row["topic"], int(row["queue_id"]), int(row["queue_offset"])): row for row in golden.dump(STORE)}
+    golden.copy_of(name, root)
+    rows = {(row["topic"], int(row["queue_id"]), int(row["queue_offset"])): row for row in golden.dump(name)}
     (at, size), (to, same) = ((int(rows[key]["phy_offset"]), int(rows[key]["size"])) for key in (number, over))
     assert size == same, "they differ in length"
     segment, position = at - at % SEGMENT_BYTES, at % SEGMENT_BYTES
@@ -91,6 +95,27 @@ def test_a_copy_in_its_own_queue_takes_no_number(last: int, tmp_path: Path) -> N
     planned = plan_store(root, tmp_path / "plan.json", given=given_for(STORE), jobs=1, broker="4.9.8").plan
     actions = [action for action in planned.actions if action.path.startswith("consumequeue/topic_1/1/")]
     assert sum(action.length for action in actions) <= 20  # of the unit of the record that is lost
+
+
+@pytest.mark.parametrize(("copied", "over", "keeps_queues"), [
+    (("topic_0", 1, 40), ("topic_1", 1, 209), False),  # one record of the copy's queue lies behind it
+    (("topic_1", 1, 180), ("topic_1", 1, 177), True),  # it is newer than the record behind it
+])  # fmt: skip
+def test_salvage_changes_no_record_behind_a_copy(
+    copied: tuple[str, int, int], over: tuple[str, int, int], keeps_queues: bool, tmp_path: Path
+) -> None:
+    name = "base-4.9.8" if keeps_queues else "base-5.5.1"
+    root = tmp_path / "store"
+    written_over(root, copied, over, name)
+    if not keeps_queues:
+        shutil.rmtree(root / "consumequeue")
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert not result.restored
+    assert [(row.topic, row.queue_id, row.first_queue_offset, row.stop_queue_offset) for row in result.lost] == [
+        (*over, over[2] + 1)
+    ]
+    found = audit.check(tmp_path / "new", given=given_for(name), jobs=1)
+    assert not [row for row in found.findings if row.severity in ("error", "warning")]
 
 
 def log_of(numbers: Sequence[int], copies: Sequence[int]) -> tuple[list[Run], LogView]:

@@ -92,7 +92,7 @@ def test_a_zstd_window_larger_than_the_bound_is_refused() -> None:
     assert "cannot be decompressed as zstd" in body.note
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.binary(max_size=300), st.integers(0, 0x7FF), st.integers(0, 400))
 def test_any_bytes_with_any_flag(raw: bytes, flag: int, most: int) -> None:
     body = bodies.decoded(raw, flag, most)
@@ -101,7 +101,7 @@ def test_any_bytes_with_any_flag(raw: bytes, flag: int, most: int) -> None:
         assert all(c.isprintable() or c in "\n\t" for c in text)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.text(st.characters(), max_size=80))
 def test_printable_text_prints(text: str) -> None:
     shown = safe.printable(text)

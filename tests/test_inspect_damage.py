@@ -122,7 +122,7 @@ def test_forged_records_in_a_body_are_no_records(tmp_path: Path) -> None:
     assert state.position in (0, start)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(damage.damaged_segments(), st.data())
 def test_a_start_in_the_middle_agrees_on_damaged_logs(segment: tuple[int, bytes], data: st.DataObject) -> None:
     import tempfile

@@ -90,7 +90,7 @@ def questions(reader: Reader, numbers: list[int], paths: list[str]) -> Iterator[
         yield lambda number=number, path=path: list(text.hex_view_lines(inspect.hex_view(reader, number, path)))
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250, derandomize=True)
 @given(STORES, st.lists(st.one_of(st.integers(0, 9000), NUMBERS), min_size=1, max_size=4))
 def test_random_stores(files: dict[str, bytes], numbers: list[int]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -114,7 +114,7 @@ def expected_of(builder: StoreBuilder) -> Obvious:
     return obviously_placed(mine)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(numbers, st.sampled_from([None, 4096, 700]), st.sampled_from([1, 2, queues.MANY]))
 def test_numbers_of_any_kind_are_placed_by_the_rules(
     parts: list[tuple[str, tuple[int, int]]], split_bytes: int | None, many: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Final
 
 import pytest
 
-from storeio import audit
-from storeio.audit import conclusion
+from storeio import audit, findings
 from storeio.checks import marks
-from storeio.findings import Finding, condense
+from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.salvage.evidence import Known, Stored
 from storeio.salvage.node import salvage
@@ -165,7 +163,7 @@ def test_many_leaps_of_which_the_audit_tells_a_range_alone(tmp_path: Path, monke
         ["write", f"commitlog/{at - at % size:020d}", at % size + time_at(originals[at].raw) + 4, "0000"] for at in rows
     ]
     root = golden.damaged(name, edits, tmp_path / "store")
-    monkeypatch.setattr(conclusion, "condense", functools.partial(condense, limit=3))
+    monkeypatch.setattr(findings, "MOST_ROWS", 3)
     found = audit.look_at_store(root, given=given_for(name), jobs=1)
     assert sum(f.count > 1 for f in found.audit.findings if f.code == "LOG_TIME") > 1
     assert survey(found).leaping == set(rows)

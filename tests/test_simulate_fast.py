@@ -89,7 +89,7 @@ def test_same_where_queues_are_made_again(name: str, version: str, abort: bool, 
     assert_same(root, golden_data.options(name), version)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(stores(), st.sampled_from(sorted(LINES.values())), st.booleans())
 def test_same_on_random_stores(files: dict[str, bytes], version: str, light: bool) -> None:
     setup = replace(SETUP, multi_dispatch=light, lmq=light)
@@ -123,7 +123,7 @@ def units_of(base: int, sizes: list[int], numbers: list[int]) -> Implied:
     return Implied("T", 0, walked, np.arange(len(sizes)), np.array(numbers, np.int64))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.integers(91, 300), st.integers(-2, 6)), min_size=1, max_size=40),
     st.integers(0, 30),

@@ -156,7 +156,7 @@ def _run(files: Files, version: str, **more: bool) -> tuple[Outcome, Disk, Consu
     return found, disk, consume(broker) if found.outcome == STARTS else None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(stores(), st.booleans(), st.booleans(), st.booleans())
 def test_every_line_comes_to_an_outcome(files: Files, light: bool, ext: bool, scalar: bool) -> None:
     for version in LINES.values():
@@ -169,7 +169,7 @@ def test_every_line_comes_to_an_outcome(files: Files, light: bool, ext: bool, sc
             assert ".." not in path.split("/")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(stores(), st.booleans())
 def test_records_alone_and_in_blocks_come_to_the_same(files: Files, light: bool) -> None:
     for version in LINES.values():

@@ -155,7 +155,7 @@ def test_same_where_ext_units_are_read(name: str, tmp_path: Path) -> None:
     assert stuck
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(stores(), st.sampled_from(sorted(LINES.values())), st.integers(0, 2**32))
 def test_same_on_random_stores(files: dict[str, bytes], version: str, seed: int) -> None:
     rng = random.Random(seed)
@@ -174,7 +174,7 @@ def odd_units(rng: random.Random, data: bytes) -> bytes:
     return b"".join(units)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(LINES.values())))
 def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
     rng = random.Random(seed)
@@ -192,7 +192,7 @@ def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
         assert count > 0 or told.messages < 200
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_what_is_called_decodable_decodes(data: st.DataObject) -> None:
     builder = StoreBuilder(segment_bytes=1 << 16)

@@ -36,7 +36,7 @@ def put(table: Numbers, first: int, stop: int) -> None:
     close_line(table, stop, stage)
 
 
-@settings(deadline=None, derandomize=True, database=None)
+@settings(derandomize=True, database=None)
 @given(st.integers(1, 40), st.integers(0, LINE - 1), st.lists(st.integers(0, 20), max_size=6))
 def test_what_was_put_is_there(columns: int, first: int, calls: list[int]) -> None:
     table = table_of(columns, first)

@@ -23,7 +23,7 @@ from storeio.splits import Split
 from storeio.walk import Walked, walk_split
 from storeio.window import Bytes
 
-QUIET = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+QUIET = settings(derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 KINDS = {t.UNIQUE_KEY: "UNIQ_KEY", t.KEYS: "KEYS", t.TAGS: "TAGS"}
 
 Row = tuple[object, ...]

@@ -54,6 +54,13 @@ def copies_among(runs: Sequence[Run]) -> list[int]:
     return [i for i in doubtful if not subtract((runs[i][RUN_FIRST], runs[i][RUN_STOP]), others)]
 
 
+def own_runs_of(tables: Iterable[Numbers]) -> list[Run]:
+    """Return the runs of a queue as ``runs_of``, but of none that are copies."""
+    runs = runs_of(tables)
+    copies = copies_among(runs)
+    return without(runs, copies) if copies else runs
+
+
 def without(runs: Sequence[Run], left_out: Sequence[int]) -> list[Run]:
     """Return joined runs without some of them, joined anew."""
     gone = set(left_out)

@@ -12,11 +12,15 @@ import hashlib
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import numpy as np
+import numpy.typing as npt
 
 Json = Any
+
+TABLES: Final = (np.ndarray, npt.NDArray)
+"""What the type of a table may be called: since numpy 2.5 NDArray is a name of its own."""
 
 
 def to_plain(value: Any) -> Json:
@@ -60,10 +64,10 @@ def _described(kind: Any) -> str:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         inside = ",".join(f"{name}:{_described(part)}" for name, part in _fields(kind))
         return f"{kind.__name__}({inside})"
-    arguments = typing.get_args(kind)
-    if typing.get_origin(kind) is np.ndarray or not arguments:
-        return "table" if typing.get_origin(kind) is np.ndarray else getattr(kind, "__name__", str(kind))
-    return f"{typing.get_origin(kind)}[{','.join(map(_described, arguments))}]"
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in TABLES:
+        return "table"
+    return f"{origin}[{','.join(map(_described, arguments))}]" if arguments else getattr(kind, "__name__", str(kind))
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
@@ -86,7 +90,7 @@ def _reader(kind: Any) -> Reader:
         return functools.partial(_scalar, kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return functools.partial(_dataclass, kind, [_reader(part) for _, part in _fields(kind)])
-    if origin is np.ndarray:
+    if origin in TABLES:
         return _table
     if origin in (Union, types.UnionType):
         inner = [part for part in arguments if part is not types.NoneType]

@@ -20,6 +20,7 @@ from storeio.audit.plan import AuditPlan, FileReport, FileTask
 from storeio.audit.split import SplitReport
 from storeio.incremental.codec import form_of, from_plain, to_plain
 from storeio.incremental.evidence import Evidence
+from storeio.kernels.group import RUN_ROWS
 from storeio.report.rows import valid_text
 from storeio.splits import Split
 from storeio.uris import shown
@@ -40,7 +41,8 @@ class SplitVerdict:
     index_paths: list[str]
 
 
-FORMS: Final = {SPLIT: form_of(SplitVerdict), FILE: form_of(FileReport)}
+# A form says which fields there are, not how many rows tables of runs have.
+FORMS: Final = {SPLIT: f"{form_of(SplitVerdict)}-{RUN_ROWS}", FILE: form_of(FileReport)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from storeio.audit import Concluded
 from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of
-from storeio.checks.runs import runs_of
+from storeio.checks.runs import own_runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -41,7 +41,7 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """
     view = found.concluded.view
     for queue, tables in found.concluded.runs.items():
-        runs = runs_of(tables)
+        runs = own_runs_of(tables)
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
         for before, tail in _tails(runs, is_whole=not view.min_physical_offset):
@@ -64,7 +64,7 @@ def amid_others(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """Yield records that may be strangers or have wrong numbers, where their units tell that it is the numbers."""
     view = found.concluded.view
     for queue, tables in found.concluded.runs.items():
-        runs = runs_of(tables)
+        runs = own_runs_of(tables)
         for i in range(1 if view.min_physical_offset else 0, len(runs)):
             first, start_at = (runs[i - 1][RUN_STOP], runs[i - 1][RUN_STOP_AT]) if i else (0, 0)
             doubtful = astray(runs, i, (first, start_at), view)

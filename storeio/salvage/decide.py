@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from storeio.format import properties as p
 from storeio.kernels import tables as w
 from storeio.salvage import holes
 from storeio.salvage.doubts import Doubts
-from storeio.salvage.evidence import Unit, enters_queue
+from storeio.salvage.evidence import Unit, enters_queue, is_host
 from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting
 from storeio.salvage.holes import Hole, Patch, TooSmallError, filled, joined_holes
 from storeio.salvage.missing import Missing, missing_of
@@ -141,9 +141,12 @@ class _Decider:
         inside = [slot for slot in inside if slot.physical_offset + slot.size <= stop]
         self.holes.append((Hole(start, stop, segment, segment + self.survey.segment_bytes, closes, UNKNOWN), inside))
 
-    def _setting(self, place: int, fixed: Sequence[Fixed]) -> Setting:
-        """Return time and host of the next record from a place on, intact or restored, else of the last one."""
+    def _setting(self, hole: Hole, fixed: Sequence[Fixed], gone: Container[int]) -> Setting:
+        """Return time and host of the next record behind a hole, intact or restored, else of the last one."""
+        place = hole.stop
         record = self.survey.record_from(place)
+        if place in self.survey.leaping and place not in gone:
+            record = self._beside(hole, record) or record
         i = bisect_left(fixed, place, key=lambda one: one.start)
         if i < len(fixed) and (record is None or fixed[i].start <= record.physical_offset):
             record = fixed[i].restored.record
@@ -153,6 +156,13 @@ class _Decider:
         if record is None and fixed and fixed[-1].start > near.physical_offset:
             near = fixed[-1].restored.record
         return Setting(max(near.store_timestamp_ms, 1), near.store_host, crc)
+
+    def _beside(self, hole: Hole, behind: log.Record | None) -> log.Record | None:
+        """Return the record right behind a hole if its time leaps only beside that of what lay there."""
+        record, before = self.survey.record(hole.stop), self.survey.nearest.before(hole.start)
+        if record is None or before is None or behind is None or not is_host(record.store_host):
+            return None
+        return record if before.store_ms <= record.store_timestamp_ms <= behind.store_timestamp_ms else None
 
     def _doubted(self) -> None:
         """Decide on accepted records that something speaks against: restored, dropped, or left as they are."""
@@ -211,10 +221,10 @@ class _Decider:
 
     def _fill(self) -> None:
         """Cover all holes."""
-        fixed = sorted(self.made.fixed, key=lambda one: one.start)
+        fixed, gone = sorted(self.made.fixed, key=lambda one: one.start), dict(self.gone)
         joined = joined_holes(sorted(self.holes, key=lambda row: row[0].start))
-        self.holes = [(replace(hole, setting=self._setting(hole.stop, fixed)), slots) for hole, slots in joined]
-        tombstones = Tombstones(self.survey, self.holes, dict(self.gone))
+        self.holes = [(replace(hole, setting=self._setting(hole, fixed, gone)), slots) for hole, slots in joined]
+        tombstones = Tombstones(self.survey, self.holes, gone)
         self.made.unplaced += tombstones.place(self.made.missing) if self.losses == TOMBSTONES else self.made.missing
         for i, (hole, _) in enumerate(self.holes):
             hole.wants = tombstones.wants(i)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from storeio.audit import Concluded
 from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of
-from storeio.checks.runs import runs_of
+from storeio.checks.runs import own_runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -67,7 +67,7 @@ def behind_the_first(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """
     view = found.concluded.view
     for queue, tables in found.concluded.runs.items():
-        if len(runs := runs_of(tables)) < 2:
+        if len(runs := own_runs_of(tables)) < 2:
             continue
         first, again = runs[0], runs[1]
         unit = found.unit_of(*queue, 0) if (first[RUN_FIRST], first[RUN_STOP], again[RUN_FIRST]) == (0, 1, 0) else None
@@ -117,7 +117,7 @@ def lone(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     single: dict[str, list[Lone]] = {}
     named: dict[tuple[int, int], list[Lone]] = {}
     for (topic, queue_id), tables in found.concluded.runs.items():
-        rows = runs_of(tables)
+        rows = own_runs_of(tables)
         if len(rows) == 1 and rows[0][RUN_RECORDS] <= MOST_ASTRAY:
             row = Lone(rows[0][RUN_FIRST], queue_id, topic, rows[0])
             single.setdefault(topic, []).append(row)

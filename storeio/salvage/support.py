@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storeio.checks.numbering import JUMP, MISFIT, STRANGER
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.runs import runs_of
+from storeio.checks.runs import own_runs_of
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
@@ -79,7 +79,7 @@ class Support:
         """Return the runs of a queue's records in log order, shape ``(rows of kernels.group, n)``."""
         if queue not in self._runs:
             tables = self._survey.concluded.runs.get(queue, ())
-            runs = runs_of(tables)
+            runs = own_runs_of(tables)
             self._runs[queue] = np.array(runs, np.int64).reshape(-1, RUN_ROWS).T
         return self._runs[queue]
 
