@@ -14,6 +14,7 @@ from storeio.apply import apply_plan
 from storeio.planning import plan_store
 from storeio.prediction import simulate
 from storeio.report.simulation import render_simulation, simulation_object
+from storeio.simulate.predicted import Ahead
 
 QUEUE: Final = "consumequeue/new/0"
 FILE: Final = f"{QUEUE}/{0:020d}"
@@ -69,17 +70,20 @@ def test_filler_at_the_end_keeps_new_messages_out(version: str, tmp_path: Path) 
             continue
         root = golden.damaged(golden.base_of(name), case["edits"], tmp_path / case["id"])
         found = simulate(root, broker=version, given=given(golden.base_of(name)))
-        (queue,) = (key for key, (_, _, end) in case["after_start"]["queues"].items() if end == ENDLESS)
+        (queue,) = (
+            tuple(key.split("/")) for key, (_, _, end) in case["after_start"]["queues"].items() if end == ENDLESS
+        )
         assert found.stopped is not None
-        assert [f"{topic}/{number}" for topic, number in found.stopped.queues] == [queue]
+        assert found.stopped.queues == (Ahead(queue[0], int(queue[1]), ENDLESS),)
         assert (found.stopped.until, found.stopped.every, found.harms) == (ENDLESS, version == "4.9.8", True)
         told = simulation_object(found)["stopped"]
         assert told == {
-            "queues": [{"topic": topic, "queue_id": number} for topic, number in found.stopped.queues],
+            "queues": [{"topic": queue[0], "queue_id": int(queue[1]), "until": ENDLESS}],
             "until": ENDLESS,
             "every": version == "4.9.8",
             "keys_until": 0,
             "hidden": [],
+            "in_the_way": [],
         }
         assert ("into any queue or the index" in render_simulation(found)) == (version == "4.9.8")
 
@@ -89,7 +93,48 @@ def test_a_unit_that_dispatch_wrote_ahead_keeps_messages_out_of_its_queue_only(t
     root = golden.damaged("base-4.9.8", golden.ahead_of_the_log("base-4.9.8"), tmp_path / "store")
     found = simulate(root, broker="4.9.8", given=given("base-4.9.8"))
     assert found.stopped is not None
-    assert (found.stopped.queues, found.stopped.every) == ((("topic_0", 0),), False)
+    assert (found.stopped.queues, found.stopped.every) == ((Ahead("topic_0", 0, found.stopped.until),), False)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_queue_waits_for_its_own_end(version: str, tmp_path: Path) -> None:
+    shorter = FILLER[:16] + f"{2**30:08x}" + FILLER[24:]
+    edits = [["write", FILE, 0, FILLER * 50], ["write", f"consumequeue/other/1/{0:020d}", 0, shorter * 50]]
+    name = f"base-{version}"
+    root = golden.damaged(name, edits, tmp_path / "store")
+    found = simulate(root, broker=version, given=given(name))
+    assert found.stopped is not None
+    assert (found.stopped.queues, found.stopped.until) == (
+        (Ahead("new", 0, ENDLESS), Ahead("other", 1, 2**30)),
+        ENDLESS,
+    )
+    text = " ".join(render_simulation(found).split())
+    apart = [
+        f"into {queue} before the log has grown to {end}" in text
+        for queue, end in (("new/0", ENDLESS), ("other/1", 2**30))
+    ]
+    assert apart == [version != "4.9.8"] * 2  # whose dispatch begins at the largest end
+
+
+# What stands in the way, and which lines load the store nevertheless.
+IN_THE_WAY: Final[dict[str, tuple[list[Any], tuple[str, ...]]]] = {
+    "a file": (["write", "consumequeue/topic_0/5", 0, "78"], VERSIONS),
+    "a directory": (["mkdir", f"consumequeue/topic_0/0/{5000:020d}"], ("5.3.3", "5.5.1")),
+}
+
+
+@pytest.mark.parametrize(("what", "version"), [(what, v) for what in IN_THE_WAY for v in IN_THE_WAY[what][1]])
+def test_what_lies_where_the_next_file_of_a_queue_would_be_made(what: str, version: str, tmp_path: Path) -> None:
+    """As brokers do: ``broker/test_simulated.py``."""
+    name = f"base-{version}"
+    edit, _ = IN_THE_WAY[what]
+    root = golden.damaged(name, [edit], tmp_path / "store")
+    found = simulate(root, broker=version, given=given(name))
+    assert (found.outcome.outcome, found.harms) == ("starts", True)
+    assert found.stopped is not None
+    assert found.stopped.in_the_way == (edit[1],)
+    assert "cannot make the next file of a queue where" in " ".join(render_simulation(found).split())
+    assert plan_store(root, tmp_path / "plan.json", broker=version, given=given(name), jobs=1).cures
 
 
 @pytest.mark.parametrize("name", golden.STORES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +157,28 @@ def test_damaged_units_of_deleted_messages_give_way(tmp_path: Path) -> None:
     found = planned([*DEAD, ["zero", cq(0), 40, 20]], tmp_path)
     assert kinds(found) == [("move", cq(0)), ("write", cq(1000))]
     assert found.after.exit_code == 0
+
+
+@pytest.mark.parametrize("unit", [(0, 1, 0), (100, 200, 0)])
+def test_behind_a_queue_s_messages_no_unit_is_of_a_deleted_one(unit: tuple[int, int, int], tmp_path: Path) -> None:
+    """Brokers take it for the queue's end: 5.5.1 then drops the units in front of it, too."""
+    end = sum((row["topic"], row["queue_id"]) == ("topic_0", "0") for row in golden_data.dump(BASE)) * 20 - 4000
+    found = planned([*DEAD, ["write", cq(4000), end, struct.pack(">qiq", *unit).hex()]], tmp_path)
+    (orphan,) = (f for f in found.before.findings if f.severity != "info")
+    assert (orphan.code, orphan.position) == ("CQ_UNIT_ORPHAN", end)
+    assert found.after.exit_code == 0
+    assert kinds(found) == [("write", cq(4000))]
+
+
+def test_damaged_ext_units_of_deleted_messages_go(tmp_path: Path) -> None:
+    """Brokers refuse a file through which the sizes do not lead, though no message of its queue is left."""
+    name, file = "ext-5.3.3", f"consumequeue_ext/SCHEDULE_TOPIC_XXXX/8/{0:020d}"
+    edits = [*(["delete", f"commitlog/{base:020d}"] for base in (0, 65536)), ["write", file, 0, "00ff"]]
+    root = golden_data.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given_for(name), jobs=1)
+    assert {f.code for f in found.before.findings if f.severity != "info"} == {"EXT_CHAIN"}
+    assert found.cures, found.plan.left
+    assert kinds(found) == [("move", file)]
 
 
 def test_a_lost_queue_behind_retention_begins_with_fillers(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from storeio.checks.segments import LogView
 from storeio.checks.stand_ins import hides_first, stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
+from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 
@@ -147,25 +148,41 @@ class _State:
         low, high = self.view.min_physical_offset, self.view.end
         unread = mask & _into(physical, length, self.view.unread)
         rest = mask & ~unread
-        expired = rest & (physical < low)
+        below = rest & (physical < low)
+        astray = below & ((length < log.MIN_RECORD_BYTES) | self.behind_the_log(below, them.numbers))
+        expired, rest = below & ~astray, rest & ~astray
         beyond = rest & ~expired & (physical > high - length)
         damaged = rest & ~expired & ~beyond & _into(physical, length, self.view.holes)
         other = rest & ~expired & ~beyond & ~damaged
+        self.report(result, "CQ_UNIT_ORPHAN", astray, them, f"points below {low}, where the log starts")
         self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
         self.report(result, "CQ_INTO_DAMAGE", damaged, them, NOT_INTACT)
         result.beyond += _rows(beyond, them.numbers, physical, length)
         result.damaged += _rows(damaged, them.numbers, physical, length)
         result.unread += _rows(unread, them.numbers, physical, length)
-        result.units += int((mask & ~expired).sum())
+        result.units += int((mask & ~below).sum())
         self.count(result, "record", expired | damaged | unread, them)
         self.count(result, "stale", beyond | other, them)
-        alive = them.numbers[mask & ~expired]
+        self.count(result, "garbage", astray, them)
+        alive = them.numbers[mask & ~below]
         if len(alive):
             result.stop = int(alive[-1]) + 1
             if result.first_real is None:
                 result.first_real = int(alive[0])
         for row in _rows(other, them.numbers, physical, length):
             self.orphan(result, *row)
+
+    def behind_the_log(self, below: Mask, numbers: Numbers) -> Mask:
+        """Tell which units that point below the log lie behind the queue's last message that the log has.
+
+        A record with a damaged number tells of no end: the unit there points below the log, too.
+        """
+        behind = below & (numbers >= self.covered_stop)
+        if not behind.any() or not self.covered:
+            return np.zeros(len(below), np.bool_)
+        stop = self.covered_stop * self.queue.unit_bytes
+        last = decode(self.queue, self.queue.read(self.read, stop - self.queue.unit_bytes, stop)[0])[0]
+        return behind & bool(last["physical_offset"] >= self.view.min_physical_offset)
 
     def orphan(self, result: Leftover, number: int, physical: int, length: int) -> None:
         """Report a unit that points between the records of its queue, and what stands there."""

@@ -16,8 +16,18 @@ import numpy.typing as npt
 
 from storeio import audit
 from storeio.format import checkpoint as checkpoint_layout
+from storeio.format import commitlog as log
 from storeio.format import consumequeue
-from storeio.paths import ABORT, CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number, queue_directory
+from storeio.paths import (
+    ABORT,
+    CHECKPOINT,
+    CONSUMEQUEUE,
+    INDEX,
+    QUEUE_EXT,
+    has_usual_name,
+    parse_number,
+    queue_directory,
+)
 from storeio.planning.draft import Draft, Why
 from storeio.planning.obstacles import make_way
 from storeio.rebuild.checkpoint import index_ms
@@ -27,6 +37,7 @@ Bytes = npt.NDArray[np.uint8]
 CHUNK: Final = 4 << 20
 NEAR: Final = 256  # differences closer than that are one action
 NAME_DIGITS: Final = 17
+OF_EXT: Final = frozenset(("EXT_CHAIN", "EXT_LENGTH", "MISALIGNED_NAME"))
 NOWHERE: Final = 2**63 - 1  # behind all bytes of a queue
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
@@ -62,6 +73,15 @@ class Target:
     def directory(self) -> str:
         """The queue's directory."""
         return queue_directory(self.kind, self.topic, self.queue_id)
+
+
+def has_ext(rebuilt: Path, target: Target) -> bool:
+    """Tell whether a queue's ext files are to be planned, too: a rebuild has some, or the store's are damaged.
+
+    Those of messages that retention has deleted no rebuild has; where they are sound, they stay.
+    """
+    directory = rebuilt / queue_directory(QUEUE_EXT, target.topic, target.queue_id)
+    return directory.is_dir() or not OF_EXT.isdisjoint(target.why.codes)
 
 
 def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> None:
@@ -140,6 +160,7 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
         data = b"".join(draft.store.pieces(path, 0, length))
         units = consumequeue.decode(data)
         sound = consumequeue.is_written(units) & (units["physical_offset"] < log_min)
+        sound &= units["size"] >= log.MIN_RECORD_BYTES
         count = int(np.argmin(sound)) if not sound.all() else len(units)
         if target.built is not None and count < len(units):
             return 0  # a hole in it; the queue begins anew with fillers up to its first number

@@ -21,7 +21,7 @@ from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
 from storeio.plan.rules import check_plan
-from storeio.planning.derived import Target, make_way_for, plan_checkpoint, plan_index, plan_queue
+from storeio.planning.derived import Target, has_ext, make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
@@ -254,8 +254,7 @@ class Planner:
     def _queue(self, place: Path, target: Target, held: Sequence[range], log_min: int) -> None:
         """Plan one queue and its ext files; ``held`` are units into damage of the log, which stay where they are."""
         targets = [target]
-        ext = QUEUE_EXT, target.topic, str(target.queue_id)
-        if target.kind == CONSUMEQUEUE and place.joinpath(*ext).is_dir():
+        if target.kind == CONSUMEQUEUE and has_ext(place, target):
             targets.append(replace(target, kind=QUEUE_EXT, file_bytes=self.config.ext_file_bytes))
         if held:
             # Units in log order would all move, and ext files are numbered in it, too.

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 from storeio import __version__
-from storeio.paths import COMMITLOG
 from storeio.report.next_step import PLAN, Step, next_lines, plan_word, root_word
+from storeio.report.stopped import stopped_sentences
 from storeio.report.tables import ROWS, bytes_text, counted, paragraph, table
 from storeio.safe import printable
 from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
 from storeio.simulate.losses import Loss
 from storeio.simulate.outcome import as_recorded
-from storeio.simulate.predicted import Prediction, Stopped
+from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import LINES
 
-FEW: Final = 5  # names in a sentence
 ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
 
 
@@ -48,8 +47,9 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "seconds": round(found.seconds, 6),
     }
     if found.stopped is not None:
-        queues = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in found.stopped.queues]
-        result["stopped"] = {**asdict(found.stopped), "queues": queues, "hidden": list(found.stopped.hidden)}
+        result["stopped"] = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(found.stopped).items()
+        }
     if found.consumers is not None:
         got = found.consumers
         stuck = [{"topic": topic, "queue_id": queue_id, "queue_offset": at} for topic, queue_id, at in got.stuck]
@@ -199,28 +199,9 @@ def _what(found: Prediction, width: int) -> list[str]:
             text = f"holds consumers of {printable(topic)}/{queue_id} at queue offset {at}: pulls end with an error, "
             text += "or lead there again."
             lines += paragraph("- ", text, width, "  ")
-    for text in _stopped(found.stopped) if found.stopped is not None else ():
+    for text in stopped_sentences(found.stopped) if found.stopped is not None else ():
         lines += paragraph("- ", text, width, "  ")
     return ["", "WHAT IT DOES", *lines] if lines else []
-
-
-def _stopped(found: Stopped) -> Iterator[str]:
-    """Yield what gets nothing of new messages, and until when."""
-    names = ", ".join(f"{printable(topic)}/{queue_id}" for topic, queue_id in found.queues[:FEW])
-    names += f" and {len(found.queues) - FEW} more" if len(found.queues) > FEW else ""
-    if found.queues:
-        into = "any queue or the index" if found.every else names
-        seem = f"{names} {'seems' if len(found.queues) == 1 else 'seem'}"
-        yield f"puts no new message into {into} before the log has grown to {found.until}, where {seem} to end."
-    if found.keys_until:
-        yield f"puts no key of a new message into the index before the log has grown to {found.keys_until}, its end."
-    for path in found.hidden[:FEW]:
-        whole = path.startswith(f"{COMMITLOG}/")
-        end = "the log" if whole else "its queue"
-        lost = "consumers and queries do not get them" if whole else "consumers miss some, and get others late"
-        yield f"takes {printable(path)} for the end of {end}, and looks for new messages elsewhere: {lost}."
-    if len(found.hidden) > FEW:
-        yield f"does so with {counted(len(found.hidden) - FEW, 'more file')}."
 
 
 def _steps(found: Prediction) -> list[Step]:

@@ -102,7 +102,7 @@ class MappedQueue:
             QueuesStopError: No such file can be made; the broker tries thirty times, a second each.
         """
         path = self._path(base)
-        if not self._can_make(path):
+        if self._obstacle(path):
             raise QueuesStopError(f"no file {path!r} can be made")
         self.disk.create(path, self.size)
         file = Mapped(path, base, self.size, 0, first=not self.files)
@@ -113,13 +113,22 @@ class MappedQueue:
         """Return the path of the file that a broker makes at a position."""
         return f"{self.directory}/{'-' if base < 0 else ''}{file_name(abs(base))}"
 
-    def _can_make(self, path: str) -> bool:
-        """Tell whether a file system takes the path: a topic out of damaged bytes may hold anything."""
+    @property
+    def in_the_way(self) -> str:
+        """The path of what lies where the next file would be made, or one of its directories; else empty."""
+        return self._obstacle(self._path(self.files[-1].stop if self.files else 0))
+
+    def _obstacle(self, path: str) -> str:
+        """Return what keeps a file system from taking a path, empty if nothing.
+
+        A topic out of damaged bytes may hold anything: then it is the path itself.
+        """
         parts = path.split("/")
         if "\0" in path or any(len(part.encode("utf-8", "replace")) > NAME_BYTES for part in parts):
-            return False
+            return path
         above = ("/".join(parts[:i]) for i in range(1, len(parts)))
-        return not any(self.disk.is_file(name) for name in above) and not self.disk.is_directory(path)
+        files = (name for name in above if self.disk.is_file(name))
+        return next(files, path if self.disk.is_directory(path) else "")
 
     @property
     def min_offset(self) -> int:

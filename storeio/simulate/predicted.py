@@ -15,22 +15,33 @@ from storeio.simulate.pull import Consumed
 from storeio.simulate.retention import Cleaning, Cycle
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Ahead:
+    """A queue that gets no unit before the log has grown to ``until``, a physical offset, where it seems to end."""
+
+    topic: str
+    queue_id: int
+    until: int
+
+
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """What gets nothing of new messages before the log has grown to where it seems to end.
 
-    ``queues`` get no units before ``until``; nor do all others and the index where ``every`` is set. The index gets
-    no keys before ``keys_until``. Physical offsets are 0 where nothing is stopped. ``hidden`` are the files that
-    take what is new and in which nobody looks for it, as their names, or those of files beside them, are not their
-    places, or as units of a batch queue are out of order: a segment's messages reach neither consumers nor queries,
-    of a queue's file consumers miss some.
+    ``queues`` get no units before each one's end, of which ``until`` is the largest; where ``every`` is set, nothing
+    gets any before that, the index neither. The index gets no keys before ``keys_until``. Physical offsets are 0 where
+    nothing is stopped. ``hidden`` are the files that take what is new and in which nobody looks for it, as their names,
+    or those of files beside them, are not their places, or as units of a batch queue are out of order: a segment's
+    messages reach neither consumers nor queries, of a queue's file consumers miss some. ``in_the_way`` are what lies
+    where the next file of a queue would be made: once it is needed, no queue gets anything any more.
     """
 
-    queues: tuple[tuple[str, int], ...] = ()
+    queues: tuple[Ahead, ...] = ()
     until: int = 0
     every: bool = False
     keys_until: int = 0
     hidden: tuple[str, ...] = ()
+    in_the_way: tuple[str, ...] = ()
 
 
 def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
@@ -38,15 +49,17 @@ def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
 
     Source: ``ConsumeQueue.putMessagePositionInfo``, ``IndexService.buildIndex``, and up to 4.9
     ``DefaultMessageStore.start``, which begins at the queues' end; ``CommitLog.getData`` and
-    ``ConsumeQueue.getIndexBuffer`` look for what is new.
+    ``ConsumeQueue.getIndexBuffer`` look for what is new; ``RunningFlags.makeLogicsQueueError``.
     """
     end = broker.log.max_offset
-    ahead = {key: queue.max_physical for key, queue in broker.queues.items() if queue.max_physical > end}
-    hiding = (broker.log.hides, *(broker.queues[key].hides for key in sorted(broker.queues)))
+    queues = [queue for _, queue in sorted(broker.queues.items())]
+    ahead = [Ahead(queue.topic, queue.queue_id, queue.max_physical) for queue in queues if queue.max_physical > end]
+    until = max((each.until for each in ahead), default=0)
+    hiding = (broker.log.hides, *(queue.hides for queue in queues))
     keys_until = broker.index.files[-1].end_offset if has_index and broker.index.files else 0
     found = Stopped(
-        tuple(sorted(ahead)), max(ahead.values(), default=0), bool(ahead) and broker.reput_from > end,
-        keys_until if keys_until > end else 0, tuple(path for path in hiding if path),
+        tuple(ahead), until, bool(ahead) and broker.reput_from > end, keys_until if keys_until > end else 0,
+        tuple(filter(None, hiding)), tuple(filter(None, (queue.files.in_the_way for queue in queues))),
     )  # fmt: skip
     return found if found != Stopped() else None
 

@@ -73,6 +73,16 @@ def test_consumers_do_not_get_what_is_put_into_a_queue_file_beside_its_place(
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", False), ("PUT_OK", True)]
 
 
+@pytest.mark.long  # ten seconds: brokers try five times
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_queue_gets_anything_once_the_file_of_one_cannot_be_made(version: str, tmp_path: Path) -> None:
+    path = "consumequeue/topic_0/5"
+    said, broker = started(version, [["write", path, 0, "78"]], tmp_path, [("topic_0", 0), ("topic_0", 5), *NEW])
+    assert said.stopped is not None
+    assert said.stopped.in_the_way == (path,)
+    assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", True), *[("PUT_OK", False)] * 3]
+
+
 @pytest.mark.parametrize("name", ["01", "+1"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_two_directories_of_one_queue(version: str, name: str, tmp_path: Path) -> None:
