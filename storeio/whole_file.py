@@ -65,5 +65,5 @@ def _open_files() -> Iterator[os.stat_result]:
 def _mode_of(place: Path) -> int:
     try:
         return stat.S_IMODE(os.stat(place).st_mode) & USUAL_MODE
-    except OSError:
+    except FileNotFoundError:  # a name that nothing can have is told now, and not when all is written
         return USUAL_MODE
