@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require_text(stores, "the table of records")
     page = html_target(args.html, stores)
     given = given_of(args, {"--html": page})
-    with json_sink(args.json, stores) as sink:
+    with json_sink(args.json, stores, quiet=args.quiet) as sink:
         call = Call(args, given, sink, page=page)
         plans = prepared(call, stores)
         if plans:

@@ -16,7 +16,7 @@ from storeio.report.page import Past, Start, StorePage, past_of, render_page, st
 from storeio.report.parsed import Failure
 from storeio.report.rows import valid_text
 from storeio.results import Audit, Unfinished
-from storeio.staging import whole_file
+from storeio.whole_file import whole_file
 
 
 def write_page(

@@ -95,7 +95,7 @@ def _simulate(args: argparse.Namespace) -> int:
     run_id = args.run_id or new_run_id()
     tables.refuse_finished(spark, args.tables, run_id, SIMULATIONS)
     started_ms = time.time_ns() // 1_000_000
-    with json_sink(args.json, stores) as sink:
+    with json_sink(args.json, stores, quiet=args.quiet) as sink:
         with workers_named("predictions"):
             answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
@@ -157,7 +157,7 @@ def _plan(args: argparse.Namespace) -> int:
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
     tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
     objects = []
-    with json_sink(args.json, stores) as sink:
+    with json_sink(args.json, stores, quiet=args.quiet) as sink:
         with workers_named("plans"):
             made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
         for each in made:

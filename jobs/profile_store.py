@@ -196,7 +196,7 @@ def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, st
 
 def report(args: argparse.Namespace, totals: Sequence[Row], topics: Sequence[Row]) -> None:
     """Print one object a store where JSON goes to, and the topics of each store as text."""
-    with json_sink(args.json, args.stores) as sink:
+    with json_sink(args.json, args.stores, quiet=args.quiet) as sink:
         for number, total in enumerate(totals):
             part = [row for row in topics if row["store"] == total["store"]]
             put(sink, to_json(as_object(total, part)))

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if is_inside(args.tables, into):
         raise UsageError(f"--tables {shown(args.tables)}: lies inside {shown(into)}")
     given = given_of(args)
-    with json_sink(args.json, stores) as sink:
+    with json_sink(args.json, stores, quiet=args.quiet) as sink:
         call = Call(args, given, sink)
         run(call, targets)
     return call.exit_code

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.donors and len(stores) > 1:
         raise UsageError("--donor: is a copy of one log; name one --store")
     given = given_of(args)
-    with json_sink(args.json, [*stores, *args.donors]) as sink:
+    with json_sink(args.json, [*stores, *args.donors], quiet=args.quiet) as sink:
         call = Call(args, given, sink)
         run(call, places)
     return call.exit_code

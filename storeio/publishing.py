@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
-from storeio.partials import left_notes, partial_suffix
+from storeio.partials import left_notes, partial_name
 from storeio.remote import listing, writing
 from storeio.remote.filesystem import opened
 from storeio.staging import Staging
 from storeio.targets import checked_target
-from storeio.uris import beside, is_below, is_remote, name_of, place_of, shown
+from storeio.uris import is_below, is_remote, name_of, place_of, shown, sibling
 
 UPLOADERS: Final = 8  # an upload mostly waits
 
@@ -76,7 +76,7 @@ class RemoteStaging(Staging):
         self.into = into
         self.marked = not opened(into).has_rename
         self._token = secrets.token_hex(16)
-        self._upload_to = into if self.marked else beside(into, partial_suffix())
+        self._upload_to = into if self.marked else sibling(into, partial_name(name_of(into)))
         self._uploaded: dict[str, int] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="storeio-"))
         try:

@@ -26,7 +26,8 @@ from storeio.inspect.views import MOST_BYTES, RecordView
 from storeio.kernels import tables as w
 from storeio.salvage.fillers import TOMBSTONE, is_filler
 from storeio.salvaged import LostMessages, Moved, Salvaged
-from storeio.staging import explained, whole_file
+from storeio.staging import explained
+from storeio.whole_file import whole_file
 
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = (".parquet",)
@@ -209,8 +210,6 @@ def write_json_lines(result: Salvaged, root: str, place: Path) -> int:
         for row in messages(Provenance.of(result), root):
             file.write(json_line(row) + "\n")
             count += 1
-        file.flush()
-        os.fsync(file.fileno())
     return count
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import WriteError
-from storeio.partials import left_beside, partial_suffix
+from storeio.partials import left_beside, partial_name
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 REMOVALS: Final = 20  # tries
@@ -41,7 +41,7 @@ class Staging:
         self._open: dict[str, int] = {}
         self._written: set[str] = set()  # paths, to be flushed in the end
         self._parents: set[str] = set()  # directories that were made for them
-        self.partial = place.with_name(f"{place.name}{partial_suffix()}")
+        self.partial = place.with_name(partial_name(place.name))
         self._made = _missing(place.parent)
         try:
             with explained(str(place)):
@@ -277,16 +277,3 @@ def _missing(place: Path) -> list[Path]:
         found.append(place)
         place = place.parent
     return found
-
-
-@contextlib.contextmanager
-def whole_file(place: Path) -> Iterator[Path]:
-    """Give a name beside a file's; what was written there gets the file's name, unless the block fails."""
-    partial = place.with_name(f"{place.name}{partial_suffix()}")
-    try:
-        yield partial
-        with explained(str(place)):
-            partial.replace(place)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)

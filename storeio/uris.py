@@ -108,6 +108,12 @@ def beside(root: str, suffix: str) -> str:
     return f"{place.rstrip('/')}{suffix}{mark}{query}"
 
 
+def sibling(root: str, name: str) -> str:
+    """Return the URI of what has another last name in the same directory, options kept; ``name`` is plain text."""
+    place, mark, query = root.partition("?")
+    return f"{place.rstrip('/').rpartition('/')[0]}/{quote(name)}{mark}{query}"
+
+
 def name_of(root: str) -> str:
     """Return the last name of a root, empty if it has none."""
     path = parsed(root).path if is_remote(root) else root

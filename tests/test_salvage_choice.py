@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -240,8 +242,14 @@ def test_messages_are_not_written_into_a_store(tmp_path: Path, capsys: pytest.Ca
         assert "lies inside" in capsys.readouterr().err
 
 
-def test_no_file_of_messages_that_only_looks_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / f"{'taken'.ljust(240, 'x')}.jsonl"  # what it is made as is longer than names can be
+def test_no_file_of_messages_that_only_looks_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("storeio.whole_file.flush", full)
+    place = tmp_path / "taken.jsonl"
     root = golden.store("base-4.9.8")
     size = f"mappedFileSizeCommitLog={golden.options('base-4.9.8')['clFile']}"
     words = ["salvage", str(root), "--into", str(tmp_path / "new"), "--set", size, "--messages", str(place)]

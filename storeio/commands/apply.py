@@ -57,7 +57,7 @@ def run_apply(
     try:
         named = store_of(plan, store)
     except StoreError as error:  # no plan, and so no store that JSON could lie in
-        with json_sink(json_to, []) as sink:
+        with json_sink(json_to, [], quiet=quiet) as sink:
             code, told = failure_of(error, plan)
             put(sink, to_json(told))
         return code
@@ -106,7 +106,7 @@ def _run(
     refuse_json_inside(json_to, home.beside(store), "where what applies replaced is kept")
     code, found, told = EXIT_SOUND, None, None
     try:
-        with json_sink(json_to, [store]) as sink:
+        with json_sink(json_to, [store], quiet=quiet) as sink:
             meter = Meter()
             try:
                 with meter.bar(store, shown=not quiet):

@@ -76,7 +76,7 @@ def check(
     given = settings_of(conf, sets, outputs, quiet=rest["quiet"])
     call = Call(given=given, page=page, history=tables_of(history), **rest)
     code = EXIT_SOUND
-    with json_sink(call.json_to, stores) as sink:
+    with json_sink(call.json_to, stores, quiet=call.quiet) as sink:
         for store in stores:
             code |= check_one(store, call, sink)
             if code & EXIT_CANCELLED:
@@ -131,7 +131,7 @@ def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
     """Write the page, whole or not at all; return the exit code of that."""
     from storeio.partials import left_beside
     from storeio.report.page import render_page
-    from storeio.staging import whole_file
+    from storeio.whole_file import whole_file
 
     notes = left_beside(place)
     try:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from storeio.config import Given, given_settings
-from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError, WriteError
+from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError, WriteError
+from storeio.partials import left_beside
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
-from storeio.targets import file_target, is_inside, refuse_same
+from storeio.targets import file_target, followed, is_inside, refuse_same
 from storeio.uris import name_of, refuse_remote, shown
+from storeio.whole_file import is_replaceable, whole_file
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -75,12 +77,12 @@ def put(stream: IO[str] | None, text: str) -> None:
     try:
         stream.write(text + "\n")
         stream.flush()
-    except BrokenPipeError:
-        drop_output(sys.stdout)
     except OSError as error:
-        if stream is sys.stdout:
+        if stream is not sys.stdout:
+            raise lost_json(stream.name, error) from error
+        if not isinstance(error, BrokenPipeError):
             raise lost_output(error) from error
-        raise lost_json(stream.name, error) from error
+        drop_output(sys.stdout)
 
 
 def settings_of(
@@ -133,13 +135,15 @@ def queue_named(text: str) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | None]:
+def json_sink(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iterator[IO[str] | None]:
     """Yield where JSON lines go, None for nowhere: ``-`` is standard output, a file never lies in a store.
+
+    A file is there when the block has ended, whole, and as it was if the block fails; links are followed. What
+    killed runs left beside it is said on standard error, unless quiet. Pipes and devices get a line when it is known.
 
     Raises:
         UsageError: It does.
-        UnreadableError: The file cannot be opened.
-        WriteError: It cannot be written.
+        WriteError: The file cannot be made or written.
     """
     if target is None or target == "-":
         yield sys.stdout if target else None
@@ -148,10 +152,25 @@ def json_sink(target: str | None, stores: Sequence[str]) -> Iterator[IO[str] | N
     for store in stores:
         if is_inside(target, store):
             raise UsageError(f"--json {target}: lies inside the store {shown(store)}, which is never written")
+    if not (os.path.basename(target) and is_replaceable(target)):
+        with _written(target, target) as file:
+            yield file
+        return
+    place = followed(target)
+    for note in () if quiet else left_beside(place):
+        complain(note)
+    with whole_file(place) as partial, _written(target, partial) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _written(target: str, place: str | Path) -> Iterator[IO[str]]:
+    """Give what is written for ``--json`` at a place, closed in the end; its name is the one that was given."""
     try:
-        file = open(target, "w", encoding="ascii")  # noqa: SIM115  what the block raises is not about this file
+        # What the block raises is not about this file.
+        file = open(target, "w", encoding="ascii", opener=lambda _, flags: os.open(place, flags, 0o666))  # noqa: SIM115
     except OSError as error:
-        raise UnreadableError(f"--json {target}: {error.strerror or error}") from error
+        raise lost_json(target, error) from error
     try:
         yield file
     finally:

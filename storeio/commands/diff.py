@@ -29,7 +29,7 @@ def diff(
 
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     meter = Meter()
-    with json_sink(json_to, [one, other]) as sink:
+    with json_sink(json_to, [one, other], quiet=quiet) as sink:
         with attempt(one, sink, meter, bar=not quiet) as tried:
             result = compare(one, other, given=given, jobs=jobs, progress=meter.update)
         if tried.code is not None:

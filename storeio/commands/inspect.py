@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from storeio.commands.console import complain, explain, json_sink, settings_of
+from storeio.commands.console import complain, drop_output, explain, json_sink, settings_of
 from storeio.commands.inspect_options import Asked, InspectCommand, asked_options
 from storeio.errors import StoreError, UnreadableError
 from storeio.inspect.views import RecordView
@@ -39,9 +39,20 @@ class Output:
         if self.json_file is not None:
             # ASCII only, so that nothing in it can act on a terminal.
             self.json_file.write(json.dumps(line).replace("\x7f", "\\u007f") + "\n")
-        if self.text_file is not None:
+        self.write_text(lines)
+
+    def write_text(self, lines: Iterable[str]) -> None:
+        """Write lines to where text goes, if it goes anywhere."""
+        if self.text_file is None:
+            return
+        try:
             for text_line in lines:
                 self.text_file.write(text_line + "\n")
+        except BrokenPipeError:
+            if self.json_file is None:
+                raise
+            drop_output(self.text_file)  # who reads the text has seen enough, the file is wanted all the same
+            self.text_file = None
 
     def note(self, sentence: str) -> None:
         """Say something once on standard error, unless quiet."""
@@ -82,7 +93,7 @@ def run(asked: Asked) -> int:
     with ExitStack() as stack:
         stack.enter_context(kept_open())
         output = Output(quiet=asked.quiet)
-        output.json_file = stack.enter_context(json_sink(asked.json, [asked.store]))
+        output.json_file = stack.enter_context(json_sink(asked.json, [asked.store], quiet=asked.quiet))
         output.text_file = sys.stdout if asked.json != "-" else None
         reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
         _SHOW[asked.mode](reader, asked, output)
@@ -185,9 +196,7 @@ def _show_hex(reader: Reader, asked: Asked, output: Output) -> None:
     from storeio.inspect import api, text
 
     view = api.hex_view(reader, asked.hex or 0, asked.file, asked.most)
-    if output.text_file is not None:
-        for line in text.hex_view_lines(view):
-            output.text_file.write(line + "\n")
+    output.write_text(text.hex_view_lines(view))
     if output.json_file is not None:
         for part in view.fields:
             Output(json_file=output.json_file).show({"path": view.path, "title": view.title} | part.as_json(), ())

@@ -92,7 +92,10 @@ def plan(
         out = os.fspath(output.plan)
         outputs |= {"--out": output.plan, "the bytes of --out": output.bytes}
     given = settings_of(conf, sets, outputs, quiet=quiet)
-    with json_sink(json_to, [store, *donors]) as sink, tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch:
+    with (
+        json_sink(json_to, [store, *donors], quiet=quiet) as sink,
+        tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch,
+    ):
         meter = Meter()
         with attempt(store, sink, meter, bar=not quiet) as tried:
             found = plan_store(

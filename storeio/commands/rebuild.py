@@ -86,7 +86,7 @@ def rebuild(
     meter = Meter()
     from storeio.rebuild.node import rebuild as build  # numba takes half a second to import
 
-    with json_sink(json_to, [store]) as sink:
+    with json_sink(json_to, [store], quiet=quiet) as sink:
         left = f"nothing was left in {shown(into)}"
         with attempt(store, sink, meter, bar=not quiet, left=left) as tried:
             result = build(

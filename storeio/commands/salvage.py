@@ -137,7 +137,7 @@ def salvage(
     from storeio.salvage.node import salvage as save
 
     meter = Meter()
-    with json_sink(json_to, [store, *donors]) as sink:
+    with json_sink(json_to, [store, *donors], quiet=quiet) as sink:
         left = f"nothing was left in {shown(into)}"
         with attempt(store, sink, meter, bar=not quiet, left=left) as tried:
             result = save(

@@ -81,7 +81,7 @@ def simulate(
     if retention and (into is not None or whole_log is not None):
         raise UsageError("--retention: goes with neither --into nor --whole-log")
     code = EXIT_SOUND
-    with json_sink(json_to, stores) as sink:
+    with json_sink(json_to, stores, quiet=quiet) as sink:
         for store in stores:
             if retention:
                 for version in versions:

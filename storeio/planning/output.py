@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError
-from storeio.partials import left_beside, partial_suffix
+from storeio.partials import MOST_NAME_BYTES, left_beside, partial_name
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
+from storeio.staging import flush
 from storeio.targets import followed, refuse_special
 from storeio.uris import is_remote, refuse_remote
 
@@ -34,7 +35,7 @@ class Output:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """Give a directory beside the plan that others cannot look into; removed in the end, with all that is in it."""
-        place = self.plan.with_name(f"{self.plan.name}{partial_suffix()}")
+        place = self.plan.with_name(partial_name(self.plan.name))
         place.mkdir(PRIVATE_MODE)
         try:
             yield place
@@ -51,12 +52,15 @@ class Output:
         """
         text = scratch / "plan.json"
         text.write_text(model.to_json(plan), encoding="ascii")
+        for file in (text, made):
+            flush(file)
         with _alone_in(self.plan.parent):
             if plan.bytes_length:
                 made.replace(self.bytes)
             text.replace(self.plan)
             if not plan.bytes_length:
                 self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
+            flush(self.plan.parent)
 
 
 @contextmanager
@@ -75,10 +79,12 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
     """Return where a plan is to be kept, nothing made yet.
 
     Raises:
-        UsageError: It would lie in a store, a link there leads into one, something else than a file is there, or its
-            directory is not.
+        UsageError: It would lie in a store, a link there leads into one, something else than a file is there, its
+            directory is not, or its name is too long.
     """
     plan = Path(refuse_remote(os.fspath(out), "--out writes to a local disk"))
+    if len(os.fsencode(f"{plan.name}{BYTES}")) > MOST_NAME_BYTES:
+        raise UsageError(f"--out {plan}: too long a name: {plan.name}{BYTES} has to be beside it")
     if not is_plain_name(plan.name):
         raise UsageError(f"--out {printable(os.fspath(out))}: needs a name without backslashes or control characters")
     found = Output(plan, plan.with_name(f"{plan.name}{BYTES}") if plan.name else plan)

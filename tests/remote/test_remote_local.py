@@ -16,6 +16,7 @@ import storeio
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
 from storeio.fingerprints import fingerprints, is_same
+from storeio.partials import partial_name
 from storeio.publishing import begun
 from storeio.rebuild.node import rebuild
 from storeio.remote import filesystem, writing
@@ -80,22 +81,25 @@ def test_inspect(words: list[str], tree: Path, capsys: pytest.CaptureFixture[str
     assert said[0]
 
 
-def test_a_rebuild_gets_its_name_at_once_where_directories_can(tree: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["new", "n" * 255])
+def test_a_rebuild_gets_its_name_at_once_where_directories_can(name: str, tree: Path, tmp_path: Path) -> None:
     golden.copy_of("base-5.3.3", tree / "store")
-    left = tree / "deep" / "new.0a1b2c3d.partial"
+    left = tree / "deep" / partial_name(name)
     left.mkdir(parents=True)  # by a run that was killed
-    built = rebuild("tree://here/store", "tree://here/deep/new")
+    built = rebuild("tree://here/store", f"tree://here/deep/{name}")
     assert [note.split()[0] for note in built.notes if ".partial" in note] == [left.name]
     left.rmdir()
     rebuild(tree / "store", tmp_path / "local")
-    files = {p.relative_to(tree / "deep/new"): p.read_bytes() for p in (tree / "deep/new").rglob("*") if p.is_file()}
+    files = {
+        p.relative_to(tree / "deep" / name): p.read_bytes() for p in (tree / "deep" / name).rglob("*") if p.is_file()
+    }
     assert files == {
         p.relative_to(tmp_path / "local"): p.read_bytes() for p in (tmp_path / "local").rglob("*") if p.is_file()
     }
     assert built.files == sorted(map(str, files))
-    assert [p.name for p in (tree / "deep").iterdir()] == ["new"]
+    assert [p.name for p in (tree / "deep").iterdir()] == [name]
     with pytest.raises(UsageError, match="is not empty"):
-        rebuild("tree://here/store", "tree://here/deep/new")
+        rebuild("tree://here/store", f"tree://here/deep/{name}")
     with pytest.raises(UsageError, match="lies inside the store"):
         rebuild("tree://here/store", "tree://here/store/new")
 
