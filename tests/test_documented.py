@@ -147,6 +147,16 @@ def keys_of(value: Any) -> Iterator[str]:
         yield from keys_of(each)
 
 
+def test_readme_says_where_everything_is() -> None:
+    readme = (documented.ROOT / "README.md").read_text()
+    parts = [
+        path
+        for path in (documented.ROOT / "storeio").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
+    assert {p.name for p in parts if p.name[0] != "_"} - set(re.findall(r"`storeio/([\w.]+)`", readme)) == set()
+
+
 def words_in_code(name: str) -> set[str]:
     """Return the words of a page that stand between backquotes."""
     page = FENCE.sub("", (documented.ROOT / "docs" / f"{name}.md").read_text())
