@@ -6,7 +6,7 @@ STAMP := $(VENV)/.setup-stamp
 EXTRAS := spark,codecs,docs,dev
 WORKERS ?= 2
 PYTEST_ARGS ?=
-CODE := $(wildcard storeio udfs jobs bench)
+CODE := storeio udfs jobs bench
 
 # Linters, documentation and wheel take one core each, and do not need one another; downloads take none.
 MAKEFLAGS += --jobs=2

@@ -210,7 +210,7 @@ def append(frame: DataFrame | pa.Table, path: str, spark: Spark) -> None:
     retried(lambda: rows.write.format("delta").mode("append").option("mergeSchema", "true").save(path), path)
 
 
-def runs_of(name: str) -> str:
+def runs_table(name: str) -> str:
     """Return the table that lists the finished runs of a table; itself where every row counts."""
     if name in (SIMULATIONS, ACTIONS, *STANDING):
         return name
@@ -223,7 +223,7 @@ def runs_of(name: str) -> str:
 
 def listed_in(runs: str) -> list[str]:
     """Return the tables whose finished runs another table lists."""
-    return [name for name in (*TABLES, RECORDS, *MORE_TABLES) if runs_of(name) == runs and name != runs]
+    return [name for name in (*TABLES, RECORDS, *MORE_TABLES) if runs_table(name) == runs and name != runs]
 
 
 def finished(spark: Spark, tables: str, name: str) -> DataFrame:
@@ -232,7 +232,7 @@ def finished(spark: Spark, tables: str, name: str) -> DataFrame:
     Raises:
         TablesError: No run has been written there, or it cannot be read.
     """
-    runs = runs_of(name)
+    runs = runs_table(name)
     for needed in {runs, name}:
         if not exists(spark, tables, needed):
             raise TablesError(f"{path_of(tables, needed)}: no such table; no run has written it")
@@ -255,7 +255,7 @@ def rows_with(spark: Spark, tables: str, name: str, wanted: here.Wanted) -> list
     Raises:
         TablesError: It cannot be read.
     """
-    runs, names = runs_of(name), schema_of(name).names
+    runs, names = runs_table(name), schema_of(name).names
     if not all(exists(spark, tables, needed) for needed in {runs, name}):
         return []
     # The list first: of a run that it names all rows are there.

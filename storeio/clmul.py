@@ -14,13 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
-from numba import (
-    extending,
-    types,  # type: ignore[import-untyped, unused-ignore]
-)
-from numba.core import cgutils as utilities  # type: ignore[import-untyped, unused-ignore]
-from numba.core.registry import cpu_target  # type: ignore[import-untyped, unused-ignore]
+from llvmlite import ir
+from numba import extending, types
+from numba.core import cgutils as utilities
+from numba.core.registry import cpu_target
 
 from storeio.compiled import compiled, config
 

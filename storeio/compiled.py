@@ -27,13 +27,13 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
-import llvmlite  # type: ignore[import-untyped, unused-ignore]
-import llvmlite.binding as llvm  # type: ignore[import-untyped, unused-ignore]
-import numba  # type: ignore[import-untyped, unused-ignore]
+import llvmlite
+import llvmlite.binding as llvm
+import numba
 import numpy as np
 from numba import types
-from numba.core import caching, compiler, serialize, typeinfer  # type: ignore[import-untyped, unused-ignore]
-from numba.core.compiler_lock import global_compiler_lock  # type: ignore[import-untyped, unused-ignore]
+from numba.core import caching, compiler, serialize, typeinfer
+from numba.core.compiler_lock import global_compiler_lock
 
 from storeio.entries import cache_directory, is_kept, locked, read_entry, remove_stale, write_entry
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from crcmod.predefined import mkCrcFun  # type: ignore[import-untyped, unused-ignore]
-from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+from crcmod.predefined import mkCrcFun
+from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic  # type: ignore[import-untyped, unused-ignore]
+from numba.extending import intrinsic
 
 from storeio.clmul import LEAST_BYTES, address_of, available, crc_at, worthwhile
 from storeio.compiled import compiled, config

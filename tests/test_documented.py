@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from storeio import cli
-from tests import documented
+from tests import documented, golden_data
 
 PAGES = (documented.ROOT / "README.md", *documented.PAGES)
 RUN = [path for path in PAGES if "```console" in path.read_text()]
@@ -128,6 +130,61 @@ def test_options_of_jobs_exist(page: str, job: str, rest: str) -> None:
 
 def test_job_lines_are_found() -> None:
     assert {"audit_store", "plan_repair", "rebuild_queues"} <= {job for _, job, _ in job_lines()}
+
+
+REFERS = {"rebuild": "check", "apply": "plan"}  # pages that say "as for" another one
+NAMES = {"settings", "checks", "bytes", "details", "properties", "left_out", "classes"}  # hold names of the data
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    """Yield the keys of a JSON value, at any depth, but for those that come from the data."""
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if re.fullmatch(r"\w+", name):
+            yield name
+        if name not in NAMES or not isinstance(inner, dict):
+            yield from keys_of(inner)
+    for each in value if isinstance(value, list) else ():
+        yield from keys_of(each)
+
+
+def test_readme_says_where_everything_is() -> None:
+    readme = (documented.ROOT / "README.md").read_text()
+    parts = [
+        path
+        for path in (documented.ROOT / "storeio").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
+    assert {p.name for p in parts if p.name[0] != "_"} - set(re.findall(r"`storeio/([\w.]+)`", readme)) == set()
+
+
+def words_in_code(name: str) -> set[str]:
+    """Return the words of a page that stand between backquotes."""
+    page = FENCE.sub("", (documented.ROOT / "docs" / f"{name}.md").read_text())
+    return {word for span in re.findall(r"`([^`]*)`", page) for word in re.findall(r"\w+", span)}
+
+
+def test_every_key_of_json_is_on_the_page_of_its_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = golden_data.without("base-5.5.1", tmp_path / "store", "consumequeue/topic_0")
+    (store / golden_data.segment(4)).unlink()
+    plan, saved = tmp_path / "plan.json", tmp_path / "saved"
+    calls = {
+        "check": [[store]],
+        "simulate": [[store], [store, "--retention"]],
+        "inspect": [[store, *more] for more in ([], ["--records"], ["--units"], ["--index"], ["--hex", "0"])],
+        "rebuild": [[store, "--into", tmp_path / "rebuilt"]],
+        "salvage": [[store, "--into", saved, "--messages", tmp_path / "saved.jsonl"]],
+        "diff": [[store, saved]],
+        "plan": [[store, "--out", plan]],
+        "apply": [[plan, store]],
+    }
+    for verb, each in calls.items():
+        known = words_in_code(verb) | words_in_code(REFERS.get(verb, verb))
+        for words in each:
+            cli.run([verb, *map(str, words), "--json", "-"])
+            told = {key for line in capsys.readouterr().out.splitlines() for key in keys_of(json.loads(line))}
+            assert len(told) > 5
+            assert told - known == set(), (verb, words)
+    assert set(keys_of(json.loads(plan.read_text()))) - words_in_code("plan") == set()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)

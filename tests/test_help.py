@@ -55,6 +55,28 @@ def test_help_shows_the_task_and_fits(
         assert lines.index("Examples:") < lines.index(next(line for line in lines if line.startswith("Usage:")))
 
 
+@pytest.mark.parametrize("verb", sorted(cli.COMMANDS))
+def test_every_verb_takes_what_scripts_give_to_all(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broker.conf").touch()
+    common = [
+        "--json",
+        "-",
+        "--jobs",
+        "2",
+        "--quiet",
+        "--conf",
+        str(tmp_path / "broker.conf"),
+        "--set",
+        "deleteWhen=04",
+    ]
+    words = shlex.split(EXAMPLES[verb][0][0])[2:]
+    assert parsed(verb, [*words, *common])["quiet"]
+    assert cli.run([verb, *words, "--set", "noSetting=1"]) == cli.EXIT_USAGE
+    assert "noSetting" in capsys.readouterr().err
+
+
 def test_a_misspelt_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["chekc", "x"]) == 16
     assert "no verb 'chekc': did you mean check?" in capsys.readouterr().err

@@ -76,5 +76,5 @@ def test_brokers_without_light_queues_do_not_read_the_list(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_the_place_of_a_value_is_that_of_the_one_that_is_read(raw: bytes, value: bytes) -> None:
-    start, stop = properties.place_of(raw, "N")
+    start, stop = properties.value_place(raw, "N")
     assert raw[start:stop] == value == properties.parse(raw).get("N", "").encode()

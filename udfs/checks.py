@@ -162,7 +162,7 @@ def on_workers(
                     done.add(size(item))
 
     try:
-        with workers_named(phase.name), told(tell, lambda: Progress(done.value if done else 0, total, phase.name)):
+        with workers_named(phase.name), telling(tell, lambda: Progress(done.value if done else 0, total, phase.name)):
             for number, result, failed in context.parallelize(groups, len(groups)).flatMap(run).collect():
                 found[number].append(result)
                 for text in failed:
@@ -210,7 +210,7 @@ def slice_bytes(total: int, cores: int) -> int:
 
 
 @contextlib.contextmanager
-def told(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[None]:
+def telling(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[None]:
     """Tell how far the job is, again and again, while the block runs."""
     ended = threading.Event()
 

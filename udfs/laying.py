@@ -24,7 +24,7 @@ from storeio.rebuild.shares import Orders, Piece, shared_out, truly
 from storeio.rebuild.tally import shape_of
 from storeio.remote.failures import noted_since
 from storeio.scan import kept_open
-from udfs.checks import MOST_ITEMS, Tell, dropped, sent, told, workers_named
+from udfs.checks import MOST_ITEMS, Tell, dropped, sent, telling, workers_named
 from udfs.memory import freed_at_end
 
 LEAST_BYTES: Final = 64 << 20  # that a task which writes is to have, unless cores would be idle
@@ -93,7 +93,7 @@ def laid_by_workers(
         shuffled = held.mapPartitions(lambda items: pieces_of(given.value, items)).repartitionAndSortWithinPartitions(
             len(groups), lambda key: key[0]
         )
-        with workers_named(FILES_PHASE), told(tell, lambda: Progress(done.value, total, FILES_PHASE)):
+        with workers_named(FILES_PHASE), telling(tell, lambda: Progress(done.value, total, FILES_PHASE)):
             return shuffled.mapPartitionsWithIndex(
                 lambda task, rows: lay_files(given.value, task, rows, done)
             ).collect()

@@ -37,7 +37,7 @@ from storeio.remote.failures import note
 from storeio.scan import kept_open, require_same
 from storeio.splits import Split
 from storeio.staging import Staging
-from udfs.checks import Carried, Tell, dropped, grouped, sent, slice_bytes, told, workers_named
+from udfs.checks import Carried, Tell, dropped, grouped, sent, slice_bytes, telling, workers_named
 from udfs.laying import Item, Output, laid_by_workers
 from udfs.memory import freed_at_end
 
@@ -93,7 +93,7 @@ def _rebuilt(context: SparkContext, builds: Sequence[Building], tell: Tell | Non
     held: RDD[Item] = _derived(context, builds, given, done := context.accumulator(0)).persist(StorageLevel.DISK_ONLY)
     total = sum(split.stop - split.start for build in builds for split in build.plan.splits)
     try:
-        with workers_named(LOG_PHASE), told(tell, lambda: Progress(done.value, total, LOG_PHASE)):
+        with workers_named(LOG_PHASE), telling(tell, lambda: Progress(done.value, total, LOG_PHASE)):
             said = held.map(_told).collect()
         for store, facts in said:
             if isinstance(facts, Facts):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
-from storeio.apply.operations import OperationError, told
+from storeio.apply.operations import OperationError, naming
 from storeio.apply.tree import Tree
 from storeio.errors import MismatchError, NotAppliedError, StoreError
 from storeio.paths import LOCK
@@ -36,7 +36,7 @@ def only_us(home: Tree) -> Iterator[None]:
     """
     with home.folder() as fd:
         try:
-            with told("lock", home.shown("")):
+            with naming("lock", home.shown("")):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OperationError as error:
             if error.errno in _HELD:
@@ -77,7 +77,7 @@ def no_broker(store: Tree, home: Tree) -> Iterator[None]:
 
 def _take(fd: int) -> None:
     try:
-        with told("lock", LOCK):
+        with naming("lock", LOCK):
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
     except OperationError as error:
         if error.errno in _HELD:

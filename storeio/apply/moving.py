@@ -136,7 +136,7 @@ def _copy_file(source: Tree, path: str, target: Tree, new_path: str) -> None:
 
 def _keep_owner(fd: int, new_fd: int, path: str) -> None:
     found = os.fstat(fd)
-    with operations.told("set owner and mode", path):
+    with operations.naming("set owner and mode", path):
         os.fchmod(new_fd, found.st_mode & 0o7777)
         if os.geteuid() == 0:
             os.fchown(new_fd, found.st_uid, found.st_gid)

@@ -36,7 +36,7 @@ class OperationError(OSError):
 
 
 @contextmanager
-def told(doing: str, path: str, position: int | None = None) -> Iterator[None]:
+def naming(doing: str, path: str, position: int | None = None) -> Iterator[None]:
     """Say of every system error in the block what was done, and where."""
     try:
         yield
@@ -53,7 +53,7 @@ def _before(name: str, path: str, half: Callable[[], object] = lambda: None) -> 
 
 def write_all(fd: int, data: bytes | memoryview, position: int, path: str) -> None:
     """Write bytes at a position; a short write is carried on."""
-    with told("write", path, position):
+    with naming("write", path, position):
         _before("write", path, lambda: os.pwrite(fd, data[: len(data) // 2], position))
         view = memoryview(data)
         while view:
@@ -66,7 +66,7 @@ def read_piece(fd: int, length: int, position: int, path: str) -> bytes:
 
     Of a hole zeros are returned without reading it: a sparse file may claim far more than the disk holds.
     """
-    with told("read", path, position):
+    with naming("read", path, position):
         _before("read", path)
         if hole := hole_bytes(fd, position, position + min(length, PIECE_BYTES)):
             return next(zeros(hole))
@@ -75,21 +75,21 @@ def read_piece(fd: int, length: int, position: int, path: str) -> bytes:
 
 def set_length(fd: int, length: int, path: str) -> None:
     """Cut a file, or append zeros, which take no space until they are written."""
-    with told("set length", path, length):
+    with naming("set length", path, length):
         _before("set length", path)
         os.ftruncate(fd, length)
 
 
 def synced(fd: int, path: str) -> None:
     """Return when all of a file or directory is on the disk."""
-    with told("fsync", path):
+    with naming("fsync", path):
         _before("fsync", path)
         os.fsync(fd)
 
 
 def make_file(name: str, directory: int, path: str) -> int:
     """Return a new file, open for reading and writing; it belongs to whom its directory belongs to."""
-    with told("create", path):
+    with naming("create", path):
         _before("create", path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name, flags, FILE_MODE, dir_fd=directory)
@@ -104,7 +104,7 @@ def make_file(name: str, directory: int, path: str) -> int:
 
 def make_directory(name: str, directory: int, path: str, mode: int = DIRECTORY_MODE) -> None:
     """Make a directory; it belongs to whom the one above it belongs to."""
-    with told("make directory", path):
+    with naming("make directory", path):
         _before("make directory", path)
         os.mkdir(name, mode, dir_fd=directory)
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
@@ -123,20 +123,20 @@ def _inherit_owner(fd: int, directory: int) -> None:
 
 def rename(name: str, directory: int, new_name: str, new_directory: int, path: str) -> None:
     """Give an entry another name; the caller has seen that nothing has that name."""
-    with told("rename", path):
+    with naming("rename", path):
         _before("rename", path)
         os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=new_directory)
 
 
 def remove_file(name: str, directory: int, path: str) -> None:
     """Remove an entry that is no directory."""
-    with told("remove", path):
+    with naming("remove", path):
         _before("remove", path)
         os.unlink(name, dir_fd=directory)
 
 
 def remove_directory(name: str, directory: int, path: str) -> None:
     """Remove an empty directory."""
-    with told("remove directory", path):
+    with naming("remove directory", path):
         _before("remove directory", path)
         os.rmdir(name, dir_fd=directory)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from storeio.apply import operations
-from storeio.apply.operations import OperationError, told
+from storeio.apply.operations import OperationError, naming
 from storeio.errors import MismatchError
 from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
 from storeio.plan.overlay import GONE, Folder, Gone
@@ -55,7 +55,7 @@ class Tree:
         try:
             for name in filter(None, path.split("/")):
                 try:
-                    with told("open", self.shown(path)):
+                    with naming("open", self.shown(path)):
                         below = os.open(name, _FOLDER, dir_fd=fd)
                 except OperationError as error:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
@@ -81,7 +81,7 @@ class Tree:
             MismatchError: It is neither a regular file nor a directory.
         """
         try:
-            with self.above(path) as (fd, name), told("look at", self.shown(path)):
+            with self.above(path) as (fd, name), naming("look at", self.shown(path)):
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OperationError as error:
             if error.errno == errno.ENOENT:
@@ -120,7 +120,7 @@ class Tree:
     def _opened(self, path: str, flags: int) -> Iterator[int]:
         if not isinstance(self.look(path), int):
             raise MismatchError(f"{self.shown(path)}: no such file")
-        with self.above(path) as (directory, name), told("open", self.shown(path)):
+        with self.above(path) as (directory, name), naming("open", self.shown(path)):
             fd = os.open(name, flags | _OPEN, dir_fd=directory)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -164,7 +164,7 @@ class Tree:
 
     def names(self, path: str = "") -> list[str]:
         """Return the names in a directory, sorted."""
-        with self.folder(path) as fd, told("list", self.shown(path)):
+        with self.folder(path) as fd, naming("list", self.shown(path)):
             return sorted(os.listdir(fd))
 
     def listing(self, path: str, *, digests: bool = True) -> list[Entry]:
@@ -278,5 +278,5 @@ def open_tree(path: str, name: str = "") -> Tree:
     Raises:
         OperationError: It cannot be opened, or is no directory.
     """
-    with told("open", path):
+    with naming("open", path):
         return Tree(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), name)

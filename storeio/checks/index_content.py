@@ -22,9 +22,9 @@ from storeio.checks.index_stretch import (
     IndexFiles,
     Piece,
     ReadUnits,
+    consecutive,
     pieces_of,
-    place_of,
-    runs_of,
+    place_of_units,
     without_holes,
 )
 from storeio.checks.ranges import meeting, merged
@@ -140,8 +140,8 @@ def _holes(walked: Walked) -> list[tuple[int, int]]:
 def _into_holes(files: IndexFiles, lost: Sequence[tuple[int, Numbers]]) -> Iterator[Finding]:
     """Yield that units point at records that are damaged or lost."""
     for file_no, numbers in lost:
-        for run in runs_of(np.sort(numbers)):
-            place = place_of(files[file_no], *run)
+        for run in consecutive(np.sort(numbers)):
+            place = place_of_units(files[file_no], *run)
             yield Finding(
                 "INDEX_UNIT_ORPHAN", place.path, place.position, place.length, count=place.count,
                 detail=INTO_DAMAGE,

@@ -17,11 +17,11 @@ from storeio.checks.index_stretch import (
     Piece,
     Place,
     ReadUnits,
+    consecutive,
     first_unit,
     outliers_of,
-    place_of,
+    place_of_units,
     raw,
-    runs_of,
 )
 from storeio.findings import Finding
 from storeio.kernels import index_match as kernel
@@ -144,10 +144,10 @@ class Stretch:
             meant = min(left, b - a + 1)
             left -= meant
             if piece.numbers is None:
-                yield place_of(file, piece.first + a, piece.first + b, meant)
+                yield place_of_units(file, piece.first + a, piece.first + b, meant)
                 continue
-            for run in runs_of(np.sort(piece.numbers[a : b + 1])):
-                yield place_of(file, *run)
+            for run in consecutive(np.sort(piece.numbers[a : b + 1])):
+                yield place_of_units(file, *run)
 
     def place_of_missing(self, unit: int, offset: int) -> tuple[str, int]:
         """Return the file and the position where the unit of a key should be, before one of the stretch.

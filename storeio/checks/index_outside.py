@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.index_stretch import INTO_DAMAGE, ReadUnits, chunks, first_unit, place_of, runs_of
+from storeio.checks.index_stretch import INTO_DAMAGE, ReadUnits, chunks, consecutive, first_unit, place_of_units
 from storeio.checks.index_structure import IndexStructure
 from storeio.checks.ranges import meeting
 from storeio.findings import Finding
@@ -87,7 +87,7 @@ def units_outside(
         nowhere = between & ~lost
         findings += _places("INDEX_UNIT_ORPHAN", file, numbers[nowhere], offsets[nowhere], "")
     if count:
-        place = place_of(file, first, min(first + count - 1, file.entries), count)
+        place = place_of_units(file, first, min(first + count - 1, file.entries), count)
         detail = f"{count} units point behind {max_physical_offset}"
         findings.append(
             Finding(
@@ -141,8 +141,8 @@ def _parts_of_any(file: IndexStructure, file_no: int, read_units: ReadUnits, gap
 def _places(code: str, file: IndexStructure, numbers: Numbers, offsets: Numbers | None, detail: str) -> list[Finding]:
     """Return one finding a run of units, with the physical offset of its first one where that can be believed."""
     found = []
-    for run in runs_of(numbers):
-        place = place_of(file, *run)
+    for run in consecutive(numbers):
+        place = place_of_units(file, *run)
         offset = None if offsets is None else int(offsets[np.searchsorted(numbers, run[0])])
         found.append(
             Finding(

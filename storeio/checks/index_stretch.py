@@ -232,13 +232,13 @@ class Place:
     count: int
 
 
-def place_of(file: IndexStructure, first: int, last: int, count: int) -> Place:
+def place_of_units(file: IndexStructure, first: int, last: int, count: int) -> Place:
     """Return units ``first`` to ``last`` of a file as one place; ``count`` of them are meant."""
     position = file.position_of(first)
     return Place(file.path, position, (last - first + 1) * UNIT_BYTES, count)
 
 
-def runs_of(numbers: Numbers) -> list[tuple[int, int, int]]:
+def consecutive(numbers: Numbers) -> list[tuple[int, int, int]]:
     """Return runs of consecutive numbers: first, last, how many; many runs end in one for the rest."""
     if not len(numbers):
         return []

@@ -91,7 +91,7 @@ def list_findings(walked: Walked, odd: Iterable[OddNumber], silent: Container[st
     for row, name, text in odd:
         record = walked.records[:, row]
         raw = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
-        start, stop = properties.place_of(raw, properties.MULTI_QUEUE_OFFSET)
+        start, stop = properties.value_place(raw, properties.MULTI_QUEUE_OFFSET)
         at = int(record[w.R_PROPERTIES_AT]) - int(record[w.R_POSITION]) + start
         what = f"{text[:MOST_SHOWN]!r} is to be the queue offset in {name[:MOST_SHOWN]!r}"
         finding = _at_record(walked, row, "LOG_MULTI_DISPATCH", at, stop - start, what)

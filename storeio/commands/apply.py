@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from storeio.commands.console import Meter, coloured, complain, explain, json_sink, put, terminal_width
-from storeio.commands.options import Task, failure_of, json_option, quiet_option, refuse_json_inside
+from storeio.commands.console import Meter, coloured, complain, explain, json_sink, put, settings_of, terminal_width
+from storeio.commands.options import Task, failure_of, planned_options, refuse_json_inside
 from storeio.errors import StoreError
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
@@ -32,10 +32,13 @@ Found = TypeVar("Found", Applied, Undone)
 @click.argument("store", metavar="[STORE]", type=click.Path(), required=False)
 @click.option("--resume", is_flag=True, help="Go on with what was begun; PLAN may be the store then.")
 @click.option("--allow-log", is_flag=True, help="Allow actions that change the commitlog.")
-@json_option
-@quiet_option
-def apply(plan: str, store: str | None, resume: bool, allow_log: bool, json_to: str | None, quiet: bool) -> int:
+@planned_options
+def apply(
+    plan: str, store: str | None, resume: bool, allow_log: bool, json_to: str | None, quiet: bool,
+    conf: str | None, sets: Sequence[str],
+) -> int:  # fmt: skip
     """Carry out a saved plan. Every byte that is replaced is kept beside the store; `undo` brings it back."""
+    settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     return run_apply(plan, store, resume=resume, allow_log=allow_log, json_to=json_to, quiet=quiet)
 
 
@@ -75,10 +78,10 @@ def run_apply(
 @click.command(name="undo", cls=Task)
 @click.argument("store", metavar="STORE", type=click.Path())
 @click.option("--name", metavar="ID", help="The apply to take back, as it was reported; the newest if not given.")
-@json_option
-@quiet_option
-def undo(store: str, name: str | None, json_to: str | None, quiet: bool) -> int:
+@planned_options
+def undo(store: str, name: str | None, json_to: str | None, quiet: bool, conf: str | None, sets: Sequence[str]) -> int:
     """Take an apply back, complete or not, to the exact old bytes."""
+    settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     from storeio.apply.undoing import undo as take_back
 
     return _run(

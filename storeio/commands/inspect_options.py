@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from storeio.commands.options import Task
+from storeio.commands.options import Task, one_thread_option
 from storeio.errors import UsageError
 from storeio.inspect.views import MOST_BYTES
 from storeio.paths import MAX_LONG
@@ -127,7 +127,7 @@ _OPTIONS: Final = (
     click.option("--scan", is_flag=True, help="Take no short cut by queue, index or a start in the middle."),
     click.option("--stale", is_flag=True, help="Also records that were left behind a cut or moved."),
     click.option("--json", is_flag=False, flag_value="-", metavar="[FILE]", help="JSON lines; - is standard output."),
-    click.option("--jobs", type=click.IntRange(1), metavar="N", help="Accepted for all verbs; one thread is used."),
+    one_thread_option,
     click.option("--quiet", is_flag=True, help="No notes on standard error."),
     click.option("--conf", metavar="FILE", type=click.Path(), help="The broker's configuration file."),
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="One broker setting."),
@@ -150,13 +150,12 @@ def asked_options(command: Callable[..., None]) -> Callable[..., None]:
     return parsed
 
 
-def _asked(*, records: bool, units: bool, index: bool, jobs: int | None, store: str | None, **rest: Any) -> Asked:
+def _asked(*, records: bool, units: bool, index: bool, store: str | None, **rest: Any) -> Asked:
     """Return the options as one value.
 
     Raises:
         UsageError: Options that do not go together, or no store.
     """
-    del jobs
     if store is None and rest["json"] is not None and Path(rest["json"]).is_dir():
         store, rest["json"] = rest["json"], "-"  # --json STORE: its value is optional, and this was none
     if store is None:

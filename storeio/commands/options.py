@@ -29,6 +29,10 @@ json_option = click.option(
 jobs_option = click.option(
     "--jobs", metavar="N", type=click.IntRange(min=1), help="Threads; as many as cores if not given."
 )
+one_thread_option = click.option(
+    "--jobs", metavar="N", type=click.IntRange(min=1), expose_value=False,
+    help="Accepted for all verbs; one thread is used.",
+)  # fmt: skip
 quiet_option = click.option("--quiet", is_flag=True, help="One line, no progress.")
 conf_option = click.option(
     "--conf",
@@ -83,6 +87,16 @@ class Task(click.Command):
 def reading_options(command: F) -> F:
     """Give a command the options of those that read a whole store."""
     for option in (split_option, set_option, conf_option, quiet_option, jobs_option, json_option):
+        command = option(command)
+    return command
+
+
+def planned_options(command: F) -> F:
+    """Give a command the options of those that go by a plan, which needs neither threads nor settings."""
+    said = "Accepted for all verbs; the plan has the settings."
+    conf = click.option("--conf", metavar="FILE", type=click.Path(), help=said)
+    one = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help=said)
+    for option in (one, conf, quiet_option, one_thread_option, json_option):
         command = option(command)
     return command
 

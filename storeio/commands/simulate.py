@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from storeio.commands.console import Meter, coloured, complain, json_sink, put, settings_of, terminal_width
-from storeio.commands.options import Task, conf_option, failure_of, refuse_json_inside, set_option
+from storeio.commands.options import Task, conf_option, failure_of, one_thread_option, refuse_json_inside, set_option
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.report import to_json
@@ -61,15 +61,14 @@ def heap_bytes(text: str | None) -> int:
 @click.option("--heap", metavar="SIZE", help="The broker's -Xmx, as in 8g (2g); 4.x may run out of it.")
 @click.option("--retention", is_flag=True, help="Forecast what the running broker's own cleaning deletes, and when.")
 @click.option("--quiet", is_flag=True, help="One line a start.")
-@click.option("--jobs", metavar="N", type=click.IntRange(min=1), hidden=True)
+@one_thread_option  # as in the broker
 @conf_option
 @set_option
 def simulate(
     stores: Sequence[str], broker: str, json_to: str | None, into: str | None, whole_log: bool | None,
-    heap: str | None, retention: bool, quiet: bool, jobs: int | None, conf: str | None, sets: Sequence[str],
+    heap: str | None, retention: bool, quiet: bool, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
     """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
-    del jobs  # one start is one thread's work, as in the broker
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     from storeio.prediction import versions_of
 

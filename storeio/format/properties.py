@@ -84,7 +84,7 @@ def parse(raw: bytes) -> dict[str, str]:
     return found
 
 
-def place_of(raw: bytes, name: str) -> tuple[int, int]:
+def value_place(raw: bytes, name: str) -> tuple[int, int]:
     """Return where the value of a property stands that ``parse`` finds: its first byte, and the one behind it."""
     key, found, index = f"{name}{NAME_VALUE}".encode(), (0, 0), 0
     while index < len(raw):

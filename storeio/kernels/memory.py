@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
-from numba import types  # type: ignore[import-untyped, unused-ignore]
+from llvmlite import ir
+from numba import types
 
 from storeio.compiled import compiled
 from storeio.kernels.raw import BYTE, INT32, INT64, PLAIN, intrinsic

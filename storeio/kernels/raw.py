@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
-from numba import extending, types  # type: ignore[import-untyped, unused-ignore]
+from llvmlite import ir
+from numba import extending, types
 
 from storeio.compiled import compiled, config
 
