@@ -43,7 +43,7 @@ def told_by(grouped: Grouped) -> Told:
     """Return what a split's records say of their queues."""
     records = grouped.walked.records
     marks = records[w.R_MARKS]
-    all_marks = int(np.bitwise_or.reduce(marks)) if len(marks) else 0
+    all_marks = int(np.bitwise_or.reduceat(marks, [0])[0]) if len(marks) else 0
     light = bool(all_marks & w.MARK_MULTI)
     if not all_marks & w.MARK_INNER_BATCH:
         return Told((), light)

@@ -102,7 +102,7 @@ def walked_back(read: Callable[[int, int], Bytes], index: IndexThen, slots: Byte
     if not newer.any():
         return slots
     first = layout.units_start(index.slots) + index.units * layout.UNIT_BYTES
-    last = int(heads[newer].max())
+    last = int(np.max(heads[newer]))
     units = read(first, first + (last + 1 - index.units) * layout.UNIT_BYTES).view(layout.UNIT)
     previous = units["previous"].astype(np.int64)
     while newer.any():

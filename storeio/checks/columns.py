@@ -34,7 +34,7 @@ class Columns:
     def __post_init__(self) -> None:
         if len(self.keys) != 4 or self.table.ndim != 2:
             raise ValueError("keys of queues have four rows")
-        if self.keys.size and not (0 <= self.keys[:2].min() <= self.keys[:2].max() < len(self.names)):
+        if self.keys.size and not (0 <= np.min(self.keys[:2]) <= np.max(self.keys[:2]) < len(self.names)):
             raise ValueError("the name of a queue is not among the names")
         counts = self.keys[3]
         if (counts < 0).any() or (counts > self.table.shape[1]).any() or counts.sum() != self.table.shape[1]:

@@ -39,8 +39,8 @@ def agrees(ext: Queue, read: Read, disk: npt.NDArray[np.void], tags_code: Number
         if not inside.any():
             continue
         at = positions[inside] - file.base
-        low = int(at.min())
-        data = read(file.path, low, int(at.max()) + queueext.HEAD_BYTES)
+        low = int(np.min(at))
+        data = read(file.path, low, int(np.max(at)) + queueext.HEAD_BYTES)
         heads = data[(at - low)[:, None] + np.arange(queueext.HEAD_BYTES)].view(queueext.HEAD)[:, 0]
         good = (heads["tags_code"] == tags_code[rows[inside]]) & (heads["size"] >= queueext.HEAD_BYTES)
         good &= (heads["store_timestamp_ms"] == store_ms[rows[inside]]) & (heads["bitmap_length"] >= 0)

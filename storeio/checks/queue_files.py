@@ -174,7 +174,7 @@ def by_number(queue: Queue, read: Read, numbers: Numbers, *, runs: int) -> Calla
 
     if runs < 2:
         return alone
-    low, high = int(numbers.min()), int(numbers.max()) + 1
+    low, high = int(np.min(numbers)), int(np.max(numbers)) + 1
     if low < 0 or high - low > MOST_BETWEEN * len(numbers):
         return alone
     data, absent = alone(low, high)

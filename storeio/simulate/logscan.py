@@ -117,7 +117,7 @@ class LogScan:
     def _take(self, file: Mapped, stop: int, walked: Walked, count: int) -> int:
         """Dispatch the first ``count`` records; return how many are done with, fewer where the checker objects."""
         sizes = walked.records[w.R_SIZE, :count]
-        self.checker.met(int(sizes.max(initial=0, where=sizes <= SCRATCH_BYTES)))
+        self.checker.met(int(np.max(sizes, initial=0, where=sizes <= SCRATCH_BYTES)))
         position = walked.records[w.R_POSITION, :count]
         data = self.broker.source(file, stop)
         for start, end, usual in self._blocks.runs(walked, 0, count):

@@ -145,7 +145,7 @@ class Finder:
         physical = implied.physical()
         self.found.intact += int(implied.messages().sum())
         own = ~self.replaced.of(implied)
-        stop = int((implied.queue_offset + implied.messages()).max(where=own, initial=0))
+        stop = int(np.max(implied.queue_offset + implied.messages(), where=own, initial=0))
         self.highest[key] = max(self.highest.get(key, 0), stop)
         gone, behind, front = self._out_of_log(split, implied, physical)
         self._add(key, implied, physical, gone, UNLINKS, split.path)

@@ -77,7 +77,7 @@ class QueueUnits:
         unit = self.queue.unit_bytes
         positions = numbers * unit
         whole = messages.decodable & (messages.physical + messages.sizes <= stop)
-        for i in np.flatnonzero((self.starts <= positions.max()) & (self.stops > positions.min())).tolist():
+        for i in np.flatnonzero((self.starts <= np.max(positions)) & (self.stops > np.min(positions))).tolist():
             inside = np.flatnonzero((positions >= self.starts[i]) & (positions < self.stops[i]))
             if not len(inside):
                 continue
