@@ -13,7 +13,7 @@ from typing import Any
 
 import golden_data
 import pytest
-from applies import Counter, Maker, every_kind, hooked, killed, small_store, tree_of
+from applies import Counter, Maker, die, every_kind, hooked, killed, small_store, tree_of
 
 from jobs import apply_repair
 from storeio import cli
@@ -264,7 +264,7 @@ def test_a_damaged_queue_of_a_real_store_is_repaired(tmp_path: Path, capsys: Cap
 def test_the_job_is_the_same_command(plan: str, root: Path, maker: Maker, capsys: Captured) -> None:
     assert apply_repair.main([plan, "--quiet"]) == 16
     assert "--allow-log" in capsys.readouterr().err
-    child = killed(lambda: apply_repair.main([plan, "--allow-log"]), Counter(80, die_at_once))
+    child = killed(lambda: apply_repair.main([plan, "--allow-log"]), Counter(80, die))
     assert child
     assert apply_repair.main([str(root), "--resume", "--json", "-"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -275,7 +275,3 @@ def test_the_job_is_the_same_command(plan: str, root: Path, maker: Maker, capsys
     with pytest.raises(UsageError, match="lies inside the store"):
         apply_repair.main([plan, "--tables", str(root / "tables")])
     assert tree_of(root) == maker.tree
-
-
-def die_at_once(name: str, path: str, half: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)

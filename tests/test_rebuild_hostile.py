@@ -91,11 +91,6 @@ def test_lengths_from_damaged_bytes_allocate_nothing(tmp_path: Path) -> None:
     assert sum(p.stat().st_size for p in (tmp_path / "new").rglob("*") if p.is_file()) < 16 << 20
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return golden.copy_of("base-5.3.3", tmp_path / "store")
-
-
 @pytest.mark.parametrize("where", ["inside", "itself", "above", "full", "file", "link", "dangling", "nul"])
 def test_into_never_goes_over_anything(where: str, store: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"

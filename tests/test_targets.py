@@ -20,11 +20,6 @@ CALLS = (
 )
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return golden.copy_of("base-5.3.3", tmp_path / "store")
-
-
 def call(words: str, **names: object) -> int:
     return cli.run([str(names.get(word, word)) for word in words.split()])
 

@@ -8,18 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import golden_data as golden
 import pytest
 
 from storeio import cli
 from storeio.scan import Listing, require_listed
 
 Deny = Callable[[str], None]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return golden.copy_of("base-5.3.3", tmp_path / "store")
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import golden_data as golden
 import pytest
 from remote.objects import KEY, SECRET, Fault, Objects, Proxy
 
@@ -38,6 +40,13 @@ def objects(server: tuple[Any, tuple[str, int]], request: pytest.FixtureRequest)
     bucket = re.sub("[^a-z0-9]+", "-", request.path.stem)
     client.create_bucket(Bucket=bucket)
     return Objects(client, bucket, where)
+
+
+@pytest.fixture(scope="module")
+def rich(objects: Objects) -> Path:
+    """Return a sound store that is on the server as ``rich``."""
+    objects.put_store(golden.store("base-5.3.3"), "rich")
+    return golden.store("base-5.3.3")
 
 
 @pytest.fixture

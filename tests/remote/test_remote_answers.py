@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import golden_data as golden
 import pytest
 from remote.objects import EMPTY, LONG, SHORT, WHOLE, Fault, Objects, Proxy
 
@@ -18,13 +17,6 @@ from storeio.scan import read_range
 
 SPLIT_BYTES = 16384
 Start = Callable[[Fault], Proxy]
-
-
-@pytest.fixture(scope="module")
-def rich(objects: Objects) -> Path:
-    """Return a sound store that is on the server as ``rich``."""
-    objects.put_store(golden.store("base-5.3.3"), "rich")
-    return golden.store("base-5.3.3")
 
 
 @pytest.mark.parametrize("answer", [SHORT, LONG, EMPTY, WHOLE])

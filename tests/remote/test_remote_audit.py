@@ -51,13 +51,6 @@ def timeless(found: Audit) -> dict[str, Any]:
     return {name: part for name, part in audit_object(found).items() if name not in ("store", "started_ms", "seconds")}
 
 
-@pytest.fixture(scope="module")
-def rich(objects: Objects) -> Path:
-    """Return a sound store that is on the server as ``rich``."""
-    objects.put_store(golden.store("base-5.3.3"), "rich")
-    return golden.store("base-5.3.3")
-
-
 @pytest.mark.parametrize("name", ["ext-5.5.1", "rich-4.9.8"])
 def test_sound_stores_are_as_on_disk(name: str, objects: Objects) -> None:
     objects.put_store(golden.store(name), name)
