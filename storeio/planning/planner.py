@@ -21,7 +21,7 @@ from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
 from storeio.plan.rules import check_plan
-from storeio.planning.derived import Target, has_ext, make_way_for, plan_checkpoint, plan_index, plan_queue
+from storeio.planning.derived import make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
 from storeio.planning.light import disowned
@@ -39,6 +39,7 @@ from storeio.planning.summary import (
     queues_of,
     summary_of,
 )
+from storeio.planning.target import Target, has_ext
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
