@@ -145,6 +145,8 @@ _TABLE: Final = (
          "4.9.2 to 4.9.8 rebuild schedule queues so after a crash.", _REBUILD + " The message is delivered at once."),
     # batch queues and ext files
     Code("BCQ_MISSING", ERROR, "a batch queue has no file where records have their units", "A deleted file or directory.", _REBUILD),
+    Code("BCQ_UNWRITTEN", WARNING, "a batch queue's file holds zeros alone, and the log no record of the queue",
+         "It was created for a message that the log lost.", "Move it aside: brokers take its first unit for a message, and consumers do not get the next ones."),
     Code("BCQ_UNIT_MISSING", ERROR, "a record has no unit in its batch queue", "The unit was never flushed, or was zeroed.", _REBUILD),
     Code("BCQ_UNIT_WRONG", ERROR, "a batch queue unit differs from what its record implies", "The unit was damaged.", _REBUILD),
     Code("BCQ_UNIT_ORPHAN", ERROR, "a batch queue unit points at no record of its queue", "The unit was damaged, or its record is.", _REBUILD),

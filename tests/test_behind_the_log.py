@@ -55,6 +55,30 @@ def test_it_harms_is_found_and_moved_aside(version: str, what: str, tmp_path: Pa
     assert after.consumers.undecodable == 0
 
 
+BATCH: Final = f"batchconsumequeue/new/0/{0:020d}"
+BATCH_UNIT: Final = f"{9965:016x}{298:08x}{7:016x}{8:016x}{0:016x}{1:04x}{-1 % 2**32:08x}{0:08x}"
+
+
+@pytest.mark.parametrize(("unit", "code"), [("00", "BCQ_UNWRITTEN"), (BATCH_UNIT, "BCQ_UNIT_ORPHAN")])
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_batch_queue_of_nothing_is_moved_with_its_directory(
+    version: str, unit: str, code: str, tmp_path: Path
+) -> None:
+    """Without its file the directory alone makes a broker refuse, which knows the topic as none of batch queues.
+
+    A broker with batch queues for the topic does not deliver what is put behind a first unit of zeros.
+    """
+    name = f"base-{version}"
+    root = golden.damaged(name, [["create", BATCH, 46 * 300_000], ["write", BATCH, 0, unit]], tmp_path / "store")
+    assert simulate(root, broker=version, given=given(name)).harms
+    planned = plan_store(root, tmp_path / "plan.json", broker=version, given=given(name), jobs=1)
+    assert {f.code for f in planned.before.findings if f.severity != "info"} == {code}
+    assert planned.cures, planned.plan.left
+    assert [(action.kind, action.path) for action in planned.plan.actions] == [("move", "batchconsumequeue/new/0")]
+    assert apply_plan(tmp_path / "plan.json", root).exit_code == 1
+    assert audit.check(root, given=given(name), jobs=1).exit_code == 0
+
+
 def test_zeros_behind_the_units_of_a_queue_are_as_brokers_leave_them(tmp_path: Path) -> None:
     name = "base-5.3.3"
     root = golden.damaged(name, [["create", f"consumequeue/topic_0/0/{5000:020d}", 1000]], tmp_path / "store")

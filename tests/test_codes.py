@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -177,6 +178,14 @@ def create_queue(root: Path) -> None:
     path.write_bytes(bytes(1000))
 
 
+def create_batch_queue(root: Path) -> None:
+    """Likewise, of a batch queue."""
+    path = root / "batchconsumequeue" / "bcq_a" / "7" / f"{0:020d}"
+    path.parent.mkdir()
+    path.touch()
+    os.truncate(path, 13_800_000)
+
+
 def index_of(root: Path) -> tuple[Path, int, int]:
     """Return the last index file, where its unit 0 lies, and how many units it has, unit 0 included."""
     slots = next(int(s.value) for s in audit.check(root, jobs=1).settings if s.name == "maxHashSlotNum")
@@ -247,6 +256,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
         lambda root: put(first(root, "consumequeue/SCHEDULE_TOPIC_XXXX/*/*"), 12, (4711).to_bytes(8, "big")),
     ),
     "BCQ_MISSING": ("rich-5.5.1", lambda root: first(root, "batchconsumequeue/bcq_a/0/*").unlink()),
+    "BCQ_UNWRITTEN": ("rich-5.5.1", create_batch_queue),
     "BCQ_UNIT_MISSING": (
         "rich-5.5.1",
         lambda root: put(

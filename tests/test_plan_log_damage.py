@@ -402,3 +402,25 @@ def test_a_batch_queue_is_mended_when_the_log_is(tmp_path: Path) -> None:
     assert found.cures, found.plan.left
     apply_plan(tmp_path / "plan.json", root, allow_log=True)
     assert (root / first).read_bytes() == (golden_data.store(RICH) / first).read_bytes()
+
+
+# Which files were swapped with those of a light queue: with a list, only a CRC tells that it is as it was.
+@pytest.mark.parametrize(
+    ("one", "crc", "cures"), [("other", False, True), ("%LMQ%b", True, True), ("%LMQ%b", False, False)]
+)
+def test_a_light_queue_gives_up_units_of_messages_that_cannot_have_listed_it(
+    one: str, crc: bool, cures: bool, tmp_path: Path
+) -> None:
+    builder = StoreBuilder(tmp_path / "store", multi_dispatch=True, property_crc=crc)
+    for name in ("%LMQ%a", "%LMQ%b", "", "%LMQ%b", ""):
+        builder.message("orders" if name else "other", 0, b"body", tags="t", lmq=(name,) if name else ())
+    root, given = builder.close(), settings_of(builder.settings)
+    sound = {path: path.read_bytes() for path in (root / "consumequeue").glob("*/0/*")}
+    files = [root / "consumequeue" / topic / "0" / f"{0:020d}" for topic in ("%LMQ%a", one)]
+    for path, other in zip(files, reversed(files), strict=True):
+        path.write_bytes(sound[other])
+    found = plan_store(root, tmp_path / "plan.json", given=given)
+    assert found.cures == cures, found.plan.left
+    if cures:
+        apply_plan(tmp_path / "plan.json", root)
+        assert {path: path.read_bytes() for path in sound} == sound

@@ -219,14 +219,16 @@ def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:
 def unwritten_files(queue: Queue) -> list[Finding]:
     """Return findings for the files of a queue that no record is of, if none of them holds anything.
 
-    Source: ``ConsumeQueue.truncateDirtyLogicFiles``, which takes a file's first unit for one whatever it holds.
+    Source: ``truncateDirtyLogicFiles`` of both kinds of queues, which takes a file's first unit for one whatever it
+    holds.
     """
-    if queue.kind == BATCHQUEUE or queue.stop:
+    if queue.stop:
         return []
     size, detail = queue.unit_bytes, "zeros alone"
+    code = "BCQ_UNWRITTEN" if queue.kind == BATCHQUEUE else "CQ_UNWRITTEN"
     return [
         Finding(
-            "CQ_UNWRITTEN", file.path, 0, file.size, queue.topic, queue.queue_id, file.base // size, None,
+            code, file.path, 0, file.size, queue.topic, queue.queue_id, file.base // size, None,
             file.size // size, detail,
         )
         for file in queue.files

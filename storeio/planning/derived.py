@@ -7,7 +7,6 @@ stay as they are where they are sound: no rebuild can know them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,70 +17,17 @@ from storeio import audit
 from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
-from storeio.paths import (
-    ABORT,
-    CHECKPOINT,
-    CONSUMEQUEUE,
-    INDEX,
-    QUEUE_EXT,
-    has_usual_name,
-    parse_number,
-    queue_directory,
-)
+from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number
 from storeio.planning.draft import Draft, Why
 from storeio.planning.obstacles import make_way
+from storeio.planning.target import NOWHERE, Target, moved_whole
 from storeio.rebuild.checkpoint import index_ms
-from storeio.rebuilt import QueueBuilt
 
 Bytes = npt.NDArray[np.uint8]
 CHUNK: Final = 4 << 20
 NEAR: Final = 256  # differences closer than that are one action
 NAME_DIGITS: Final = 17
-OF_EXT: Final = frozenset(("EXT_CHAIN", "EXT_LENGTH", "MISALIGNED_NAME"))
-NOWHERE: Final = 2**63 - 1  # behind all bytes of a queue
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One queue that is to be as it was rebuilt. ``built`` is None where the log has no record of it.
-
-    What lies below its first number stays as it is with ``keeps_front``, what lies behind its last with ``keeps_tail``:
-    units that point into damage of the log, of which no rebuild knows.
-    """
-
-    kind: str
-    topic: str
-    queue_id: int
-    built: QueueBuilt | None
-    file_bytes: int
-    why: Why
-    keeps_front: bool = False
-    keeps_tail: bool = False
-
-    @property
-    def first_byte(self) -> int:
-        """Where the queue's first unit stands."""
-        return self.built.first * consumequeue.UNIT_BYTES if self.built else NOWHERE
-
-    @property
-    def stop_byte(self) -> int:
-        """Behind the last byte that may change."""
-        return self.built.stop * consumequeue.UNIT_BYTES if self.built and self.keeps_tail else NOWHERE
-
-    @property
-    def directory(self) -> str:
-        """The queue's directory."""
-        return queue_directory(self.kind, self.topic, self.queue_id)
-
-
-def has_ext(rebuilt: Path, target: Target) -> bool:
-    """Tell whether a queue's ext files are to be planned, too: a rebuild has some, or the store's are damaged.
-
-    Those of messages that retention has deleted no rebuild has; where they are sound, they stay.
-    """
-    directory = rebuilt / queue_directory(QUEUE_EXT, target.topic, target.queue_id)
-    return directory.is_dir() or not OF_EXT.isdisjoint(target.why.codes)
 
 
 def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> None:
@@ -93,6 +39,8 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         target: The queue.
         log_min: Physical offset at which the log begins; units below it point at nothing.
     """
+    if target.kind == BATCHQUEUE and target.built is None and moved_whole(draft, target):
+        return
     for name in _misnamed(draft.store.root / target.directory):
         draft.move(f"{target.directory}/{name}", target.why)
     wanted = _numbered(rebuilt / target.directory)

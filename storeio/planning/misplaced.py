@@ -84,13 +84,18 @@ def _stands(draft: Draft, path: str, run: Sequence[Standing], segment_bytes: int
 
 def record_at(draft: Draft, path: str, position: int) -> log.Record | None:
     """Return the intact record at a position of a segment, if there is one: bytes may be missing in front of it."""
+    return whole_record(record_bytes(draft, path, position))
+
+
+def record_bytes(draft: Draft, path: str, position: int) -> bytes:
+    """Return the bytes of what may be a record at a position of a segment, none where its size cannot be one's."""
     length = draft.store.length(path)
     if length - position < log.MIN_RECORD_BYTES:
-        return None
+        return b""
     (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, position, position + 4)))
     if not log.MIN_RECORD_BYTES <= size <= min(length - position, MOST_RECORD_BYTES):
-        return None
-    return whole_record(b"".join(draft.store.pieces(path, position, position + size)))
+        return b""
+    return b"".join(draft.store.pieces(path, position, position + size))
 
 
 def queues_pointing_at(draft: Draft, findings: Iterable[Finding], records: dict[int, int]) -> set[Queue]:

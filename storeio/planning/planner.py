@@ -21,9 +21,10 @@ from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
 from storeio.plan import Plan, model
 from storeio.plan.rules import check_plan
-from storeio.planning.derived import Target, has_ext, make_way_for, plan_checkpoint, plan_index, plan_queue
+from storeio.planning.derived import make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
+from storeio.planning.light import disowned
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
 from storeio.planning.salvaging import plan_salvage, with_true_heads
@@ -31,7 +32,6 @@ from storeio.planning.selection import Selection
 from storeio.planning.summary import (
     asks_for_index,
     codes_of,
-    disowned,
     into_damage,
     last_pointers,
     left_of,
@@ -39,6 +39,7 @@ from storeio.planning.summary import (
     queues_of,
     summary_of,
 )
+from storeio.planning.target import Target, has_ext
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
@@ -55,13 +56,13 @@ MISPLACED: Final = "records that it points at lie elsewhere in the log than they
 CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
 
 
-def _require_clear(findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int]) -> None:
+def _require_clear(draft: Draft, findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int]) -> None:
     """Raise where a queue's units may know better than the records; ``last`` is as of ``last_pointers``.
 
     Raises:
         RefusedError: They may.
     """
-    if disowned(findings, queue):
+    if disowned(draft, findings, queue):
         raise RefusedError(DISOWNED)
     if of_queue(findings, queue, last):
         raise RefusedError(UNDECIDED)
@@ -194,7 +195,7 @@ class Planner:
             with self._derived_part(name):
                 self._require_agreed(name)
                 _require_placed(is_ahead=key[1:] in pointing)
-                _require_clear(found.findings, key, last)
+                _require_clear(self.draft, found.findings, key, last)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)

@@ -9,7 +9,6 @@ from storeio.checks.index_stretch import INTO_DAMAGE
 from storeio.checks.uncovered import NOT_INTACT
 from storeio.codes import ERROR, WARNING
 from storeio.findings import Finding
-from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS
 from storeio.results import Audit
 from storeio.simulate.predicted import Prediction
@@ -45,18 +44,6 @@ def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
 def is_into_damage(finding: Finding) -> bool:
     """Tell whether a finding is of units that point at damaged or lost records; those of batch queues have no code."""
     return finding.code == "CQ_INTO_DAMAGE" or (finding.code == "BCQ_UNIT_ORPHAN" and finding.detail == NOT_INTACT)
-
-
-def disowned(findings: Iterable[Finding], queue: Queue) -> bool:
-    """Tell whether units of a light queue point at intact records that do not list it."""
-    mine = [
-        (f.code, range(f.queue_offset, f.queue_offset + f.count))
-        for f in findings
-        if (CONSUMEQUEUE, f.topic, f.queue_id) == queue and f.queue_offset is not None
-    ]
-    orphans = [numbers for code, numbers in mine if code == "CQ_UNIT_ORPHAN"]
-    said = [numbers.start for code, numbers in mine if code == "LOG_UNIT_DISAGREES"]
-    return queue[1].startswith(log.LMQ_PREFIX) and any(number in numbers for numbers in orphans for number in said)
 
 
 def last_pointers(findings: Iterable[Finding], built: Mapping[Queue, int]) -> set[int]:
