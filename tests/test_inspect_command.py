@@ -258,3 +258,22 @@ def test_nothing_in_the_store_changes(call: Any, tmp_path: Path) -> None:
     for options in ([], ["--records", "--body", "text"], ["--units"], ["--index"], ["--hex", 0], ["--key", "k1"]):
         assert call(root, *options)[0] == 0
     assert state() == before
+
+
+@pytest.mark.parametrize("where", ["standard output", "--json /dev/full"])
+def test_a_full_disk_is_told_with_what_is_on_it(
+    where: str, call: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    words = [golden.store(ROOT), "--records", "--quiet"]
+    if where.startswith("--json"):
+        code, _, err = call(*words, *where.split())
+    else:
+        full = open("/dev/full", "w", buffering=1)  # noqa: SIM115  what waits in it is dropped with its number
+        monkeypatch.setattr("sys.stdout", full)
+        code, _, err = call(*words)
+        full.close()
+    assert code == 8
+    assert err.endswith(f": {where}: could not be written: No space left on device\n")
+    assert err.count("\n") == 1

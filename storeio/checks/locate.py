@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 import numpy as np
@@ -62,20 +63,20 @@ def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt
 
 def _bisect(queue: Queue, read: Read, physical: int) -> int:
     """Return the number of the first unit that points at or behind ``physical``; the queue is in order."""
-    for file in queue.files:
-        if file.first_real < 0 or file.last_physical < physical:
-            continue
-        low, high = file.first_real, file.last_real
-        while low < high:
-            middle = (low + high) // 2
-            at = middle * queue.unit_bytes
-            offset = int(decode(queue, read(file.path, at, at + queue.unit_bytes))[0]["physical_offset"])
-            if offset < physical:
-                low = middle + 1
-            else:
-                high = middle
-        return file.base // queue.unit_bytes + low
-    return -(-queue.stop // queue.unit_bytes)
+    place = bisect_left(queue.real, physical, key=lambda file: file.last_physical)
+    if place == len(queue.real):
+        return -(-queue.stop // queue.unit_bytes)
+    file = queue.real[place]
+    low, high = file.first_real, file.last_real
+    while low < high:
+        middle = (low + high) // 2
+        at = middle * queue.unit_bytes
+        offset = int(decode(queue, read(file.path, at, at + queue.unit_bytes))[0]["physical_offset"])
+        if offset < physical:
+            low = middle + 1
+        else:
+            high = middle
+    return file.base // queue.unit_bytes + low
 
 
 def numbers_of(queue: Queue, read: Read, physical: Numbers) -> Numbers:

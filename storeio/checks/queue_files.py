@@ -6,6 +6,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -41,9 +42,9 @@ class QueueFile:
     last_physical: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Queue:
-    """One queue's files by base offset.
+    """One queue's files by base offset; what needs a look at all of them is looked at once, there may be thousands.
 
     A file's ``size`` is what of it belongs to the queue: not what reaches past the configured size
     or into the next file.
@@ -65,22 +66,26 @@ class Queue:
         """Directory of the queue, relative to the store root."""
         return queue_directory(self.kind, self.topic, self.queue_id)
 
-    @property
+    @cached_property
+    def real(self) -> tuple[QueueFile, ...]:
+        """The files with units that point at something."""
+        return tuple(f for f in self.files if f.first_real >= 0)
+
+    @cached_property
     def ordered(self) -> bool:
         """Whether units stand where they count and never point back over the whole queue: bisection finds them."""
         if any(f.base % self.unit_bytes for f in self.files):
             return False
-        real = [f for f in self.files if f.first_real >= 0]
-        rising = all(a.last_physical <= b.first_physical for a, b in itertools.pairwise(real))
+        rising = all(a.last_physical <= b.first_physical for a, b in itertools.pairwise(self.real))
         return rising and all(f.ordered for f in self.files)
 
-    @property
+    @cached_property
     def stop(self) -> int:
         """Queue position behind the last byte that is not zero, rounded up to a unit; 0 without any."""
         used = [f.base + -(-f.used_bytes // self.unit_bytes) * self.unit_bytes for f in self.files if f.used_bytes]
         return max(used, default=0)
 
-    @property
+    @cached_property
     def last_real(self) -> int:
         """Number of the last unit that points at something; without any, of what would stand before the first unit."""
         numbers = [f.base // self.unit_bytes + f.last_real for f in self.files if f.last_real >= 0]
@@ -126,7 +131,8 @@ class Queue:
         """Return ``[start, stop)`` of the queue cut at file borders: file or None, and queue positions."""
         found: list[tuple[QueueFile | None, int, int]] = []
         at = start
-        for file in itertools.islice(self.files, self._at_or_before(start), None):
+        for place in range(self._at_or_before(start), len(self.files)):  # none before it is touched
+            file = self.files[place]
             end = file.base + file.size
             if file.base >= stop:
                 break

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from storeio.commands.console import complain, drop_output, explain, json_sink, settings_of
+from storeio.commands.console import complain, drop_output, explain, json_sink, lost_json, lost_output, settings_of
 from storeio.commands.inspect_options import Asked, InspectCommand, asked_options
 from storeio.errors import StoreError, UnreadableError
 from storeio.inspect.views import RecordView
@@ -38,7 +38,7 @@ class Output:
         """Write one thing in both forms."""
         if self.json_file is not None:
             # ASCII only, so that nothing in it can act on a terminal.
-            self.json_file.write(json.dumps(line).replace("\x7f", "\\u007f") + "\n")
+            _write(self.json_file, json.dumps(line).replace("\x7f", "\\u007f") + "\n")
         self.write_text(lines)
 
     def write_text(self, lines: Iterable[str]) -> None:
@@ -47,7 +47,7 @@ class Output:
             return
         try:
             for text_line in lines:
-                self.text_file.write(text_line + "\n")
+                _write(self.text_file, text_line + "\n")
         except BrokenPipeError:
             if self.json_file is None:
                 raise
@@ -66,6 +66,23 @@ class Output:
         if str(error) not in self.said:
             self.said.add(str(error))
             complain(str(error))
+
+
+def _write(stream: IO[str], text: str) -> None:
+    """Write a text; that nobody reads standard output any more is for who called.
+
+    Raises:
+        BrokenPipeError: So it is.
+        WriteError: It cannot be written.
+    """
+    try:
+        stream.write(text)
+    except OSError as error:
+        if stream is not sys.stdout:
+            raise lost_json(stream.name, error) from error
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise lost_output(error) from error
 
 
 @click.command(name="inspect", cls=InspectCommand)
