@@ -43,13 +43,16 @@ def whole_file(place: Path) -> Iterator[Path]:
 def is_replaceable(place: str | os.PathLike[str]) -> bool:
     """Tell whether another file may take a name: nothing is there, or a plain file that this process has not open.
 
-    A pipe or a device has readers of its own, and so has ``/dev/stdout``, which may be a plain file.
+    A pipe or a device has readers of its own, and so has ``/dev/stdout``, which may be a plain file. Nor where nothing
+    may be made beside a file that may be written itself.
     """
     try:
         found = os.stat(place)
     except OSError:
         return True
-    return stat.S_ISREG(found.st_mode) and not any(os.path.samestat(found, other) for other in _open_files())
+    if not stat.S_ISREG(found.st_mode) or not os.access(os.path.dirname(os.path.realpath(place)), os.W_OK):
+        return False
+    return not any(os.path.samestat(found, other) for other in _open_files())
 
 
 def _open_files() -> Iterator[os.stat_result]:

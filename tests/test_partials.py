@@ -15,7 +15,7 @@ import pytest
 
 from storeio import cli
 from storeio.partials import left_beside, partial_name
-from storeio.whole_file import whole_file
+from storeio.whole_file import is_replaceable, whole_file
 
 WORDS = {
     "after": ["simulate", "--into"],
@@ -169,3 +169,14 @@ def test_who_has_read_enough_of_the_text_has_the_json_file_all_the_same(tmp_path
         assert ran.wait(60) == 0
     lines = place.read_text().splitlines()
     assert len(lines) == len(golden.dump("base-5.3.3"))
+
+
+def test_a_file_beside_which_nothing_may_be_made_is_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "out"
+    place.touch()
+    assert is_replaceable(place)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    assert not is_replaceable(place)
+    assert is_replaceable(tmp_path / "new")  # to be told when it is made
