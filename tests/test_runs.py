@@ -28,6 +28,7 @@ RECORD = st.tuples(
 )
 Row = tuple[int, int, int, int]
 ROOM = np.empty(40 * g.UNIT_BYTES, np.uint8)
+ELSEWHERE = range(0, 40, 3)  # records that say so; all have another mark
 
 
 def wrapped(number: int) -> int:
@@ -43,7 +44,7 @@ def slow_runs(rows: list[Row], queue: int) -> list[list[int]]:
             continue
         at = BASE + 100 * i
         if not found or found[-1][1] != number:
-            found.append([number, number, at, at, 0])
+            found.append([number, number, at, at, 0, int(i in ELSEWHERE)])
         found[-1][1] = wrapped(found[-1][1] + messages)
         found[-1][3] = at + 90
         found[-1][4] += 1
@@ -70,6 +71,7 @@ def test_runs_are_those_of_the_rule(rows: list[Row]) -> None:
     for i, (queue, number, messages, flag) in enumerate(rows):
         records[w.R_QUEUE, i], records[w.R_BATCH_BASE, i], records[w.R_BATCH_SIZE, i] = queue, number, messages
         records[w.R_SYS_FLAG, i], records[w.R_POSITION, i], records[w.R_SIZE, i] = flag, 100 * i, 90
+        records[w.R_MARKS, i] = w.MARK_TIME | (w.MARK_PHYSICAL if i in ELSEWHERE else 0)
     split = Split("commitlog/0", BASE, 1 << 20, 0, 1 << 20)
     state = split.first_state()
     keys, spans = np.empty((3, 0), np.int64), np.empty((4, 0), np.int64)
