@@ -181,3 +181,9 @@ def test_records_alone_and_in_blocks_come_to_the_same(files: Files, light: bool)
             assert (one is None) == (other is None)
             if one is not None and other is not None:
                 assert as_recorded(one) == as_recorded(other)
+
+
+def test_a_directory_among_the_files_of_a_batch_queue_says_nothing_of_its_topic() -> None:
+    files = {"commitlog/00000000000000000000": bytes(SEGMENT), "batchconsumequeue/b/0/a/b": bytes(46)}
+    found, _, _ = _run(files, "5.5.1", multi_dispatch=False, lmq=False, ext_enabled=False, scalar=False)
+    assert found.outcome in (STARTS, REFUSES)

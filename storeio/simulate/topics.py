@@ -103,7 +103,7 @@ def ordinary_topics(disk: Disk) -> frozenset[str]:
         place = f"{BATCHQUEUE}/{topic.name}"
         queues = (f"{place}/{queue.name}" for queue in disk.entries(place))
         paths = (f"{queue}/{file.name}" for queue in queues for file in disk.entries(queue))
-        looks = [_holds_ordinary(disk, path) for path in islice(paths, MOST_LOOKED_AT)]
+        looks = [_holds_ordinary(disk, path) for path in islice(filter(disk.is_file, paths), MOST_LOOKED_AT)]
         if looks and all(looks):
             found.add(topic.name)
     return frozenset(found)
