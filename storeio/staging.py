@@ -234,6 +234,15 @@ def flush(path: str | os.PathLike[str]) -> None:
         os.close(handle)
 
 
+def flush_names(directory: str | os.PathLike[str]) -> None:
+    """Have the names in a directory on the disk, where that can be done.
+
+    Not every directory may be opened, and not every file system flushes one.
+    """
+    with contextlib.suppress(OSError):
+        flush(directory)
+
+
 def _flush_all(paths: Iterable[str]) -> None:
     for path in paths:
         flush(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.partials import partial_name
-from storeio.staging import explained, flush
+from storeio.staging import explained, flush, flush_names
 
 OWN_FILES: Final = "/dev/fd"  # names of what this process has open
 USUAL_MODE: Final = 0o666  # less what the umask takes
@@ -33,8 +33,7 @@ def whole_file(place: Path) -> Iterator[Path]:
         with explained(str(place)):
             flush(partial)
             partial.replace(place)
-        with contextlib.suppress(OSError):  # not every directory may be opened, and not every file system flushes one
-            flush(place.parent)
+        flush_names(place.parent)
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -43,8 +42,8 @@ def whole_file(place: Path) -> Iterator[Path]:
 def is_replaceable(place: str | os.PathLike[str]) -> bool:
     """Tell whether another file may take a name: nothing is there, or a plain file that this process has not open.
 
-    A pipe or a device has readers of its own, and so has ``/dev/stdout``, which may be a plain file. Nor where nothing
-    may be made beside a file that may be written itself.
+    A pipe or a device has readers of its own, and so has ``/dev/stdout``, which may be a plain file. A file beside
+    which nothing may be made can still be written itself.
     """
     try:
         found = os.stat(place)

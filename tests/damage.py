@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from storebuilder import COMMIT, LOCAL_V6, PREPARED, ROLLBACK, StoreBuilder, forged
+from implied import COMMIT, PREPARED, ROLLBACK
+from storebuilder import LOCAL_V6, StoreBuilder, forged
 
 from storeio.format import commitlog as log
 

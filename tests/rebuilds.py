@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import slow
-from storebuilder import COMMIT, PREPARED, ROLLBACK, Settings, StoreBuilder
+from implied import COMMIT, PREPARED, ROLLBACK, Settings
+from storebuilder import StoreBuilder
 
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from damage import MESSAGES, Draw, _damage, append
 from hypothesis import strategies as st
-from storebuilder import StoreBuilder, derive
+from implied import derive
+from storebuilder import StoreBuilder
 
 from storeio.config import infer_config
 from storeio.paths import describe, file_name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import golden_data as golden
+import implied
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -288,14 +289,14 @@ def test_a_cut_record_names_the_field(raw: bytes) -> None:
 def test_derived_vectors_of_the_record() -> None:
     """The slow derivation gives the bytes that brokers left for the record of the vector."""
     head = slow.read(bytes(1024) + RECORD + bytes(100), 0, 1024, [0])
-    settings = storebuilder.Settings(index_slots=4, index_units=5, units_per_file=10, ext=True)
-    derived = storebuilder.derive([head], settings)
+    settings = implied.Settings(index_slots=4, index_units=5, units_per_file=10, ext=True)
+    derived = implied.derive([head], settings)
     assert head.why == 0
     unit = derived.files["consumequeue/T/3/" + "0" * 20][140:160]
     assert unit.hex() == "0000000000000400000000878000000000000000"
     ext = derived.files["consumequeue_ext/T/3/" + "0" * 20]
     assert ext[:20].hex() == "0014000000000027a8070000018bcfe5687b0000"
-    plain = storebuilder.derive([head], storebuilder.Settings(units_per_file=10))
+    plain = implied.derive([head], implied.Settings(units_per_file=10))
     assert plain.files["consumequeue/T/3/" + "0" * 20][140:160].hex() == "000000000000040000000087000000000027a807"
     assert derived.index[0].hex() == (
         "0000018bcfe5687b0000018bcfe5687b000000000000040000000000000004000000000200000004"
@@ -405,7 +406,7 @@ def test_what_paths_say() -> None:
 def test_slow_derivation_equals_what_brokers_wrote(name: str) -> None:
     """The oracle of queue and index checks is right: every queue and index byte of every sound store."""
     root, options = golden.store(name), golden.options(name)
-    settings = storebuilder.Settings(
+    settings = implied.Settings(
         segment_bytes=options["clFile"],
         units_per_file=options["cqEntries"],
         index_slots=options["indexSlots"],
@@ -420,7 +421,7 @@ def test_slow_derivation_equals_what_brokers_wrote(name: str) -> None:
     records = [head for path in segments for head in slow.SlowWalk(path.read_bytes(), int(path.name)).records]
     # Only the last of the three brokers of "upgraded" indexed tags, and only it wrote property CRCs.
     last_broker = (lambda head: bool(head.marks & w.MARK_HAS_PROPERTY_CRC)) if name == "upgraded" else None
-    derived = storebuilder.derive(records, settings, tag_keys=last_broker)
+    derived = implied.derive(records, settings, tag_keys=last_broker)
     written = {
         str(path.relative_to(root)): path
         for kind in paths.QUEUE_KINDS

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from implied import PREPARED, SCHEDULE, Settings, derive
 from rebuilds import (
     QUEUES,
     Obvious,
@@ -22,7 +23,7 @@ from rebuilds import (
     settings_of,
     tree,
 )
-from storebuilder import PREPARED, SCHEDULE, Settings, StoreBuilder, derive
+from storebuilder import StoreBuilder
 
 from storeio import audit
 from storeio.rebuild import old, queues

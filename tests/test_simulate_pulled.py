@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from storebuilder import StoreBuilder, derive
+from implied import derive
+from storebuilder import StoreBuilder
 
 from storeio.format import queueext as queue_ext
 from storeio.kernels.pulls import is_decodable

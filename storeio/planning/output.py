@@ -16,7 +16,7 @@ from storeio.partials import MOST_NAME_BYTES, left_beside, partial_name
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
-from storeio.staging import flush
+from storeio.staging import flush, flush_names
 from storeio.targets import followed, refuse_special
 from storeio.uris import is_remote, refuse_remote
 
@@ -60,7 +60,7 @@ class Output:
             text.replace(self.plan)
             if not plan.bytes_length:
                 self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
-            flush(self.plan.parent)
+            flush_names(self.plan.parent)
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from implied import Settings
 from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
-from storebuilder import Settings, StoreBuilder
+from storebuilder import StoreBuilder
 from test_audit_fuzz import mutate
 
 from storeio import audit, fingerprints
