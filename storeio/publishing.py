@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -105,6 +106,20 @@ class RemoteStaging(Staging):
         there = {path: size for path, size in sizes.items() if found.get(path) == size}
         self._uploaded |= there
         return [path for path in sizes if path not in there]
+
+    def remove(self, path: str) -> None:
+        """Remove a directory with all that is in it, here and there.
+
+        Raises:
+            WriteError: It could not be removed there.
+        """
+        super().remove(path)
+        if not self.marked:
+            writing.remove_directory(self._upload_to, path)
+            return
+        left = [found for found in writing.sizes_below(self._upload_to) if found.startswith(f"{path}/")]
+        with ThreadPoolExecutor(UPLOADERS) as pool:
+            list(pool.map(partial(writing.remove, self._upload_to), left))
 
     def finish(self, jobs: int) -> list[str]:
         """Upload what was made here, and have the output known as whole; return the files' paths, sorted.

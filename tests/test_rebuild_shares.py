@@ -1,15 +1,15 @@
-"""The rebuild shared out, without Spark: facts, orders, pieces in any order, files laid by their pieces."""
+"""The rebuild shared out, without Spark: facts, orders, parcels in any order, files laid by their pieces."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import pickle
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -19,30 +19,22 @@ from storebuilder import StoreBuilder, forged
 from storeio.audit import AuditPlan, prepare
 from storeio.errors import WriteError
 from storeio.kernels.place import KEY
-from storeio.rebuild.cuts import KeyCount, Place, cut, places_to_look_up
-from storeio.rebuild.derive import Derived, Keys, derive_split
+from storeio.rebuild.cuts import KeyCount, Place, cut
+from storeio.rebuild.derive import Keys, Wanted, derive_split
 from storeio.rebuild.index import IndexWriter, Shape
-from storeio.rebuild.lay import WRITING, lay
+from storeio.rebuild.lay import Target, lay_in, lay_parcel, pieces_of_queues
+from storeio.rebuild.layout import Write
 from storeio.rebuild.node import rebuild
 from storeio.rebuild.old import old_units
-from storeio.rebuild.packed import packed
-from storeio.rebuild.shares import (
-    Orders,
-    OutFile,
-    Shared,
-    facts_of,
-    keys_to_look_up,
-    looked_up,
-    orders_of,
-    shared_out,
-    stitched,
-    truly,
-)
+from storeio.rebuild.shares import R_COUNT, Facts, Orders, orders_of, parcels, spilled, stitched
+from storeio.rebuild.spill import WRITING, spill
 from storeio.rebuild.tally import Names, Tally, shape_of, wanted_of
 from storeio.rebuilt import PARTS
 from storeio.staging import Staging, created, write_all
 
 __all__ = ["no_waiting_for_disks"]
+
+T = TypeVar("T")
 
 
 def irregular_log(root: Path) -> StoreBuilder:
@@ -82,54 +74,60 @@ def with_hole(builder: StoreBuilder, root: Path) -> None:
     segment.write_bytes(data[: builder.settings.segment_bytes])
 
 
-def pieces_of(orders: Orders, plan: AuditPlan, found: dict[int, Derived]) -> list[Shared]:
-    shared: list[Shared] = []
-    for number, guess in found.items():
-        true = truly(plan.root, orders, number, guess)
-        if true is not None:
-            shared += shared_out(orders, number, true)
-    return shared
+def cut_anywhere(items: Sequence[T], chance: random.Random) -> Iterator[Sequence[T]]:
+    """Yield the items in order, one to five together."""
+    at = 0
+    while at < len(items):
+        count = chance.randrange(1, 6)
+        yield items[at : at + count]
+        at += count
 
 
-def small(orders: Orders) -> Orders:
-    """Return orders as they reach a worker."""
-    sent: Orders = pickle.loads(pickle.dumps(packed(orders)))
-    assert dict(sent.placed) == orders.placed
-    assert list(sent.files) == sent.files[:] == orders.files
+def said_by_workers(plan: AuditPlan, wanted: Wanted, partial: Path, chance: random.Random) -> list[Facts]:
+    """Return the facts of all splits as they reach the driver, in any order; what splits hold is spilled."""
+    (partial / WRITING).mkdir(parents=True)
+    found = [(number, derive_split(plan.root, split, wanted)) for number, split in enumerate(plan.splits)]
+    facts = [one for part in cut_anywhere(found, chance) for one in spilled(partial, part)]
+    assert all(not stretch.units for fact in facts for stretch in fact.found.stretches)
+    chance.shuffle(facts)
+    sent: list[Facts] = pickle.loads(pickle.dumps(facts))
     return sent
 
 
-def shared_rebuild(
-    root: Path,
-    partial: Path,
-    given: dict[str, str],
-    split_bytes: int | None,
-    queues: Names | None = None,
-    parts_wanted: tuple[str, ...] = PARTS,
-) -> Tally:
-    """Rebuild below ``partial`` as workers do, pieces coming in any order."""
+def orders_for(
+    root: Path, partial: Path, given: dict[str, str], split_bytes: int | None,
+    queues: Names | None = None, parts_wanted: tuple[str, ...] = PARTS,
+) -> tuple[Tally, Orders, Target]:  # fmt: skip
+    """Return what the driver decides, and what workers know of all files, whose directories are there."""
     plan = prepare(str(root), given=given, split_bytes=split_bytes)
     wanted = wanted_of(plan, queues, parts_wanted)
     tally = Tally(plan, wanted, frozenset(parts_wanted))
-    found = {number: derive_split(plan.root, split, wanted) for number, split in enumerate(plan.splits)}
-    facts = [facts_of(number, derived) for number, derived in found.items()]
-    assert all(not stretch.units for fact in facts for stretch in fact.found.stretches)
-    random.Random(1).shuffle(facts)
-    parts = stitched(plan, wanted, facts, tally)
-    true = {n: derive_split(plan.root, plan.splits[n], wanted, parts.begins.get(n)) for n in found}
-    times = dict(row for place in keys_to_look_up(plan, parts) for row in looked_up(true[place.split], [place]))
-    orders = small(orders_of(tally, parts, times))
-    shared = sorted(pieces_of(orders, plan, found), key=lambda row: row[:2])
-    by_file = {n: [row[2] for row in rows] for n, rows in itertools.groupby(shared, key=lambda row: row[0])}
-    assert set(by_file) <= set(range(len(orders.files)))
-    for path in {file.path.rpartition("/")[0] for file in orders.files} | {WRITING}:
+    said = said_by_workers(plan, wanted, partial, random.Random(1))
+    orders = orders_of(tally, stitched(plan, wanted, said, tally, partial), partial)
+    for path in {file.path.rpartition("/")[0] for file in orders.files}:
         (partial / path).mkdir(parents=True)
     with_gaps = {key for key, placed in orders.placed.items() if placed.gaps}
-    old = pickle.loads(pickle.dumps(old_units(plan, orders.intact, with_gaps)))
-    for number, file in enumerate(orders.files):
-        lay(number, file, by_file.get(number, []), partial, old, shape_of(plan))
-    assert list((partial / WRITING).iterdir()) == []
-    (partial / WRITING).rmdir()
+    return tally, orders, Target(partial, orders.sizes, shape_of(plan), old_units(plan, orders.intact, with_gaps))
+
+
+def shared_rebuild(
+    root: Path, partial: Path, given: dict[str, str], split_bytes: int | None,
+    queues: Names | None = None, parts_wanted: tuple[str, ...] = PARTS,
+) -> Tally:  # fmt: skip
+    """Rebuild below ``partial`` as workers do, files shared out by chance."""
+    tally, orders, target = orders_for(root, partial, given, split_bytes, queues, parts_wanted)
+    sent: Target = pickle.loads(pickle.dumps(target))
+    chance = random.Random(2)
+    groups = list(cut_anywhere(range(len(orders.files)), chance))
+    chance.shuffle(groups)
+    done = [
+        file.path
+        for parcel in pickle.loads(pickle.dumps(parcels(orders, groups)))
+        for file, _ in lay_parcel(parcel, sent)
+    ]
+    assert sorted(done) == sorted(file.path for file in orders.files)
+    assert {path.suffix for path in (partial / WRITING).iterdir()} <= {".spill"}
+    shutil.rmtree(partial / WRITING)
     data = tally.checkpoint(orders.cuts.rolled_ms, orders.cuts.last_ms)
     assert (data is not None) == ("checkpoint" in parts_wanted)
     if data is not None:
@@ -162,8 +160,9 @@ def test_some_guess_was_wrong(tmp_path: Path) -> None:
     built(builder, tmp_path / "new")
     plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings), split_bytes=4096)
     wanted = wanted_of(plan, None, PARTS)
-    facts = [facts_of(n, derive_split(plan.root, split, wanted)) for n, split in enumerate(plan.splits)]
-    assert stitched(plan, wanted, facts, Tally(plan, wanted, frozenset(PARTS))).begins
+    said = said_by_workers(plan, wanted, tmp_path / "partial", random.Random(1))
+    true = stitched(plan, wanted, said, Tally(plan, wanted, frozenset(PARTS)), tmp_path / "partial").facts
+    assert {facts.spilled.path for facts in true} - {facts.spilled.path for facts in said}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -241,10 +240,8 @@ def test_index_files_are_cut_where_the_writer_cuts_them(seed: int) -> None:
         writer.add(keys, first_ms)
         counts.append(KeyCount(number, count, keys.more, first_ms, int(times[-1]) if count else 0))
     writer.close()
-    asked = places_to_look_up(counts, shape)
 
     def look_up(place: Place) -> tuple[int, int]:
-        assert place in asked
         return splits[place.split].record_of(place.key)
 
     cuts = cut(counts, shape, look_up)
@@ -253,46 +250,54 @@ def test_index_files_are_cut_where_the_writer_cuts_them(seed: int) -> None:
     assert [file.stop for file in cuts.files[:-1]] == [file.first for file in cuts.files[1:]]
 
 
-def test_a_task_that_fails_half_way_leaves_nothing_and_is_run_again(tmp_path: Path) -> None:
+def test_a_task_that_fails_half_way_leaves_nothing_and_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder = irregular_log(tmp_path / "store")
     built(builder, tmp_path / "node")
-    plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings))
-    wanted = wanted_of(plan, None, PARTS)
-    tally = Tally(plan, wanted, frozenset(PARTS))
-    found = {number: derive_split(plan.root, split, wanted) for number, split in enumerate(plan.splits)}
-    parts = stitched(plan, wanted, [facts_of(n, one) for n, one in found.items()], tally)
-    times = dict(row for place in keys_to_look_up(plan, parts) for row in looked_up(found[place.split], [place]))
-    orders = orders_of(tally, parts, times)
-    shared = sorted(pieces_of(orders, plan, found), key=lambda row: row[:2])
     partial = tmp_path / "partial"
-    for path in {file.path.rpartition("/")[0] for file in orders.files} | {WRITING}:
-        (partial / path).mkdir(parents=True)
+    _, orders, target = orders_for(tmp_path / "store", partial, settings_of(builder.settings), None)
     whole = tree(tmp_path / "node")
-    old = old_units(plan, orders.intact)
+    spills = set((partial / WRITING).iterdir())
     for number, file in enumerate(orders.files):
-        pieces = [piece for n, _, piece in shared if n == number]
-
-        def breaking(pieces: list[Any] = pieces) -> Iterator[Any]:
-            yield from pieces[: len(pieces) // 2]
-            raise RuntimeError("the worker was lost")
-
-        with pytest.raises(RuntimeError):
-            lay(number, file, breaking(), partial, old, shape_of(plan))
+        (parcel,) = parcels(orders, [[number]])
+        with monkeypatch.context() as lost:
+            lost.setattr(os, "fsync", lambda _: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                list(lay_parcel(parcel, target))
         assert not (partial / file.path).exists()
-        assert list((partial / WRITING).iterdir()) == []
+        assert set((partial / WRITING).iterdir()) == spills
         for _ in range(2):  # twice, as a speculative task does
-            lay(number, file, pieces, partial, old, shape_of(plan))
+            list(lay_parcel(parcel, target))
             assert (partial / file.path).read_bytes() == whole[file.path]
+
+
+def test_no_more_is_held_than_stands_in_the_files(tmp_path: Path) -> None:
+    """A queue that began again and again has a file of its last units, however many there were before."""
+    builder = StoreBuilder(tmp_path / "store", units_per_file=8, index_units=40, index_slots=10)
+    for i in range(60):
+        builder.message("t", 0, b"x", queue_offset=i % 3)
+    built(builder, tmp_path / "node")
+    _, orders, target = orders_for(tmp_path / "store", tmp_path / "partial", settings_of(builder.settings), 4096)
+    (number,) = (n for n, file in enumerate(orders.files) if file.queue is not None)
+    (parcel,) = parcels(orders, [[number]])
+    assert sum(parcel.rows[:, R_COUNT]) == 60
+    ((path, pieces),) = pieces_of_queues(parcel, target).items()
+    assert sum(len(piece.data) for piece in pieces if isinstance(piece, Write)) == 3 * 20
+    list(lay_parcel(parcel, target))
+    assert (tmp_path / "partial" / path).read_bytes() == (tmp_path / "node" / path).read_bytes()
 
 
 def test_a_worker_that_does_not_see_the_directory(tmp_path: Path) -> None:
     """Not even an empty one is made: files would lie where nobody looks for them."""
     builder = irregular_log(tmp_path / "store")
     built(builder, tmp_path / "node")
-    plan = prepare(str(tmp_path / "store"), given=settings_of(builder.settings))
-    file = OutFile("consumequeue/t/0/00000000000000000000", 160, 160)
+    _, orders, target = orders_for(tmp_path / "store", tmp_path / "partial", settings_of(builder.settings), None)
+    gone = replace(target, place=tmp_path / "gone")
     with pytest.raises(WriteError, match="gone: is not there; every worker must share"):
-        lay(0, file, [], tmp_path / "gone", old_units(plan, np.zeros((0, 2), np.int64)), shape_of(plan))
+        lay_in(orders.files[0], [], gone)
+    with pytest.raises(WriteError, match="gone: is not there; every worker must share"):
+        spill(tmp_path / "gone", [derive_split(str(tmp_path / "store"), orders.facts[0].found.split, Wanted(()))])
     assert not (tmp_path / "gone").exists()
 
 

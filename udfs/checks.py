@@ -42,6 +42,7 @@ LOCAL_FILES: Final = 256  # so few, with so few bytes, the driver has looked at 
 LOCAL_BYTES: Final = 512 << 20
 CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
 TELL_SECONDS: Final = 0.2
+CAUSED: Final = re.compile("(The above exception was the direct cause|During handling of the above exception).*:")
 
 
 class WorkersError(StoreError, OSError):
@@ -229,9 +230,10 @@ def telling(tell: Tell | None, progress: Callable[[], Progress]) -> Iterator[Non
 def reason(error: Exception) -> str:
     """Return the line of Spark's many that says what went wrong.
 
-    A worker's own exception, else what the JVM raised, without its class if it says more, else the first line.
+    A worker's own exception, that which was raised last of those that led to each other, else what the JVM raised,
+    without its class if it says more, else the first line.
     """
-    lines = str(error).splitlines()
+    lines = CAUSED.split(str(error))[-1].splitlines()
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
     if not raised and isinstance(error, Py4JError):  # its first line names the call, the next is ": CLASS: MESSAGE"
         raised = [re.sub(r"^: (?:(?:[\w$]+\.)+[\w$]+: (?=\S))*", "", line) for line in lines if line.startswith(": ")]

@@ -10,10 +10,7 @@ from functools import cache
 
 @contextlib.contextmanager
 def freed_at_end() -> Iterator[None]:
-    """Run the block of a task, then give freed memory back to the system, where the C library can do that.
-
-    Spark's sorting counts the whole process: beside what is only kept for later it would take as much again.
-    """
+    """Run the block of a task, then give freed memory back to the system, where the C library can do that."""
     try:
         yield
     finally:

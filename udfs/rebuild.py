@@ -1,35 +1,29 @@
-"""The rebuild as Spark jobs: splits are derived once, and their pieces go to the one task that lays each file.
+"""The rebuild as Spark jobs: splits are derived once, and each file is laid by one task.
 
-First job: workers derive splits, keep what they found on their disks and tell the driver small facts. The second job
-is ``laying``'s. A task holds a split or a few pieces, never more of the store.
+First job: workers derive splits, spill what they found into files below the output in the making, and tell the driver
+small facts. The second job is ``laying``'s: what a file holds is read from there. A task holds a few splits or the
+units of a few files, never more of the store, and Spark's own processes none of it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
-from pyspark import RDD, Accumulator, Broadcast, SparkContext, StorageLevel
+from pyspark import Accumulator, SparkContext
 
 from storeio.audit import AuditPlan, Progress, Told, all_told
 from storeio.errors import UnreadableError, WriteError
 from storeio.paths import CHECKPOINT
-from storeio.rebuild.cuts import Place
-from storeio.rebuild.derive import Wanted, derive_split
-from storeio.rebuild.lay import WRITING, FileLaid
+from storeio.rebuild.derive import Derived, Wanted, derive_split
+from storeio.rebuild.lay import FileLaid
 from storeio.rebuild.queues import queue_built
-from storeio.rebuild.shares import (
-    Facts,
-    Orders,
-    Stitched,
-    facts_of,
-    keys_to_look_up,
-    looked_up,
-    orders_of,
-    stitched,
-)
+from storeio.rebuild.shares import Facts, Orders, Stitched, orders_of, spilled, stitched
+from storeio.rebuild.spill import WRITING
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import Tally, told_more
 from storeio.rebuilt import Rebuilt
@@ -37,14 +31,11 @@ from storeio.remote.failures import note
 from storeio.scan import kept_open, require_same
 from storeio.splits import Split
 from storeio.staging import Staging
-from udfs.checks import Carried, Tell, dropped, grouped, sent, slice_bytes, telling, workers_named
-from udfs.laying import Item, Output, laid_by_workers
+from udfs.checks import Tell, dropped, grouped, sent, slice_bytes, telling, workers_named
+from udfs.laying import Output, laid_by_workers
 from udfs.memory import freed_at_end
 
 LOG_PHASE: Final = "commitlog"
-
-Given = list[tuple[str, Wanted]]
-"""Of each store where it lies and what is wanted of it."""
 
 
 @dataclass(slots=True)
@@ -89,54 +80,62 @@ def rebuild_stores(context: SparkContext, builds: Sequence[Building], tell: Tell
 
 def _rebuilt(context: SparkContext, builds: Sequence[Building], tell: Tell | None) -> bool:
     """Write the files; False, having written none, if records told of queues of which nothing is left."""
-    given = sent(context, [(build.plan.root, build.wanted) for build in builds])
-    held: RDD[Item] = _derived(context, builds, given, done := context.accumulator(0)).persist(StorageLevel.DISK_ONLY)
-    total = sum(split.stop - split.start for build in builds for split in build.plan.splits)
-    try:
-        with workers_named(LOG_PHASE), telling(tell, lambda: Progress(done.value, total, LOG_PHASE)):
-            said = held.map(_told).collect()
-        for store, facts in said:
-            if isinstance(facts, Facts):
-                builds[store].facts.append(facts)
-            else:
-                builds[store].fail(UnreadableError(facts))
-        if _stitch(builds):
-            return False
-        _decide(held, builds, given)
-        _lay(context, held, builds, tell)
-        return True
-    finally:
-        held.unpersist()
-        dropped(given)
+    for build in builds:
+        if build.error is None:
+            with _attempt(build):
+                build.staging.make_directory(WRITING)
+    for store, told in _derived(context, builds, tell):
+        if isinstance(told, Facts):
+            builds[store].facts.append(told)
+        else:
+            builds[store].fail(UnreadableError(told))
+    if _stitch(builds):
+        return False
+    _lay(context, builds, tell)
+    return True
 
 
-def _derived(
-    context: SparkContext, builds: Sequence[Building], given: Broadcast[Given] | Carried[Given], done: Accumulator[int]
-) -> RDD[Item]:
-    """Return what the splits of all stores hold, neighbours in one task."""
+def _derived(context: SparkContext, builds: Sequence[Building], tell: Tell | None) -> list[tuple[int, Facts | str]]:
+    """Return what the splits of all stores say, with the store's number, neighbours in one task; or why one cannot."""
     work = [
-        (store, number, split) for store, build in enumerate(builds) for number, split in enumerate(build.plan.splits)
+        (store, number, split)
+        for store, build in enumerate(builds)
+        if build.error is None
+        for number, split in enumerate(build.plan.splits)
     ]
     total = sum(split.stop - split.start for *_, split in work)
     enough = slice_bytes(total, context.defaultParallelism)
     groups = list(grouped(work, lambda row: row[2].stop - row[2].start, enough))
+    given = sent(context, [(build.plan.root, build.wanted, build.staging.shared) for build in builds])
+    done = context.accumulator(0)
 
-    def derive(group: list[tuple[int, int, Split]]) -> Iterator[Item]:
+    def derive(group: list[tuple[int, int, Split]]) -> Iterator[tuple[int, Facts | str]]:
         with kept_open(), freed_at_end():
-            for store, number, split in group:
-                root, wanted = given.value[store]
-                try:
-                    yield store, number, derive_split(root, split, wanted)
-                except UnreadableError as error:
-                    yield store, number, str(error)
-                done.add(split.stop - split.start)
+            for store, of_store in groupby(group, key=itemgetter(0)):
+                unread: list[str] = []
+                root, wanted, place = given.value[store]
+                splits = ((number, split) for _, number, split in of_store)
+                found = _each_derived(root, wanted, splits, unread, done)
+                yield from ((store, facts) for facts in spilled(place, found))
+                yield from ((store, why) for why in unread)
 
-    return context.parallelize(groups, max(len(groups), 1)).flatMap(derive)
+    try:
+        with workers_named(LOG_PHASE), telling(tell, lambda: Progress(done.value, total, LOG_PHASE)):
+            return context.parallelize(groups, max(len(groups), 1)).flatMap(derive).collect()
+    finally:
+        dropped(given)
 
 
-def _told(item: Item) -> tuple[int, Facts | str]:
-    store, number, found = item
-    return store, found if isinstance(found, str) else facts_of(number, found)
+def _each_derived(
+    root: str, wanted: Wanted, splits: Iterable[tuple[int, Split]], unread: list[str], done: Accumulator[int]
+) -> Iterator[tuple[int, Derived]]:
+    """Yield what each split holds, with its number; why one could not be read is added to ``unread``."""
+    for number, split in splits:
+        try:
+            yield number, derive_split(root, split, wanted)
+        except UnreadableError as error:
+            unread.append(str(error))
+        done.add(split.stop - split.start)
 
 
 def _stitch(builds: Sequence[Building]) -> bool:
@@ -145,7 +144,7 @@ def _stitch(builds: Sequence[Building]) -> bool:
     for build in builds:
         if build.error is None:
             with _attempt(build):
-                build.parts = stitched(build.plan, build.wanted, build.facts, build.tally)
+                build.parts = stitched(build.plan, build.wanted, build.facts, build.tally, build.staging.shared)
                 is_again |= build.learn()
         build.facts.clear()
     if is_again:
@@ -154,44 +153,19 @@ def _stitch(builds: Sequence[Building]) -> bool:
     return is_again
 
 
-def _decide(held: RDD[Item], builds: Sequence[Building], given: Broadcast[Given] | Carried[Given]) -> None:
-    """Place the queues of each store and cut its index."""
-    wanted = [keys_to_look_up(build.plan, build.parts) if build.parts else set[Place]() for build in builds]
-    begins = [build.parts.begins if build.parts else {} for build in builds]
-
-    def look(item: Item) -> list[tuple[int, tuple[Place, tuple[int, int]]]]:
-        store, number, found = item
-        places = [place for place in wanted[store] if place.split == number]
-        if not places or isinstance(found, str):
-            return []
-        if number in begins[store]:
-            root, log_wanted = given.value[store]
-            found = derive_split(root, found.split, log_wanted, begins[store][number])
-        return [(store, answer) for answer in looked_up(found, places)]
-
-    times: list[dict[Place, tuple[int, int]]] = [{} for _ in builds]
-    if any(wanted):
-        with workers_named(LOG_PHASE):
-            for store, (place, answer) in held.flatMap(look).collect():
-                times[store][place] = answer
-    for build, known in zip(builds, times, strict=True):
+def _lay(context: SparkContext, builds: Sequence[Building], tell: Tell | None) -> None:
+    """Place the queues of each store and cut its index, and have all files written."""
+    for build in builds:
         if build.parts is not None:
             with _attempt(build):
-                build.orders = orders_of(build.tally, build.parts, known)
-            build.parts = None
-
-
-def _lay(context: SparkContext, held: RDD[Item], builds: Sequence[Building], tell: Tell | None) -> None:
-    """Have all files written."""
-    for build in builds:
-        if build.orders is not None:
-            with _attempt(build):
-                for directory in sorted({file.path.rpartition("/")[0] for file in build.orders.files} | {WRITING}):
+                build.orders = orders_of(build.tally, build.parts, build.staging.shared)
+                for directory in sorted({file.path.rpartition("/")[0] for file in build.orders.files}):
                     build.staging.make_directory(directory)
+            build.parts = None
     outputs = [
         None if build.orders is None else Output(build.plan, build.orders, build.staging.shared) for build in builds
     ]
-    for store, laid in laid_by_workers(context, held, outputs, tell):
+    for store, laid in laid_by_workers(context, outputs, tell):
         builds[store].laid.append(laid)
         for text in laid.failed:
             note(builds[store].plan.root, text)  # as if this process had read

@@ -70,11 +70,6 @@ def _begins(counts: Sequence[KeyCount], per_file: int) -> list[tuple[int, Place 
     return found
 
 
-def places_to_look_up(counts: Sequence[KeyCount], shape: Shape) -> set[Place]:
-    """Return the keys whose store time and physical offset ``cut`` has to be told."""
-    return {place for _, place in _begins(counts, shape.units - 1) if place is not None}
-
-
 def cut(counts: Sequence[KeyCount], shape: Shape, look_up: Callable[[Place], tuple[int, int]]) -> Cuts:
     """Return the index files of a log.
 

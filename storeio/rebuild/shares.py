@@ -1,221 +1,291 @@
-"""A rebuild shared out to workers: what the driver decides from small facts, and what workers make of a split then.
+"""A rebuild shared out to workers: what the driver decides from small facts, and what each worker is given to lay.
 
-Pure but for ``derive_split``, which reads the log. A worker derives a split and tells ``facts``; ``Orders`` stitches
-them, places the queues and cuts the index; ``shared_out`` turns the split's units and keys into pieces of files, each
-with the number of its file; a file's pieces, sorted, are laid by one worker.
+A worker derives splits, spills what they hold and tells ``Facts``; from all of these the driver stitches the log,
+places the queues, cuts the index (``Orders``), and divides the files into parcels, of which a worker lays one.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan
 from storeio.checks.queue_files import UNIT_BYTES
-from storeio.errors import UnreadableError
+from storeio.format import queueext
 from storeio.kernels.place import KEY
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
-from storeio.rebuild.cuts import CutFile, Cuts, KeyCount, Place, cut, places_to_look_up
+from storeio.rebuild.cuts import CutFile, Cuts, KeyCount, Place, cut
 from storeio.rebuild.derive import Derived, Keys, Wanted, derive_split, settled
-from storeio.rebuild.layout import Bridge, FileSizes, Write, laid
+from storeio.rebuild.layout import FileSizes, laid
 from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
-from storeio.rebuild.stretches import QueueKey
+from storeio.rebuild.spill import Spilled, spill
+from storeio.rebuild.stretches import NO_HEADS, QueueKey, Stretch
 from storeio.rebuild.tally import Tally, shape_of, sizes_of
 from storeio.rebuilt import INDEXES
+from storeio.scan import read_range
 from storeio.splits import Split, WalkState
 
-PIECE_BYTES: Final = 64 << 10  # that travel as one: what sorts them counts memory by hundreds of pieces
+MOST_HELD: Final = 32 << 20  # bytes that splits hold, and a worker before it spills them
 
 Numbers = npt.NDArray[np.int64]
-Piece = Write | Bridge | Keys
-Shared = tuple[int, int, Piece]
-"""Number of the file, place in it, and what stands there."""
+NOWHERE: Final[Numbers] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the driver has to know of a split: it holds neither units nor keys."""
+    """What the driver has to know of a split: it holds neither units nor keys, but says where they lie."""
 
     number: int
     found: Derived
     keys: KeyCount | None
+    spilled: Spilled
 
 
-@dataclass(frozen=True, slots=True)
-class OutFile:
-    """A file that one worker writes; ``weight`` are its bytes that are not zero, about."""
+def spilled(place: Path | str, parts: Iterable[tuple[int, Derived]]) -> Iterator[Facts]:
+    """Yield what the driver is told of splits, by number in log order, after spilling them, a few together.
 
-    path: str
-    size: int
-    weight: int
-    index: CutFile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SplitOrder:
-    """What becomes of a split: where it truly begins if its guess was wrong, the units and ext units of each of its
-    queues that come before it, shape ``(n, 2)``, and the same of its keys."""
-
-    begin: WalkState | None
-    before: Numbers
-    first_key: int
+    Raises:
+        WriteError: They could not be spilled.
+    """
+    held: list[tuple[int, Derived]] = []
+    size = 0
+    for number, found in parts:
+        held.append((number, found))
+        size += found.stretches.packed_bytes + (len(found.keys.packed) if found.keys is not None else 0)
+        if size >= MOST_HELD:
+            yield from _spilled(place, held)
+            held, size = [], 0
+    if held:
+        yield from _spilled(place, held)
 
 
-@dataclass(slots=True)
-class Orders:
-    """Everything that a worker needs to turn derived splits into files."""
-
-    wanted: Wanted
-    sizes: FileSizes
-    placed: Mapping[QueueKey, Placed]
-    splits: dict[int, SplitOrder]
-    files: Sequence[OutFile]
-    cuts: Cuts
-    intact: Numbers  # as ``Tally.intact``
-    numbers: dict[str, int] = field(default_factory=dict)  # path to number in ``files``
-
-
-def facts_of(number: int, found: Derived) -> Facts:
-    """Return what the driver is told of a split."""
-    keys = None
-    if found.keys is not None:
-        last_ms = found.keys.record_of(len(found.keys) - 1)[0] if len(found.keys) else 0
-        keys = KeyCount(number, len(found.keys), found.keys.more, found.first_ms, last_ms)
-    return Facts(number, replace(found, stretches=found.stretches.bare(), keys=None), keys)
+def _spilled(place: Path | str, parts: Sequence[tuple[int, Derived]]) -> Iterator[Facts]:
+    for (number, found), where in zip(parts, spill(place, [found for _, found in parts]), strict=True):
+        keys = None
+        if found.keys is not None:
+            last_ms = found.keys.record_of(len(found.keys) - 1)[0] if len(found.keys) else 0
+            keys = KeyCount(number, len(found.keys), found.keys.more, found.first_ms, last_ms)
+        yield Facts(number, replace(found, stretches=found.stretches.bare(), keys=None), keys, where)
 
 
 @dataclass(slots=True)
 class Stitched:
-    """All splits of a log as they truly are, and its queues; ``begins`` of those whose guess was wrong."""
+    """All splits of a log as they truly are, and its queues."""
 
     facts: list[Facts]
-    begins: dict[int, WalkState]
     queues: dict[QueueKey, Growing]
 
 
-def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tally) -> Stitched:
-    """Return the splits in log order, wrongly guessed ones derived again; ``tally`` takes what they say."""
-    result = Stitched([], {}, {})
+def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tally, place: Path | str) -> Stitched:
+    """Return the splits in log order, wrongly guessed ones derived and spilled again; ``tally`` takes what they say.
+
+    Raises:
+        UnreadableError: A split cannot be read again.
+        WriteError: It could not be spilled below ``place``.
+    """
+    result = Stitched([], {})
     before: Derived | None = None
     for facts in sorted(said, key=lambda facts: facts.number):
+        mended: list[Facts] = []
 
-        def again(split: Split, begin: WalkState, number: int = facts.number) -> Derived:
-            result.begins[number] = begin
-            return derive_split(plan.root, split, wanted, begin)
+        def again(split: Split, begin: WalkState, number: int = facts.number, mended: list[Facts] = mended) -> Derived:
+            mended += spilled(place, [(number, derive_split(plan.root, split, wanted, begin))])
+            return mended[0].found
 
         found = settled(facts.found, before, again)
-        if facts.number in result.begins:
-            facts = facts_of(facts.number, found)
-        elif not found.records:
-            facts = Facts(facts.number, found, None)
-        else:
-            facts = replace(facts, found=found)
-        tally.add(facts.found)
-        for stretch in facts.found.stretches:
+        true = mended[0] if mended else replace(facts, found=found)
+        if not found.records:  # what was spilled for it is another split's, or nobody's
+            true = replace(true, keys=None, spilled=true.spilled._replace(stretches=NOWHERE))
+        tally.add(found)
+        for stretch in found.stretches:
             if stretch.key not in result.queues:
                 result.queues[stretch.key] = Growing.of(stretch)
             result.queues[stretch.key].add(stretch)
-        result.facts.append(facts)
+        result.facts.append(true)
         before = found
     return result
 
 
-def keys_to_look_up(plan: AuditPlan, parts: Stitched) -> set[Place]:
-    """Return the keys of which the driver needs store time and physical offset."""
-    return places_to_look_up([facts.keys for facts in parts.facts if facts.keys], shape_of(plan))
+@dataclass(frozen=True, slots=True)
+class OutFile:
+    """A file that one worker writes: of a queue, or of the index. ``weight`` are its bytes that are not zero, about."""
+
+    path: str
+    size: int
+    weight: int
+    queue: QueueKey | None = None
+    index: CutFile | None = None
 
 
-def looked_up(found: Derived, places: Iterable[Place]) -> list[tuple[Place, tuple[int, int]]]:
-    """Return store time and physical offset of keys of a split."""
-    keys = found.keys
-    assert keys is not None  # whoever asks knows of a key
-    return [(place, keys.record_of(place.key)) for place in places]
+@dataclass(slots=True)
+class Orders:
+    """What a rebuild comes to: where the units of each queue stand, and all files, those of one queue together."""
+
+    sizes: FileSizes
+    placed: Mapping[QueueKey, Placed]
+    files: list[OutFile]
+    cuts: Cuts
+    intact: Numbers  # as ``Tally.intact``
+    facts: list[Facts]
 
 
-def orders_of(tally: Tally, parts: Stitched, times: dict[Place, tuple[int, int]]) -> Orders:
-    """Return what workers are to do."""
+def orders_of(tally: Tally, parts: Stitched, place: Path | str) -> Orders:
+    """Return what is to be written; what has to be known of keys is read where they were spilled.
+
+    Raises:
+        UnreadableError: It is not there any more.
+    """
     plan, wanted = tally.plan, tally.wanted
     sizes, shape = sizes_of(plan), shape_of(plan)
     view = tally.view()
     placed = {key: queue.placement(view) for key, queue in sorted(parts.queues.items())}
-    cuts = cut([facts.keys for facts in parts.facts if facts.keys], shape, times.__getitem__)
-    files = [file for key in placed for file in _queue_files(key, placed[key], sizes)]
-    if wanted.ext:
-        with_ext = [(key, queue.ext) for key, queue in sorted(parts.queues.items())]
-        files += [file for key, count in with_ext for file in _ext_files(key, count, sizes)]
+    where = {facts.number: facts.spilled for facts in parts.facts}
+
+    def look_up(at: Place) -> tuple[int, int]:
+        start = where[at.split].keys + at.key * KEY.itemsize
+        return Keys(read_range(str(place), where[at.split].path, start, start + KEY.itemsize)).record_of(0)
+
+    cuts = cut([facts.keys for facts in parts.facts if facts.keys], shape, look_up)
+    files: list[OutFile] = []
+    for key in placed:
+        files += _queue_files(key, placed[key], sizes)
+        if wanted.ext:
+            files += _ext_files(key, parts.queues[key].ext, sizes)
     for file in cuts.files if INDEXES in tally.parts else ():
         weight = 4 * shape.slots + (file.stop - file.first) * KEY.itemsize
-        files.append(OutFile(file.path, shape.file_bytes, weight, file))
-    splits: dict[int, SplitOrder] = {}
-    counts: dict[QueueKey, tuple[int, int]] = {}
-    for facts in parts.facts:
-        before: list[tuple[int, int]] = []
-        for stretch in facts.found.stretches:
-            units, ext = counts.get(stretch.key, (0, 0))
-            before.append((units, ext))
-            counts[stretch.key] = units + stretch.count, ext + max(stretch.ext, 0)
-        if facts.found.records:
-            numbers, first_key = np.array(before, np.int64).reshape(-1, 2), cuts.first_key.get(facts.number, 0)
-            splits[facts.number] = SplitOrder(parts.begins.get(facts.number), numbers, first_key)
-    by_path = {file.path: number for number, file in enumerate(files)}
-    return Orders(wanted, sizes, placed, splits, files, cuts, tally.intact(), by_path)
+        files.append(OutFile(file.path, shape.file_bytes, weight, index=file))
+    return Orders(sizes, placed, files, cuts, tally.intact(), parts.facts)
 
 
 def _queue_files(key: QueueKey, placed: Placed, sizes: FileSizes) -> Iterator[OutFile]:
     per_file, unit, directory = sizes.per_file(key[0]), UNIT_BYTES[key[0]], queue_directory(*key)
     for first in range(placed.first - placed.first % per_file, placed.stop, per_file):
         weight = (min(placed.stop, first + per_file) - first) * unit
-        yield OutFile(f"{directory}/{file_name(first * unit)}", sizes.of(key[0]), weight)
+        yield OutFile(f"{directory}/{file_name(first * unit)}", sizes.of(key[0]), weight, key)
 
 
 def _ext_files(key: QueueKey, count: int, sizes: FileSizes) -> Iterator[OutFile]:
     directory = queue_directory(QUEUE_EXT, *key[1:])
     for first in range(0, count, sizes.per_ext_file):
         path = f"{directory}/{file_name(first // sizes.per_ext_file * sizes.ext_bytes)}"
-        yield OutFile(path, sizes.ext_bytes, sizes.ext_bytes)
+        yield OutFile(path, sizes.ext_bytes, sizes.ext_bytes, key)
 
 
-def truly(root: str, orders: Orders, number: int, found: Derived) -> Derived | None:
-    """Return a split as the driver ordered it, None where it holds nothing.
+class KeyRange(NamedTuple):
+    """Keys of a file of the index that lie together: number of the spill file, position, and how many."""
 
-    Raises:
-        UnreadableError: It is not what the driver was told: somebody writes into the log.
+    spill: int
+    position: int
+    keys: int
+
+
+# Number of the queue, units, units and ext units of the queue before these, ext units or NO_HEADS, number of the spill
+# file, and position there.
+(R_QUEUE, R_COUNT, R_BEFORE, R_EXT_BEFORE, R_EXT, R_SPILL, R_POSITION) = range(7)
+ROW_FIELDS: Final = 7
+
+
+@dataclass(slots=True)
+class Parcel:
+    """Files that one worker lays, and all that it has to know of them.
+
+    ``rows`` are the stretches of their queues in log order, shape ``(n, ROW_FIELDS)``; ``keys`` are those of each file
+    of the index, by path, in log order.
     """
-    order = orders.splits.get(number)
-    if order is None:
-        return None
-    if order.begin is not None:
-        found = derive_split(root, found.split, orders.wanted, order.begin)
-    if len(found.stretches) != len(order.before):
-        raise UnreadableError(f"{found.split.path}: changed while it was read")
-    return found
+
+    files: list[OutFile]
+    queues: list[tuple[QueueKey, Placed]]
+    spills: list[str]
+    rows: Numbers
+    keys: dict[str, list[KeyRange]]
 
 
-def shared_out(orders: Orders, number: int, found: Derived) -> Iterator[Shared]:
-    """Yield the pieces of files that a split holds, small enough to travel."""
-    order = orders.splits[number]
-    for stretch, (before, ext_before) in zip(found.stretches, order.before.tolist(), strict=True):
-        for piece in laid(stretch, before, ext_before, orders.placed[stretch.key], orders.sizes):
-            file = orders.numbers[piece.path]
-            if isinstance(piece, Bridge) or piece.times > 1:
-                yield file, piece.position, piece
-                continue
-            for at in range(0, len(piece.data), PIECE_BYTES):
-                data = bytes(piece.data[at : at + PIECE_BYTES])
-                yield file, piece.position + at, piece._replace(position=piece.position + at, data=data)
-    keys = found.keys
-    if keys is None:
-        return
-    for cut_file in orders.cuts.files:
-        if cut_file.path not in orders.numbers:
+@dataclass(slots=True)
+class _Filling:
+    """A parcel while it is filled."""
+
+    files: list[OutFile]
+    queues: dict[QueueKey, int] = field(default_factory=dict)
+    spills: dict[str, int] = field(default_factory=dict)
+    rows: array[int] = field(default_factory=lambda: array("q"))
+    keys: dict[str, list[KeyRange]] = field(default_factory=dict)
+
+    def spill_no(self, path: str) -> int:
+        return self.spills.setdefault(path, len(self.spills))
+
+    def add(self, stretch: Stretch, before: int, ext_before: int, path: str, position: int) -> None:
+        queue = self.queues.setdefault(stretch.key, len(self.queues))
+        row = queue, stretch.count, before, ext_before, stretch.ext, self.spill_no(path), position
+        self.rows.extend(row)
+
+    def parcel(self, placed: Mapping[QueueKey, Placed]) -> Parcel:
+        rows = np.array(self.rows, np.int64).reshape(-1, ROW_FIELDS)
+        return Parcel(self.files, [(key, placed[key]) for key in self.queues], list(self.spills), rows, self.keys)
+
+
+def parcels(orders: Orders, groups: Iterable[Sequence[int]]) -> list[Parcel]:
+    """Return files shared out, a parcel for each group of their numbers."""
+    found = [_Filling([orders.files[number] for number in group]) for group in groups]
+    _add_stretches(orders, found)
+    _add_keys(orders, found)
+    return [filling.parcel(orders.placed) for filling in found]
+
+
+def _add_stretches(orders: Orders, found: Sequence[_Filling]) -> None:
+    sole: dict[QueueKey, int] = {}
+    shared: dict[QueueKey, dict[str, int]] = {}  # of queues with files in several parcels, by path
+    for number, filling in enumerate(found):
+        for file in filling.files:
+            if file.queue is not None and sole.setdefault(file.queue, number) != number:
+                shared[file.queue] = {}
+    for number, filling in enumerate(found):
+        for file in filling.files:
+            if file.queue in shared:
+                shared[file.queue][file.path] = number
+    counts: dict[QueueKey, tuple[int, int]] = {}
+    for facts in orders.facts:
+        for stretch, position in zip(facts.found.stretches, facts.spilled.stretches.tolist(), strict=True):
+            before, ext_before = counts.get(stretch.key, (0, 0))
+            counts[stretch.key] = before + stretch.count, ext_before + max(stretch.ext, 0)
+            numbers = {sole[stretch.key]} if stretch.key in sole else set[int]()
+            if stretch.key in shared:
+                pieces = laid(_hollow(stretch), before, ext_before, orders.placed[stretch.key], orders.sizes)
+                by_path = shared[stretch.key]
+                numbers = {by_path[piece.path] for piece in pieces}
+            for number in numbers:
+                found[number].add(stretch, before, ext_before, facts.spilled.path, position)
+
+
+def _hollow(stretch: Stretch) -> Stretch:
+    """Return a stretch with zeros for units, which shows in which files they stand."""
+    heads = np.zeros(stretch.count if stretch.ext != NO_HEADS else 0, queueext.HEAD)
+    heads["size"][: max(stretch.ext, 0)] = queueext.HEAD_BYTES
+    return replace(stretch, units=bytes(stretch.count * UNIT_BYTES[stretch.key[0]]), heads=heads.tobytes())
+
+
+def _add_keys(orders: Orders, found: Sequence[_Filling]) -> None:
+    files = [(file.index, filling) for filling in found for file in filling.files if file.index is not None]
+    files.sort(key=lambda row: row[0].first)
+    at = 0
+    for facts in orders.facts:
+        if facts.keys is None:
             continue
-        low = max(cut_file.first - order.first_key, 0)
-        high = min(cut_file.stop - order.first_key, len(keys))
-        for at in range(low, high, PIECE_BYTES // KEY.itemsize):
-            stop = min(at + PIECE_BYTES // KEY.itemsize, high)
-            yield orders.numbers[cut_file.path], order.first_key + at, Keys(keys.part(at, stop).copy())
+        start = orders.cuts.first_key[facts.number]
+        stop = start + facts.keys.keys
+        while at < len(files) and files[at][0].stop <= start:
+            at += 1
+        for file, filling in files[at:]:
+            low, high = max(file.first, start), min(file.stop, stop)
+            if file.first >= stop:
+                break
+            if low < high:
+                position = facts.spilled.keys + (low - start) * KEY.itemsize
+                of_file = filling.keys.setdefault(file.path, [])
+                of_file.append(KeyRange(filling.spill_no(facts.spilled.path), position, high - low))

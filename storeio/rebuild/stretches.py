@@ -29,6 +29,7 @@ QueueKey = tuple[str, str, int]
 (F_KIND, F_TOPIC, F_QUEUE_ID, F_COUNT, F_FIRST, F_COLUMNS, F_EXT) = range(7)
 FIELDS: Final = 7
 NO_HEADS: Final = -1
+AT_ONCE: Final = 1 << 16  # stretches that are numbers of Python at one time
 PLAIN: Final = np.dtype((np.void, consumequeue.UNIT_BYTES))  # a unit whose numbers nobody turns around
 _NO_ROWS: Final[Numbers] = np.empty((0, FIELDS), np.int64)
 
@@ -109,6 +110,13 @@ class Stretches:
         """How many bytes they take."""
         return len(self._units or b"") + len(self._heads) + 8 * (len(self._numbers) + len(self._runs))
 
+    def sizes(self) -> tuple[Numbers, Numbers]:
+        """Return how many bytes the units of each take, and its ext units."""
+        rows = self.rows
+        unit_bytes = np.array([UNIT_BYTES.get(name, 0) for name in self._names], np.int64)
+        units = rows[:, F_COUNT] * unit_bytes[rows[:, F_KIND]]
+        return units, np.where(rows[:, F_EXT] == NO_HEADS, 0, rows[:, F_COUNT] * queueext.HEAD_BYTES)
+
     def bare(self) -> Stretches:
         """Return the same without units and ext units, to which nothing can be appended."""
         same = Stretches()
@@ -134,6 +142,34 @@ class Stretches:
             key = kind, names[topic_no], queue_id
             yield Stretch(key, count, first, units[unit_at:unit_stop], table, heads[head_at:head_stop], ext)
             unit_at, run_at, head_at = unit_stop, run_stop, head_stop
+
+
+def queue_by_queue(parts: Sequence[Stretches]) -> tuple[Iterator[memoryview], list[Numbers]]:
+    """Return the bytes of parts in log order, those of a queue together, and where each part's stretches stand in them.
+
+    The queues are sorted. The ext units of a stretch follow its units.
+    """
+    order = in_order((list(part._names), part.rows[:, :F_COUNT].T) for part in parts).order
+    units, heads = (np.concatenate(sizes) for sizes in zip(*(part.sizes() for part in parts), strict=True))
+    sizes = (units + heads)[order]
+    stands = np.empty(len(order), np.int64)
+    stands[order] = np.cumsum(sizes) - sizes
+    stops = np.cumsum([len(part) for part in parts])
+    return _bytes_in(order, parts, units, heads), np.split(stands, stops[:-1])
+
+
+def _bytes_in(order: Numbers, parts: Sequence[Stretches], units: Numbers, heads: Numbers) -> Iterator[memoryview]:
+    """Yield units and ext units of stretches, numbered over all parts, in an order; the rest says how many bytes."""
+    all_units = memoryview(b"".join([part._units or b"" for part in parts]))
+    all_heads = memoryview(b"".join([part._heads for part in parts]))
+    unit_stops, head_stops = np.cumsum(units), np.cumsum(heads)
+    for at in range(0, len(order), AT_ONCE):
+        rows = order[at : at + AT_ONCE]
+        ranges = (column[rows].tolist() for column in (unit_stops - units, unit_stops, head_stops - heads, head_stops))
+        for unit_start, unit_stop, head_start, head_stop in zip(*ranges, strict=True):
+            yield all_units[unit_start:unit_stop]
+            if head_start < head_stop:
+                yield all_heads[head_start:head_stop]
 
 
 def joined(parts: Sequence[Stretches]) -> Iterator[Stretch]:

@@ -246,6 +246,16 @@ def remove(into: str, path: str) -> None:
     _written(place, path, work)
 
 
+def remove_directory(into: str, path: str) -> None:
+    """Remove a directory with all that is in it, if it is there, of a file system that has directories.
+
+    Raises:
+        WriteError: It could not be removed.
+    """
+    place = opened(into)
+    _written(place, path, lambda: place.fs.delete_dir(place.path(path)) if path in (listed(place) or {}) else None)
+
+
 def _listed(into: str) -> dict[str, Any]:
     try:
         return listed(opened(into)) or {}

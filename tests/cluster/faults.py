@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +70,20 @@ def tearing(write: Callable[..., int]) -> Callable[..., int]:
     return torn
 
 
+def cutting(write: Callable[..., int]) -> Callable[..., int]:
+    """Return a write of what splits hold, after whose first half the process may end."""
+
+    @functools.wraps(write)
+    def cut(place: Path, *parts: Iterable[memoryview]) -> int:
+        if claimed("die", "died", "spill"):
+            data = b"".join(itertools.chain(*parts))
+            place.write_bytes(data[: -(-len(data) // 2)])
+            die()
+        return write(place, *parts)
+
+    return cut
+
+
 def listing(append: Callable[..., None]) -> Callable[..., None]:
     """Return an append to a table that may have to wait before the one that makes a run visible."""
 
@@ -84,6 +99,7 @@ def listing(append: Callable[..., None]) -> Callable[..., None]:
 PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
     "storeio.audit.split": ("audit_split", functools.partial(holding, "audit")),
     "storeio.rebuild.lay": ("write_all", tearing),
+    "storeio.rebuild.spill": ("_write", cutting),
     "jobs.tables": ("append", listing),
 }
 

@@ -105,15 +105,17 @@ def test_audit_whose_driver_and_then_a_worker_are_killed(
 def test_rebuild_goes_on_when_processes_are_lost(
     cluster: Cluster, tmp_path: Path, spark: SparkSession, no_waiting_for_disks: None
 ) -> None:
-    """A Python worker dies in the middle of a file; then an executor with what it had derived, and its worker."""
+    """A Python worker dies while it spills, another in the middle of a file; then an executor and its worker."""
     names = ("rich-5.5.1", "ext-5.3.3", "base-4.9.8")
     roots = [golden.store(name) for name in names]
+    cluster.ask("die-spill")
     cluster.ask("die-write")
     words = ["--store", *map(str, roots), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
     job = cluster.submit("rebuild_queues", *words, "--split-bytes", "8192", "--json", "-")
     cluster.ask("hold-write")
     cluster.lose_worker_of(cluster.held("write", job))
     assert job.finish() == 0, job.said()
+    assert cluster.had("died-spill")
     assert cluster.had("died-write")
     assert cluster.state()["aliveworkers"] == 1
     for root in roots:

@@ -316,6 +316,12 @@ def test_a_task_that_fails_is_one_line(spark: SparkSession, stores: list[Path]) 
             "calling o1.x.\n: org.x.SparkException: Job aborted\nValueError: item 1 is odd\n",
             "ValueError: item 1 is odd",
         ),
+        (
+            "calling o1.x.\n: org.x.SparkException: Job aborted\nOSError: [Errno 28] No space left on device\n\n"
+            "The above exception was the direct cause of the following exception:\n\nTraceback (most recent call"
+            " last):\nstoreio.errors.WriteError: a/b: could not be written: No space left\n\n\tat org.x.Y.z(Y.scala:3)",
+            "storeio.errors.WriteError: a/b: could not be written",
+        ),
         ("calling o1.x. Trace:\npy4j.Py4JException: no such method", "py4j.Py4JException: no such method"),
     ],
 )

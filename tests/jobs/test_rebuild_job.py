@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
@@ -17,15 +17,17 @@ from test_rebuild_shares import irregular_log, with_hole
 
 from jobs import rebuild_queues, tables
 from storeio.errors import UsageError
+from storeio.rebuild.cuts import CutFile, Cuts
+from storeio.rebuild.index import Before
 from storeio.rebuild.lay import FileLaid
+from storeio.rebuild.layout import FileSizes
 from storeio.rebuild.node import rebuild
-from storeio.rebuild.shares import OutFile, orders_of
+from storeio.rebuild.shares import Orders, OutFile, orders_of
 from storeio.rebuild.tally import Names, Tally
 from storeio.remote.failures import note
 from storeio.report.rebuilding import rebuilt_object
 from udfs import laying
-from udfs.checks import WorkersError
-from udfs.laying import evenly
+from udfs.checks import MOST_ITEMS, WorkersError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,35 +203,56 @@ def test_names_of_several_stores() -> None:
     assert rebuild_queues.targets_of(["/data/a/store"], Path("/new")) == {"/data/a/store": Path("/new")}
 
 
+def orders_with(weights: list[tuple[int, bool]]) -> Orders:
+    """Return orders for files of these weights; those that are true are of the index."""
+    files = [
+        OutFile(
+            str(n), weight, weight, None if of_index else ("consumequeue", "t", 0), cut_file() if of_index else None
+        )
+        for n, (weight, of_index) in enumerate(weights)
+    ]
+    return Orders(FileSizes(20, 20, 20, 100), {}, files, Cuts(), np.empty((2, 0), np.int64), [])
+
+
+def cut_file() -> CutFile:
+    return CutFile("index/0", Before(), 0, 0)
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_files_are_shared_out_evenly(seed: int) -> None:
+def test_files_are_shared_out(seed: int) -> None:
     chance = random.Random(seed)
     top = chance.choice((1, 1000, 10**9))
-    files = [(n % 3, n // 3, chance.randrange(top)) for n in range(chance.randrange(1, 200))]
-    tasks, most = chance.randrange(1, 9), chance.choice((7, 50, 1000))
-    groups = evenly(files, tasks, most)
-    assert sorted(file for group in groups for file in group) == sorted(files)
-    assert all(group == sorted(group) and 0 < len(group) <= most for group in groups)
-    if most == 1000:
-        weights = [sum(weight for *_, weight in group) for group in groups]
-        heaviest = max(weight for *_, weight in files)
-        assert len(groups) <= tasks and max(weights) <= sum(weights) / tasks + heaviest
+    stores = [
+        orders_with([(chance.randrange(top), chance.random() < 0.2) for _ in range(chance.randrange(70))])
+        if chance.random() < 0.8
+        else None
+        for _ in range(3)
+    ]
+    share = chance.choice((1, 5000, 10**9, 10**12))
+    tasks = laying.tasks_of(stores, share)
+    found = [[(store, file) for store, parcel in task for file in parcel.files] for task in tasks]
+    everything = [(store, file) for store, of in enumerate(stores) if of for file in of.files]
+    assert sorted((store, int(file.path)) for group in found for store, file in group) == [
+        (store, int(file.path)) for store, file in everything
+    ]
+    for group in found:
+        assert 0 < len(group) <= MOST_ITEMS
+        heaviest = max(file.weight for _, file in group)
+        assert sum(file.weight for _, file in group) <= min(share, laying.PARCEL_BYTES) + heaviest
+    indexes = [any(file.index for _, file in group) for group in found]
+    assert indexes == sorted(indexes, reverse=True)
 
 
 def test_what_a_worker_could_not_read_goes_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     why = "consumequeue/t/0/00000000000000000000: Input/output error"
+    out = OutFile("consumequeue/t/0/00000000000000000000", 20, 20)
 
-    def lay_in(number: int, *_: Any) -> FileLaid:
+    def lay_parcel(*_: Any) -> Iterator[tuple[OutFile, FileLaid]]:
         note("/store", why)
-        return FileLaid(number)
+        yield out, FileLaid()
+        yield out, FileLaid()
 
-    monkeypatch.setattr(laying, "lay_in", lay_in)
-    orders = SimpleNamespace(files=[OutFile("consumequeue/t/0/00000000000000000000", 20, 20)])
-    job: Any = SimpleNamespace(root="/store", orders=orders, place=Path("/new"), old=None, shape=None)
-    ((store, laid),) = laying.lay_files(laying.Jobs([job], [np.zeros((1, 2), np.int64)]), 0, [])
-    assert (store, laid.failed) == (0, [why])
-
-
-def test_an_index_file_has_a_task_of_its_own() -> None:
-    queues = [(0, n, 10) for n in range(16)]
-    assert evenly([*queues, (0, 16, 200)], 2) == [[(0, 16, 200)], queues]
+    monkeypatch.setattr(laying, "lay_parcel", lay_parcel)
+    parcel: Any = None
+    found = list(laying.lay_files([("/store", parcel)], [(0, parcel)]))
+    assert [(store, laid.failed) for store, laid in found] == [(0, [why]), (0, [])]

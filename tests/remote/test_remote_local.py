@@ -13,16 +13,21 @@ import pytest
 from pyarrow import fs
 
 import storeio
+from storeio.audit import prepare
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
 from storeio.fingerprints import fingerprints, is_same
 from storeio.partials import partial_name
 from storeio.publishing import begun
+from storeio.rebuild.derive import derive_split
 from storeio.rebuild.node import rebuild
+from storeio.rebuild.spill import WRITING, spill
+from storeio.rebuild.tally import wanted_of
+from storeio.rebuilt import PARTS
 from storeio.remote import filesystem, writing
 from storeio.report import audit_object
 from storeio.report.simulation import simulation_object
-from storeio.scan import list_store
+from storeio.scan import list_store, read_range
 
 SPLIT_BYTES = 16384
 CASES = [("rows-5.3.3", 3), ("rows-5.5.1", 60), ("rows-4.9.8", 30)]
@@ -116,6 +121,24 @@ def test_a_rebuild_that_fails_leaves_nothing(tree: Path, monkeypatch: pytest.Mon
         rebuild("tree://here/store", "tree://here/new")
     assert sorted(p.name for p in tree.iterdir()) == ["new", "store"]
     assert list((tree / "new").iterdir()) == []
+
+
+def test_what_workers_spill_is_no_part_of_the_output(tree: Path, tmp_path: Path) -> None:
+    plan = prepare(str(golden.copy_of("base-5.3.3", tree / "store")))
+    wanted = wanted_of(plan, None, PARTS)
+    found = [derive_split(plan.root, split, wanted) for split in plan.splits]
+    stretch = next(iter(found[0].stretches))
+    (tmp_path / "file").write_bytes(b"laid")
+    with begun("tree://here/new") as staging:
+        staging.make_directory(WRITING)
+        path, stretches, _ = spill(staging.shared, found)[0]
+        at = int(stretches[0])
+        assert read_range(str(staging.shared), path, at, at + len(stretch.units)).tobytes() == stretch.units
+        writing.upload(str(staging.shared), "a/file", tmp_path / "file")
+        assert staging.missing({"a/file": 4, "b/file": 4}) == ["b/file"]
+        staging.remove(WRITING)
+        assert staging.finish(1) == ["a/file"]
+    assert [p.relative_to(tree).as_posix() for p in (tree / "new").rglob("*")] == ["new/a", "new/a/file"]
 
 
 def test_somebody_else_s_files_are_not_replaced(tree: Path) -> None:
