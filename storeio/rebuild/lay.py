@@ -7,12 +7,12 @@ be renamed holds the same bytes as the first.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import secrets
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -93,11 +93,12 @@ def lay(number: int, file: OutFile, pieces: Iterable[Piece], partial: Path, old:
 
 def _fill(handle: int, file: OutFile, pieces: Iterable[Piece], old: OldUnits, shape: Shape, result: FileLaid) -> None:
     index = IndexFile(shape, file.index.before) if file.index is not None else None
+    own_units = cache(old)
     for piece in pieces:
         if isinstance(piece, Write):
             result.written_bytes += write_all(handle, piece.position, bytes(piece.data) * piece.times)
         elif isinstance(piece, Bridge):
-            units, kept = bridged(piece, functools.partial(old, piece.key))
+            units, kept = bridged(piece, own_units(piece.key))
             result.written_bytes += write_all(handle, piece.position, units)
             result.kept[piece.key] = result.kept.get(piece.key, 0) + kept
         elif index is not None:
