@@ -202,15 +202,22 @@ def test_units_of_the_store_in_a_gap_of_many_files_are_looked_at_once(
 ) -> None:
     builder = numbered_log(tmp_path / "store", [0, 1, 400, 401])
     looked: list[int] = []
-    whole = old.StoreUnits.__call__
+    whole, unpacked = old.StoreUnits.__call__, []
 
-    def spy(self: old.StoreUnits, key: Any, first: int, stop: int) -> Any:
-        looked.extend(range(first, stop))
-        return whole(self, key, first, stop)
+    def spy(self: old.StoreUnits, key: Any) -> Any:
+        unpacked.append(key)
+        units = whole(self, key)
+
+        def spied(first: int, stop: int) -> Any:
+            looked.extend(range(first, stop))
+            return units(first, stop)
+
+        return spied
 
     monkeypatch.setattr(old.StoreUnits, "__call__", spy)
     built(builder, tmp_path / "new", parts=("queues",))
     assert looked == list(range(2, 400))
+    assert unpacked == [("consumequeue", "t", 0)]  # with all of its files, of which there may be thousands
 
 
 def check_numbers(place: Path, wanted: list[int], split_bytes: int | None) -> Obvious:

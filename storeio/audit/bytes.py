@@ -43,6 +43,7 @@ def byte_results(
     for report in plan.file_reports:
         if report.classes:
             known[report.file.path] = dict(report.classes)
+    kept = {file.path: file.size for queue in plan.queues.values() for file in queue.files}
     results = []
     for file in plan.listing.files:
         if file.is_dir or file.kind not in _AUDITED:
@@ -53,15 +54,15 @@ def byte_results(
             classes["missing"] = max(file.size - sum(classes.values()), 0)
         elif classes is None:
             classes = _of_small(plan, file)
-        results.append(_checked(plan, file, classes, file.path in failed))
+        results.append(_checked(file, classes, _surplus(plan, file, kept.get(file.path, 0)), file.path in failed))
     for path, classes in known.items():
         if classes.get("missing"):
             results.append(FileResult(path, path.split("/")[0], 0, classes))
     return sorted(results, key=lambda result: result.path)
 
 
-def _checked(plan: AuditPlan, file: StoreFile, classes: dict[str, int], failed: bool) -> FileResult:
-    """Return the result of a file after adding up.
+def _checked(file: StoreFile, classes: dict[str, int], allowed: int, failed: bool) -> FileResult:
+    """Return the result of a file after adding up; so many bytes are allowed to have no class yet.
 
     A queue file may end in a part of a unit, and begin with one if its name is wrong, and any file may be longer than
     it should be: such a rest is nobody's and counts as garbage.
@@ -69,7 +70,6 @@ def _checked(plan: AuditPlan, file: StoreFile, classes: dict[str, int], failed: 
     classes = {name: count for name, count in classes.items() if count}
     total = sum(count for name, count in classes.items() if name != "missing")
     rest = file.size - total
-    allowed = _surplus(plan, file)
     if 0 < rest <= allowed:
         classes["garbage"] = classes.get("garbage", 0) + rest
     elif rest and not failed:
@@ -77,16 +77,15 @@ def _checked(plan: AuditPlan, file: StoreFile, classes: dict[str, int], failed: 
     return FileResult(file.path, file.kind, file.size, classes, file.topic, file.queue_id)
 
 
-def _surplus(plan: AuditPlan, file: StoreFile) -> int:
-    """Return how many bytes of a file belong to no log and no queue, at most."""
+def _surplus(plan: AuditPlan, file: StoreFile, kept: int) -> int:
+    """Return how many bytes of a file belong to no log and no queue, at most; ``kept`` ones are its queue's."""
     if file.kind == COMMITLOG:
         return max(file.size - plan.config.commitlog_file_bytes, 0)
     if file.kind not in UNIT_BYTES or file.topic is None or file.queue_id is None:
         return 0
-    queue = plan.queue(file.kind, file.topic, file.queue_id)
-    kept = next((f.size for f in queue.files if f.path == file.path), 0)
-    ends = 1 if (file.base_offset or 0) % queue.unit_bytes == 0 else 2  # at which it may have a part of a unit
-    return file.size - kept + ends * (queue.unit_bytes - 1)
+    unit = UNIT_BYTES[file.kind]
+    ends = 1 if (file.base_offset or 0) % unit == 0 else 2  # at which it may have a part of a unit
+    return file.size - kept + ends * (unit - 1)
 
 
 def _of_small(plan: AuditPlan, file: StoreFile) -> dict[str, int]:

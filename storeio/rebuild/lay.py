@@ -7,12 +7,12 @@ be renamed holds the same bytes as the first.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -179,11 +179,12 @@ def lay(file: OutFile, pieces: Iterable[Piece], partial: Path, target: Target) -
 
 def _fill(handle: int, file: OutFile, pieces: Iterable[Piece], target: Target, result: FileLaid) -> None:
     index = IndexFile(target.shape, file.index.before) if file.index is not None else None
+    own_units = cache(target.old)
     for piece in pieces:
         if isinstance(piece, Write):
             result.written_bytes += write_all(handle, piece.position, bytes(piece.data) * piece.times)
         elif isinstance(piece, Bridge):
-            units, kept = bridged(piece, functools.partial(target.old, piece.key))
+            units, kept = bridged(piece, own_units(piece.key))
             result.written_bytes += write_all(handle, piece.position, units)
             result.kept[piece.key] = result.kept.get(piece.key, 0) + kept
         elif index is not None:

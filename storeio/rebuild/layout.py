@@ -25,6 +25,8 @@ from storeio.rebuild.stretches import QueueKey, Stretch
 
 Numbers = npt.NDArray[np.int64]
 Units = npt.NDArray[np.void]
+UnitsOf = Callable[[int, int], Units]
+"""``units(first, stop)``: those of one queue at these numbers."""
 AT_ONCE: Final = 1 << 16  # units of the store that are looked at
 BLANK: Final = consumequeue.PRE_BLANK.tobytes()
 BEFORE_ALL: Final = LogView([], 1, 1)  # of a log of which nothing is known yet, not that it begins at 0 either
@@ -203,7 +205,7 @@ def ext_writes(key: QueueKey, packed: bytes, before: int, sizes: FileSizes) -> I
         )
 
 
-def bridged(bridge: Bridge, old: Callable[[int, int], Units]) -> tuple[bytes, int]:
+def bridged(bridge: Bridge, old: UnitsOf) -> tuple[bytes, int]:
     """Return the units of a gap, and how many of them are the store's own.
 
     A queue must have no holes: recovery ends at one. The store's own unit stands where it points into the hole of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from storeio.checks.queue_files import Queue, QueueFile
 from storeio.errors import UnreadableError
 from storeio.format import consumequeue
 from storeio.paths import CONSUMEQUEUE
+from storeio.rebuild.layout import UnitsOf
 from storeio.rebuild.stretches import QueueKey
 from storeio.scan import go_without, read_range
 from storeio.uris import is_remote
@@ -31,15 +33,16 @@ class StoreUnits:
     queues: Mapping[QueueKey, Queue]
     intact: Numbers
 
-    def __call__(self, key: QueueKey, first: int, stop: int) -> Units:
-        """Return units ``[first, stop)`` of a queue.
+    def __call__(self, key: QueueKey) -> UnitsOf:
+        """Return what gives units ``[first, stop)`` of a queue, which is told once: it may have thousands of files.
 
         Zeros stand where it has none, and for units that point at intact records: those have numbers of their own.
-
-        Raises:
+        What it returns raises:
             UnreadableError: A server does not answer; an unreadable file of this machine has no units.
         """
-        queue = self.queues.get(key) or Queue(*key, self.file_bytes)
+        return partial(self._units, self.queues.get(key) or Queue(*key, self.file_bytes))
+
+    def _units(self, queue: Queue, first: int, stop: int) -> Units:
         size = consumequeue.UNIT_BYTES
         try:
             data, _ = queue.read(self._read, first * size, stop * size)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.layout import (
     Bridge,
     FileSizes,
+    UnitsOf,
     Write,
     as_they_come,
     bridged,
@@ -37,8 +37,8 @@ from storeio.rebuilt import QueueBuilt
 from storeio.staging import Staging
 
 Units = npt.NDArray[np.void]
-OldUnits = Callable[[QueueKey, int, int], Units]
-"""``old(queue, first, stop)``: the units that the store itself has at these numbers, zeros where it has none."""
+OldUnits = Callable[[QueueKey], UnitsOf]
+"""``old(queue)(first, stop)``: the units that the store itself has at these numbers, zeros where it has none."""
 
 RELAID: Final = ".relaid"
 TOGETHER_BYTES: Final = 512 << 10  # of a queue that are written at once, since each write is asked of the disk anew
@@ -185,7 +185,7 @@ class QueueWriter:
 
     def _lay_again(self, queue: Growing, placed: Placed, old: OldUnits) -> int:
         """Lay a queue out by its placement; return how many units of its gaps are the store's own."""
-        kind, kept = queue.key[0], 0
+        kind, kept, own_units = queue.key[0], 0, old(queue.key)
         unit, size, per_file = UNIT_BYTES[kind], self.sizes.of(kind), self.sizes.per_file(kind)
         before = queue_directory(*queue.key)
         after = before + RELAID
@@ -200,7 +200,7 @@ class QueueWriter:
                 if gap.first < number:  # the file before has looked at what is ahead
                     units, gap = last, going_on(gap, number, last)
                 bridge = Bridge(path, position, units, size, queue.key, number, number + count, gap)
-                units, own = bridged(bridge, partial(old, queue.key))
+                units, own = bridged(bridge, own_units)
                 kept += own
             last = units[-unit:]
             self.staging.write(path, position, units, size=size)
