@@ -1,6 +1,7 @@
 """Real brokers' message stores, started on a directory: what they make of it and what clients get.
 
-``run`` starts one in a process of its own. It changes the directory as any start does: give it a copy.
+``run`` starts one, in a JVM that has started others where nothing speaks against it (``process.py``). It changes the
+directory as any start does: give it a copy.
 As a program, ``PYTHONPATH=.:tests python -m broker.brokers VERSION STORE [name=value]...`` times a start, with
 ``--rebuild`` the rebuild of queues and index.
 """
@@ -10,12 +11,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shutil
-import signal
-import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from broker.jvm import SERVER, command, quick
+from broker.jvm import SERVER, escaped, quick
+from broker.process import Process, Said, kept
 
 VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")
 MORE_VERSIONS: Final = ("5.1.4", "5.4.0")  # wrote golden stores, too; kept out of make test for the time they take
 
-END: Final = '{"event":"end"}'
 LAST_LINES: Final = 8  # of the broker's log, where it does not say otherwise why it refuses
-ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 Outcome = Literal["starts", "refuses", "crashes", "hangs"]
 Queue = tuple[str, int]  # topic, queue id
@@ -125,18 +121,19 @@ def run(
         stop: ``clean`` as an operator stops a broker, which takes it some seconds; ``halt`` as a killed one;
             ``loaded`` as one killed between load and start, which is asked for nothing.
         timeout: Seconds after which it is said to hang, and killed.
-        java_options: Heap and compiler, if not those for starts and small stores.
-        meanwhile: Called while the broker runs, before it is read.
+        java_options: Heap and compiler, if not those for starts and small stores; a JVM of its own has them.
+        meanwhile: Called while the broker runs, in a JVM of its own, before it is read.
         busy: Topics that get some 2,000 messages a second, in four queues each, as long as that takes.
 
     Raises:
         UnavailableError: That broker cannot be started on this machine.
         RuntimeError: The program around the broker failed.
     """
-    java_options = quick(version) if java_options is None else java_options
+    own = java_options is not None or meanwhile is not None
+    options_of_jvm = quick(version) if java_options is None else java_options
     with tempfile.TemporaryDirectory(prefix="storeio-broker-") as scratch:
         home = Path(scratch)
-        arguments = {"home": str(home), "stop": stop, **{name: str(value) for name, value in options.items()}}
+        arguments = {"stop": stop, **{name: str(value) for name, value in options.items()}}
         if consume:
             arguments["delivered"] = str(home / "delivered")
         if keys := sorted(set(keys)):
@@ -145,8 +142,21 @@ def run(
             arguments["put"] = str(_write(home / "put", put))
         if meanwhile is not None:
             arguments |= {"pause": str(home), **({"busy": ",".join(busy)} if busy else {})}
-        with _while_up(home, meanwhile, timeout):
-            return _read(version, home, *_run(command(version, java_options, root, arguments), home, timeout))
+        with _jvm(version, options_of_jvm, own=own) as jvm, _while_up(home, meanwhile, timeout):
+            return _read(version, home, jvm.start(root, arguments, timeout))
+
+
+@contextlib.contextmanager
+def _jvm(version: str, options: Sequence[str], *, own: bool) -> Iterator[Process]:
+    """Yield the JVM for a start: one that is kept for others, or one of its own."""
+    if not own:
+        yield kept(version, options)
+        return
+    process = Process(version, options)
+    try:
+        yield process
+    finally:
+        process.close()
 
 
 @contextlib.contextmanager
@@ -197,13 +207,8 @@ def recover(version: str, root: Path, options: Mapping[str, Any], *, timeout: fl
 
 
 def _write(path: Path, rows: Iterable[tuple[str, str | int]]) -> Path:
-    def cell(value: str | int) -> str:
-        text = str(value)
-        for plain, escaped in ESCAPES:
-            text = text.replace(plain, escaped)
-        return text
-
-    path.write_text("".join(f"{cell(first)}\t{cell(second)}\n" for first, second in rows), encoding="utf-8")
+    lines = (f"{escaped(str(first))}\t{escaped(str(second))}\n" for first, second in rows)
+    path.write_text("".join(lines), encoding="utf-8")
     return path
 
 
@@ -221,46 +226,13 @@ def _plain(cell: str) -> str:
     return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r") for part in cell.split("\\\\"))
 
 
-def _run(words: Sequence[str], home: Path, timeout: float) -> tuple[int | None, list[str], str]:
-    """Return exit code (None: killed, it took too long), lines of standard output, and standard error.
-
-    What has said its last is killed: its exit would wait for the store's threads.
-    """
-    late = threading.Event()
-    lines = []
-    with (home / "error").open("wb") as error:
-        process = subprocess.Popen(
-            words, cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=error, text=True,
-            encoding="utf-8", errors="replace", start_new_session=True,
-        )  # fmt: skip
-
-    def kill() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-    timer = threading.Timer(timeout, lambda: (late.set(), kill()))
-    timer.start()
-    with process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if line.startswith(END):
-                kill()
-    timer.cancel()
-    said = (home / "error").read_text(encoding="utf-8", errors="replace")
-    return None if late.is_set() else process.returncode, lines, said
-
-
-def _read(version: str, home: Path, code: int | None, lines: Iterable[str], error: str) -> Started:
-    """Return what the events, the files and the exit code of one run amount to."""
+def _read(version: str, home: Path, said: Said) -> Started:
+    """Return what the events and the files of one start, and the exit code if it has one, amount to."""
     events: dict[str, list[dict[str, Any]]] = {}
-    for line in lines:
-        if line.startswith('{"event":'):  # 4.x prints a line of its own here and there
-            event = json.loads(line)
-            events.setdefault(event["event"], []).append(event)
-    log_file = home / "broker.log"
-    log = tuple(log_file.read_text(encoding="utf-8", errors="replace").splitlines()) if log_file.exists() else ()
-    outcome, reason = _outcome(events, code, error, log)
+    for event in said.events:
+        events.setdefault(event["event"], []).append(event)
+    log = tuple(said.log.splitlines())
+    outcome, reason = _outcome(events, said, log)
     loaded = events.get("loaded", [{}])[0]
     started = events.get("started", [{}])[0]
     rows = _rows(home / "delivered")[1:] if "delivered" in events else []
@@ -285,20 +257,18 @@ def _read(version: str, home: Path, code: int | None, lines: Iterable[str], erro
     )
 
 
-def _outcome(
-    events: Mapping[str, Sequence[Mapping[str, Any]]], code: int | None, error: str, log: Sequence[str]
-) -> tuple[Outcome, str]:
+def _outcome(events: Mapping[str, Sequence[Mapping[str, Any]]], said: Said, log: Sequence[str]) -> tuple[Outcome, str]:
     stage = "after the start" if "started" in events else "in start" if "loaded" in events else "in load"
-    if code is None:
-        return "hangs", stage
-    if "Could not find or load main class" in error:
-        raise RuntimeError(error)
     if "stopped" in events:
         return "starts", ""
+    if said.code is None:
+        return "hangs", stage
+    if "Could not find or load main class" in said.error:
+        raise RuntimeError(said.error)
     if "loaded" in events and not events["loaded"][0]["ok"]:
         lines = [line for line in log if line.startswith(("WARN", "ERROR"))]  # the others belong to stacks
         return "refuses", "; ".join(lines[-LAST_LINES:]) or "load answered false"
-    thrown = events["failed"][0]["error"] if "failed" in events else f"exit code {code}: {error[-300:]}"
+    thrown = events["failed"][0]["error"] if "failed" in events else f"exit code {said.code}: {said.error[-300:]}"
     return "crashes", f"{stage}: {thrown}"
 
 

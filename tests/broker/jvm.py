@@ -26,26 +26,37 @@ ALWAYS: Final = (
 )
 QUICK: Final = ("-Xmx2g", "-XX:TieredStopAtLevel=1")  # starts and small stores: less compiling
 SERVER: Final = ("-Xmx4g",)  # as brokers run; for timing
+ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 MOST_SECONDS: Final = 120
 
 
-def command(version: str, options: Sequence[str], root: Path, arguments: Mapping[str, str]) -> list[str]:
-    """Return the command line that starts a broker's store.
+def command(version: str, options: Sequence[str], home: Path) -> list[str]:
+    """Return the command line of a JVM that starts a broker's stores.
 
     Args:
         version: Of the broker.
         options: Of the JVM: heap, compiler, archive.
-        root: Store root.
-        arguments: Of ``BrokerStart``; all that the JVM leaves goes into its ``home``.
+        home: Where it leaves all that it writes beside stores.
 
     Raises:
         UnavailableError: That broker cannot be started on this machine.
     """
     # Libraries that brokers unpack stay where they are if the process is killed, 10 MB a start.
-    temporary = f"-Djava.io.tmpdir={arguments['home']}"
-    words = [str(java_path()), *ALWAYS, temporary, *options, "-cp", classpath(version)]
-    words += ["BrokerStart", str(root.absolute())]
-    return [*words, *(f"{name}={value}" for name, value in arguments.items())]
+    temporary = f"-Djava.io.tmpdir={home}"
+    return [str(java_path()), *ALWAYS, temporary, *options, "-cp", classpath(version), "BrokerStart", str(home)]
+
+
+def line_of(root: Path, arguments: Mapping[str, str]) -> str:
+    """Return the line that tells the JVM of one start: the store's root, and arguments of ``BrokerStart``."""
+    words = [str(root.absolute()), *(f"{name}={value}" for name, value in arguments.items())]
+    return "\t".join(map(escaped, words)) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Return a text as Java writes it, so that it breaks no line."""
+    for plain, written in ESCAPES:
+        text = text.replace(plain, written)
+    return text
 
 
 @functools.cache
@@ -83,11 +94,11 @@ def _archive(version: str, archive: Path) -> None:
             (home / name).write_text(text, encoding="utf-8")
         files = {name: str(home / name) for name in ("put", "keys", "found", "delivered")}
         sizes = {"clFile": "65536", "cqEntries": "50", "indexSlots": "200", "indexNum": "800"}
-        arguments = {"home": scratch, "stop": "halt", **files, **sizes}
+        line = line_of(home / "store", {"stop": "halt", **files, **sizes})
         options = (*QUICK, f"-XX:ArchiveClassesAtExit={partial}")
         try:
             subprocess.run(
-                command(version, options, home / "store", arguments), cwd=home, stdin=subprocess.DEVNULL,
+                command(version, options, home), cwd=home, input=line, text=True,
                 capture_output=True, timeout=MOST_SECONDS, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:

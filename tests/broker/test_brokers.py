@@ -10,9 +10,10 @@ from typing import Any
 
 import golden_data
 import pytest
-from rebuilds import sizes_of
+from rebuilds import sizes_of, tree
 
 import storeio
+from broker import process
 from broker.brokers import VERSIONS, Started, rebuild, run
 from broker.jvm import quick
 from broker.versions import EVERY_VERSION
@@ -209,6 +210,28 @@ def test_a_killed_broker_leaves_no_library_behind(tmp_path: Path, monkeypatch: p
     )  # fmt: skip
     assert seen
     assert not any(path.exists() for path in seen)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_store_has_left_stays_so_while_its_jvm_starts_others(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_kept", {})
+    name = f"base-{version}"
+    roots = [golden_data.copy_of(name, tmp_path / str(number)) for number in range(2)]
+    left = []
+    for root in (*roots, roots[0]):
+        started = run(version, root, golden_data.options(name), put=NEW, stop="halt")
+        assert (started.outcome, {new.delivered for new in started.new}) == ("starts", {True}), started.reason
+        left.append(tree(root))
+        if root == roots[1]:
+            assert tree(roots[0]) == left[0]
+            found = storeio.check(roots[0])  # the lock on it is free, as it is once a process is killed
+            assert "a broker runs" not in next(f.detail for f in found.findings if f.code == "ABORT_PRESENT")
+    assert tree(roots[1]) == left[1]
+    (jvm,) = process._kept.values()
+    assert jvm.takes_more
+    jvm.close()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

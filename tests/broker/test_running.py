@@ -66,7 +66,7 @@ def test_other_verbs_look_at_one_moment_of_a_busy_store(version: str, tmp_path: 
     ends: list[int] = []
 
     def meanwhile() -> None:
-        for number in range(3):
+        for number in range(2):
             start = storeio.simulate(root, broker=version, given=given)
             assert not start.harms, start.given_up
             ends.append(start.running_end or 0)

@@ -1,5 +1,10 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.PrintWriter;
+import java.lang.management.LockInfo;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadInfo;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
@@ -7,18 +12,23 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileLock;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.TopicConfig;
@@ -33,8 +43,10 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * Starts a broker's own message store on a directory and says what clients get from it. The store of a real broker is
  * all of the broker that reads or writes these files: load (which recovers), dispatch, pull, query, put, shutdown.
  *
- * <pre>BrokerStart STORE [name=value]...
- *   home=DIR         for what the broker writes beside its store, and broker.log (warnings and errors); required
+ * <p>BrokerStart HOME: what brokers write beside their stores goes into that directory, so does broker.log (warnings and
+ * errors). Each line of standard input is one start, words with tabs between them:
+ *
+ * <pre>STORE [name=value]...
  *   clFile= cqEntries= indexSlots= indexNum= cqExtFile=    file sizes: bytes, units, slots, units, bytes
  *   cqExt=true       queues with consumequeue_ext
  *   bcqTopics=A,B    topics whose queues hold batches (5.0 and later)
@@ -49,8 +61,9 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *   stop=loaded      the same as halt, but after load: nothing is started or asked
  * </pre>
  *
- * Each event is one JSON object a line on stdout, the last one "end": nothing more is done, and who waits may kill the
- * process, whose exit waits 0.3 s for threads of the store. Exit codes: 0 done, 3 load refused, 9 something was thrown.
+ * Each event is one JSON object a line on stdout, the last one of a start "end": nothing more is done, and the store is
+ * as a kill leaves it. With "more" another start may follow; else the process ends, whose exit waits 0.3 s for threads
+ * of the store. Exit codes: 0 done, 3 load refused, 9 something was thrown.
  * One source for all brokers from 4.9.0 on: what differs between them is reached by reflection, at the file's end.
  */
 public final class BrokerStart {
@@ -66,6 +79,7 @@ public final class BrokerStart {
     private static final int MOST_HITS = 1 << 16; // brokers answer with 64 at most; tests want to see all of them
     private static final long DISPATCH_MILLIS = 5_000; // of new messages, where something stops it
     private static final int INNER_BATCH = 0x80; // sys flag: the body holds messages that the client unwraps
+    private static final int MOST_TRIES = 500; // to stop threads, each some milliseconds
     private static final String GROUP = "storeio";
     private static final String NEW_KEY = "storeio-new-";
 
@@ -82,20 +96,32 @@ public final class BrokerStart {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> options = new LinkedHashMap<>();
-        for (String argument : List.of(arguments).subList(1, arguments.length)) {
-            int sign = argument.indexOf('=');
-            options.put(argument.substring(0, sign), argument.substring(sign + 1));
+        settle(Path.of(arguments[0]));
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            int code = start(line.split("\t", -1));
+            boolean more = code == 0 && isStill();
+            emit("end", "more", more);
+            if (!more) {
+                halt(code);
+            }
         }
-        settle(Path.of(options.get("home")));
+        halt(0);
+    }
+
+    private static int start(String[] words) {
+        Map<String, String> options = new LinkedHashMap<>();
+        for (String word : List.of(words).subList(1, words.length)) {
+            int sign = word.indexOf('=');
+            options.put(word.substring(0, sign), plain(word.substring(sign + 1)));
+        }
         try {
-            int code = new BrokerStart(Path.of(arguments[0]), options).run();
-            halt(code);
+            return new BrokerStart(Path.of(plain(words[0])), options).run();
         } catch (Throwable thrown) { // an Error, too, is something a broker dies of
             Throwable cause = thrown instanceof InvocationTargetException ? thrown.getCause() : thrown;
             cause.printStackTrace();
             emit("failed", "error", cause.toString());
-            halt(9);
+            return 9;
         }
     }
 
@@ -127,7 +153,10 @@ public final class BrokerStart {
         return stopped(clean);
     }
 
-    private int stopped(boolean clean) {
+    private int stopped(boolean clean) throws Exception {
+        if (!clean) {
+            unlock(store);
+        }
         emit("stopped", "clean", clean, "abort", Files.exists(root.resolve("abort")));
         return 0;
     }
@@ -473,9 +502,50 @@ public final class BrokerStart {
     }
 
     private static void halt(int code) {
-        emit("end");
         OUT.flush();
         Runtime.getRuntime().halt(code); // the store's threads would keep a process alive
+    }
+
+    // ---- the end of a store as a kill makes it --------------------------------------------------------------------
+
+    /** Stops all threads of stores where they are, and tells whether the next store has nothing to wait for there. */
+    private static boolean isStill() throws Exception {
+        Method suspend = method(Thread.class, "suspend"); // a JVM that cannot do it any more has one store
+        Method resume = method(Thread.class, "resume");
+        for (int i = 0; suspend != null && resume != null && i < MOST_TRIES; i++) {
+            Set<Thread> theirs = new HashSet<>(Thread.getAllStackTraces().keySet());
+            theirs.removeIf(thread -> thread == Thread.currentThread() || thread instanceof ForkJoinWorkerThread
+                || thread.getThreadGroup() != Thread.currentThread().getThreadGroup());
+            try {
+                for (Thread thread : theirs) {
+                    suspend.invoke(thread);
+                }
+            } catch (InvocationTargetException unsupported) {
+                return false;
+            }
+            long[] ids = theirs.stream().mapToLong(Thread::getId).toArray();
+            boolean still = true;
+            for (ThreadInfo thread : ManagementFactory.getThreadMXBean().getThreadInfo(ids, true, true)) {
+                still &= thread == null || !holdsWhatOthersNeed(thread);
+            }
+            if (still) {
+                return true;
+            }
+            for (Thread thread : theirs) {
+                resume.invoke(thread);
+            }
+            Thread.sleep(1);
+        }
+        return false;
+    }
+
+    /** A lock, the log's for one, or a class half made. What a selector or a pool's worker locks is its own. */
+    private static boolean holdsWhatOthersNeed(ThreadInfo thread) {
+        List<LockInfo> locks = new ArrayList<>(List.of(thread.getLockedMonitors()));
+        locks.addAll(List.of(thread.getLockedSynchronizers()));
+        return locks.stream().map(LockInfo::getClassName)
+                .anyMatch(name -> !name.startsWith("sun.nio.ch.") && !name.endsWith("ThreadPoolExecutor$Worker"))
+            || Arrays.stream(thread.getStackTrace()).anyMatch(frame -> frame.getMethodName().equals("<clinit>"));
     }
 
     // ---- what differs between brokers -----------------------------------------------------------------------------
@@ -581,6 +651,15 @@ public final class BrokerStart {
             Field started = schedule.getClass().getDeclaredField("started");
             started.setAccessible(true);
             ((AtomicBoolean) started.get(schedule)).set(true); // so that its start() does nothing
+        }
+    }
+
+    /** Gives back the lock that says that a broker runs here, which a killed process does not keep. */
+    private static void unlock(DefaultMessageStore store) throws Exception {
+        Field field = DefaultMessageStore.class.getDeclaredField("lock");
+        field.setAccessible(true);
+        if (field.get(store) instanceof FileLock lock) {
+            lock.release();
         }
     }
 
