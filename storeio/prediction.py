@@ -14,6 +14,7 @@ from storeio.around import ReadAround
 from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, infer_config
+from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
@@ -24,10 +25,8 @@ from storeio.paths import (
     COMMITLOG,
     CONFIG,
     CONSUMEQUEUE,
-    INDEX,
     LOCK,
     QUEUE_EXT,
-    QUEUE_KINDS,
 )
 from storeio.results import Tell
 from storeio.scan import (
@@ -35,7 +34,6 @@ from storeio.scan import (
     Listing,
     data_stretches,
     kept_open,
-    links_to_nothing,
     list_store,
     not_listed,
     read_range,
@@ -59,7 +57,6 @@ OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the sa
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEEDED: Final = frozenset((COMMITLOG, CHECKPOINT, LOCK, ABORT))  # without them nothing can be said of a start
-LISTED: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX))  # of which brokers ask what is there
 LOOKED_AT: Final = LISTED | {CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL}
 
 
@@ -185,9 +182,7 @@ def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, in
 def _disk_of(listing: Listing, read: Read) -> Disk:
     """Return a store's files as a broker finds them."""
     disk = Disk(listing.files, read)
-    for path in links_to_nothing(listing):
-        if path.rpartition("/")[0].split("/")[0] in LISTED:
-            disk.create(path, 0)
+    add_links(disk, listing.root, [path for path, _ in listing.unreadable if not is_remote(listing.root)])
     return disk
 
 

@@ -72,7 +72,8 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
-    "prediction": FILES | {"around", "audit", "staging"},
+    "dead_links": PURE,
+    "prediction": FILES | {"around", "audit", "dead_links", "staging"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,

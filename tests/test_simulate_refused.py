@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import socket
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rebuilds import sizes_of
 
+import storeio
 from storeio.prediction import simulate, write_into
 from storeio.results import EXIT_FAILED
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (
     CONFIG_STAGE,
+    CRASHES,
     DELAY_STAGE,
+    HANGS,
     LOAD_STAGE,
     RECOVERY_STAGE,
     REFUSES,
@@ -77,6 +82,46 @@ def test_a_link_to_nothing_is_an_empty_file_where_brokers_list_what_is_there(
     if path.startswith("index/"):
         write_into(found, tmp_path / "said")
         assert (tmp_path / "said" / path).read_bytes() == bytes(16840)
+
+
+def socket_at(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:  # a longer path has no room in its address
+        made.bind(os.path.relpath(place))
+
+
+NO_FILES: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "socket": socket_at,
+    "directory": Path.mkdir,
+    "link to a device": lambda place: place.symlink_to("/dev/null"),
+    "link into nothing": lambda place: place.symlink_to("/nowhere/x"),
+}
+# What brokers 4.9.8 and 5.5.1 were seen to do; 5.3.3 does as the newer one.
+SPECIAL: dict[str, dict[str, tuple[str, str]]] = {
+    "index/20990101000000000": dict.fromkeys(NO_FILES, (STARTS, REFUSES)),
+    "checkpoint": dict.fromkeys(NO_FILES, (REFUSES, REFUSES)),
+    "lock": dict.fromkeys(NO_FILES, (CRASHES, CRASHES)),
+    "abort": dict.fromkeys(NO_FILES, (STARTS, CRASHES))
+    | {"pipe": (STARTS, HANGS), "link to a device": (STARTS, STARTS)},
+    "config/consumerOffset.json": dict.fromkeys(NO_FILES, (STARTS, STARTS)) | {"pipe": (HANGS, HANGS)},
+}
+
+
+@pytest.mark.parametrize("path", SPECIAL)
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_told_and_does_to_a_start_what_it_does(
+    kind: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    (root / path).unlink(missing_ok=True)
+    (root / path).parent.mkdir(exist_ok=True)
+    NO_FILES[kind](root / path)
+    given = sizes_of(golden_data.options("base-5.3.3"))
+    old, new = SPECIAL[path][kind]
+    for version, expected in ("4.9.8", old), ("5.3.3", new), ("5.5.1", new):
+        assert simulate(root, broker=version, given=given).outcome.outcome == expected
+    assert "config" in path or path in {finding.path for finding in storeio.check(root, given=given).findings}
 
 
 def left(version: str, stage: str, files: Collection[str] = EVERYTHING, **others: Any) -> list[tuple[str, str, str]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from storeio.paths import PIPE
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, WHEEL_STAGE, RefusesError
+from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, WHEEL_STAGE, HangsError, RefusesError
 from storeio.simulate.rules import Rules
 from storeio.simulate.tables import (
     CONSUMER_OFFSETS,
@@ -61,6 +62,7 @@ def refuse_for_tables(disk: Disk, rules: Rules) -> list[str]:
 
     Raises:
         RefusesError: A table and its earlier content cannot be read.
+        HangsError: One that is to be read is a pipe.
     """
     if any(disk.exists(path) for path in DATABASES):
         return []
@@ -109,7 +111,13 @@ def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
 
 def _verdict(disk: Disk, rules: Rules, table: str, path: str) -> Verdict:
     """Return whether a table, or its earlier content, is read from a file; so it is where there is none: then defaults
-    do."""
+    do.
+
+    Raises:
+        HangsError: It is a pipe: to open one waits for somebody who writes into it.
+    """
+    if disk.no_file(path) == PIPE:
+        raise HangsError(f"{path} is {PIPE}, and the broker waits for somebody to write into it", stage=CONFIG_STAGE)
     if not disk.size(path) or disk.files[path].is_dir:
         return Verdict(READS)
     if (length := java_int_of(disk.size(path))) < 0:
