@@ -8,9 +8,10 @@ from typing import Final
 
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS
 from storeio.simulate.disk import NOWHERE, Disk
+from storeio.simulate.metadata import TIMER_CHECK, TIMER_LOG, TIMER_WHEEL
 
-LISTED: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX))  # of which brokers ask what is there
-OPENED: Final = (CHECKPOINT, LOCK, ABORT)  # which brokers make where they are not there
+LISTED: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, TIMER_LOG))  # of which brokers ask what is there
+OPENED: Final = (CHECKPOINT, LOCK, ABORT, TIMER_CHECK, TIMER_WHEEL)  # which brokers make where they are not there
 
 
 def add_links(disk: Disk, root: str, unlisted: Iterable[str]) -> None:

@@ -44,13 +44,14 @@ from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
-from storeio.simulate.metadata import TIMER_WHEEL, Switches
+from storeio.simulate.metadata import TIMER_WHEEL
 from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, rules_of
 from storeio.staging import PIECE_BYTES, staged
 from storeio.targets import checked_target
+from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
@@ -127,7 +128,7 @@ def simulate(
     listing, read, running_end = _looked_at(listing, config)
     read = gaps = ReadAround(read, listing.files, whole=is_remote(listing.root))
     disk = _disk_of(listing, read)
-    switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
+    switches = switches_of(listing, given or {}, follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None

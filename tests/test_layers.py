@@ -73,7 +73,8 @@ LAYERS: Final = {
     "simulate": PURE,
     "plan": PURE,
     "dead_links": PURE,
-    "prediction": FILES | {"around", "audit", "dead_links", "staging"},
+    "timer_files": PURE | {"scan"},
+    "prediction": FILES | {"around", "audit", "dead_links", "staging", "timer_files"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
