@@ -6,6 +6,7 @@ Source: ``StorePathConfigHelper``, ``UtilAll.offset2FileName`` and ``MappedFileQ
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,10 @@ LOCK: Final = "lock"
 ABORT: Final = "abort"
 CONFIG: Final = "config"
 OTHER: Final = "other"
+
+PIPE: Final = "a pipe"  # what is neither a file nor a directory
+SOCKET: Final = "a socket"
+DEVICE: Final = "a device"
 
 KINDS: Final = (
     COMMITLOG,
@@ -46,7 +51,8 @@ class StoreFile:
     """One entry of a store directory.
 
     ``base_offset`` is the number in the name (bytes, of the log or of the queue), None where the
-    name is not a number. ``topic`` and ``queue_id`` are set below the queue directories.
+    name is not a number. ``topic`` and ``queue_id`` are set below the queue directories. ``special`` says what it is
+    if it is neither a file nor a directory.
     """
 
     path: str
@@ -56,6 +62,14 @@ class StoreFile:
     topic: str | None = None
     queue_id: int | None = None
     is_dir: bool = False
+    special: str = ""
+
+
+def special_of(mode: int) -> str:
+    """Return what an entry is that is neither a file nor a directory, by its mode; empty for these."""
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return ""
+    return PIPE if stat.S_ISFIFO(mode) else SOCKET if stat.S_ISSOCK(mode) else DEVICE
 
 
 def file_name(base_offset: int) -> str:

@@ -14,6 +14,7 @@ from storeio.around import ReadAround
 from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout
 from storeio.config import StoreConfig, infer_config
+from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
@@ -24,10 +25,8 @@ from storeio.paths import (
     COMMITLOG,
     CONFIG,
     CONSUMEQUEUE,
-    INDEX,
     LOCK,
     QUEUE_EXT,
-    QUEUE_KINDS,
 )
 from storeio.results import Tell
 from storeio.scan import (
@@ -35,7 +34,6 @@ from storeio.scan import (
     Listing,
     data_stretches,
     kept_open,
-    links_to_nothing,
     list_store,
     not_listed,
     read_range,
@@ -46,20 +44,20 @@ from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
-from storeio.simulate.metadata import TIMER_WHEEL, Switches
+from storeio.simulate.metadata import TIMER_WHEEL
 from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, rules_of
 from storeio.staging import PIECE_BYTES, staged
 from storeio.targets import checked_target
+from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, refuse_remote, shown
 
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
 NEEDED: Final = frozenset((COMMITLOG, CHECKPOINT, LOCK, ABORT))  # without them nothing can be said of a start
-LISTED: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX))  # of which brokers ask what is there
 LOOKED_AT: Final = LISTED | {CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL}
 
 
@@ -130,7 +128,7 @@ def simulate(
     listing, read, running_end = _looked_at(listing, config)
     read = gaps = ReadAround(read, listing.files, whole=is_remote(listing.root))
     disk = _disk_of(listing, read)
-    switches = Switches((given or {}).get("timerWheelEnable", "true") == "true", follows=metadata)
+    switches = switches_of(listing, given or {}, follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
@@ -185,9 +183,7 @@ def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, in
 def _disk_of(listing: Listing, read: Read) -> Disk:
     """Return a store's files as a broker finds them."""
     disk = Disk(listing.files, read)
-    for path in links_to_nothing(listing):
-        if path.rpartition("/")[0].split("/")[0] in LISTED:
-            disk.create(path, 0)
+    add_links(disk, listing.root, [path for path, _ in listing.unreadable if not is_remote(listing.root)])
     return disk
 
 

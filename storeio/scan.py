@@ -11,7 +11,7 @@ import errno
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,17 @@ import numpy.typing as npt
 
 from storeio import holes, local_files
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, has_usual_name
+from storeio.paths import (
+    ABORT,
+    CHECKPOINT,
+    COMMITLOG,
+    INDEX,
+    QUEUE_KINDS,
+    StoreFile,
+    describe,
+    has_usual_name,
+    special_of,
+)
 from storeio.remote import listing as remote_listing
 from storeio.remote import reading as remote
 from storeio.remote.failures import note, noted_since
@@ -186,7 +196,8 @@ def _list_into(
                 elif depth < MAX_DEPTH:
                     _list_into(base, path, depth + 1, files, unreadable, linked=linked or is_link)
             else:
-                files.append(describe(path, entry.stat().st_size))
+                status = entry.stat()
+                files.append(replace(describe(path, status.st_size), special=special_of(status.st_mode)))
         except OSError as error:
             unreadable.append((path, error.strerror or str(error)))
 
@@ -212,12 +223,6 @@ def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:
     gone = os.strerror(errno.ENOENT)
     found = listing.unreadable if not is_remote(listing.root) else ()
     return [path for path, why in found if why != gone and (not names or path == "." or path.split("/")[0] in names)]
-
-
-def links_to_nothing(listing: Listing) -> list[str]:
-    """Return the symbolic links of a store whose file is gone; brokers take one for an empty file in what they list."""
-    places = {path: os.path.join(listing.root, path) for path, _ in listing.unreadable if not is_remote(listing.root)}
-    return [path for path, place in places.items() if os.path.islink(place) and not os.path.exists(place)]
 
 
 def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:

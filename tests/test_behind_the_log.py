@@ -205,3 +205,24 @@ def test_new_messages_in_a_file_that_nobody_looks_into(what: str, tmp_path: Path
     assert [(action.kind, action.path) for action in risky.plan.actions] == [("move", made)]
     assert tame.cures != is_log
     assert ("broker 5.5.1: its start still does harm" in tame.plan.left) == is_log
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kept", [1, 7, 9])
+def test_a_unit_at_the_log_s_first_byte_is_damage_where_consumers_come_to_it(
+    kept: int, version: str, tmp_path: Path
+) -> None:
+    """Once segments are deleted by hand: a broker gives bytes of the first one left for offset 0, as it was seen to."""
+    name = f"base-{version}"
+    gone = sorted((golden.store(name) / "commitlog").iterdir())[:-kept]
+    root = golden.damaged(name, [["delete", f"commitlog/{path.name}"] for path in gone], tmp_path / "store")
+    found = audit.check(root, given=given(name), jobs=1)
+    expected = {"CQ_UNIT_ORPHAN"} if kept < 9 else set()  # then the first file of each queue has messages
+    assert {f.code for f in found.findings if f.severity != "info"} == expected
+    planned = plan_store(root, tmp_path / "plan.json", broker=version, given=given(name), jobs=1)
+    assert bool(planned.plan.actions) == bool(expected)
+    assert planned.after.exit_code == 0
+    assert not planned.predicted_after.harms
+    got = planned.predicted_after.consumers
+    assert got is not None
+    assert (got.messages, got.undecodable) == (planned.after.log.records, 0)

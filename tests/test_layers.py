@@ -72,7 +72,9 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE,
     "plan": PURE,
-    "prediction": FILES | {"around", "audit", "staging"},
+    "dead_links": PURE,
+    "timer_files": PURE | {"scan"},
+    "prediction": FILES | {"around", "audit", "dead_links", "staging", "timer_files"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import socket
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rebuilds import sizes_of
 
+import storeio
 from storeio.prediction import simulate, write_into
 from storeio.results import EXIT_FAILED
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (
     CONFIG_STAGE,
+    CRASHES,
     DELAY_STAGE,
+    HANGS,
     LOAD_STAGE,
     RECOVERY_STAGE,
     REFUSES,
     START_STAGE,
     STARTS,
+    TIMER_STAGE,
     WHEEL_STAGE,
 )
-from storeio.simulate.metadata import LOAD_ORDER, TIMER_CHECK, TIMER_WHEEL, WHEEL_BYTES, Switches
+from storeio.simulate.metadata import (
+    LOAD_ORDER,
+    TIMER_CHECK,
+    TIMER_LOG,
+    TIMER_LOG_BYTES,
+    TIMER_WHEEL,
+    WHEEL_BYTES,
+    Switches,
+)
 from storeio.simulate.outcome import STATED, Outcome, simulate_start
 from storeio.simulate.refused import DEDUCED, DELETED, EMPTIED, RECORDED, ZEROED, leftovers
 from storeio.simulate.rules import FASTJSON, FASTJSON2, LINES, rules_of
@@ -34,6 +48,7 @@ from storeio.simulate.tables import (
     ORDER_INFO,
     QUEUE_MAPPING,
     READS,
+    TIMER_METRICS,
     TOPICS,
     UNSURE,
     read_table,
@@ -77,6 +92,49 @@ def test_a_link_to_nothing_is_an_empty_file_where_brokers_list_what_is_there(
     if path.startswith("index/"):
         write_into(found, tmp_path / "said")
         assert (tmp_path / "said" / path).read_bytes() == bytes(16840)
+
+
+def socket_at(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:  # a longer path has no room in its address
+        made.bind(os.path.relpath(place))
+
+
+NO_FILES: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "socket": socket_at,
+    "directory": Path.mkdir,
+    "link to a device": lambda place: place.symlink_to("/dev/null"),
+    "link into nothing": lambda place: place.symlink_to("/nowhere/x"),
+}
+# What brokers 4.9.8 and 5.5.1 were seen to do; 5.3.3 does as the newer one.
+SPECIAL: dict[str, dict[str, tuple[str, str]]] = {
+    "index/20990101000000000": dict.fromkeys(NO_FILES, (STARTS, REFUSES)),
+    "checkpoint": dict.fromkeys(NO_FILES, (REFUSES, REFUSES)),
+    "lock": dict.fromkeys(NO_FILES, (CRASHES, CRASHES)),
+    "abort": dict.fromkeys(NO_FILES, (STARTS, CRASHES))
+    | {"pipe": (STARTS, HANGS), "link to a device": (STARTS, STARTS)},
+    "timerwheel": dict.fromkeys(NO_FILES, (STARTS, REFUSES)),
+    "config/timercheck": dict.fromkeys(NO_FILES, (STARTS, REFUSES)),
+    "config/consumerOffset.json": dict.fromkeys(NO_FILES, (STARTS, STARTS)) | {"pipe": (HANGS, HANGS)},
+}
+
+
+@pytest.mark.parametrize("path", SPECIAL)
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_told_and_does_to_a_start_what_it_does(
+    kind: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    (root / path).unlink(missing_ok=True)
+    (root / path).parent.mkdir(exist_ok=True)
+    NO_FILES[kind](root / path)
+    given = sizes_of(golden_data.options("base-5.3.3"))
+    old, new = SPECIAL[path][kind]
+    for version, expected in ("4.9.8", old), ("5.3.3", new), ("5.5.1", new):
+        assert simulate(root, broker=version, given=given).outcome.outcome == expected
+    is_checked = path not in ("timerwheel", "config/timercheck", "config/consumerOffset.json")
+    assert not is_checked or path in {finding.path for finding in storeio.check(root, given=given).findings}
 
 
 def left(version: str, stage: str, files: Collection[str] = EVERYTHING, **others: Any) -> list[tuple[str, str, str]]:
@@ -218,6 +276,50 @@ def test_a_timer_wheel_of_the_wrong_length_refuses(version: str, tmp_path: Path)
         assert disk.deleted == []
         assert found.reason == f"timerwheel is 100 bytes long, expected {WHEEL_BYTES}"
     assert started(root, version, "base-5.5.1", timer_wheel=False)[0].outcome == STARTS
+
+
+SEGMENT = f"{TIMER_LOG}/{0:020d}"
+# Files of the timer log with their lengths, and what brokers 5.3.3 and 5.5.1 were seen to do; None: nobody can say.
+TIMER_LOGS: dict[str, tuple[dict[str, int], str | None]] = {
+    "whole": ({SEGMENT: TIMER_LOG_BYTES}, STARTS),
+    "of a set length": ({SEGMENT: 4096, f"{TIMER_LOG}/{4096:020d}": 4096}, STARTS),
+    "alone, of another length": ({SEGMENT: 4096}, None),
+    "one cut": ({SEGMENT: TIMER_LOG_BYTES, f"{TIMER_LOG}/{TIMER_LOG_BYTES:020d}": 100}, REFUSES),
+    "an empty last one": ({SEGMENT: 0}, STARTS),
+    "a stray": ({f"{TIMER_LOG}/x": 1}, REFUSES),
+    "a stray as long as a file": ({f"{TIMER_LOG}/x": TIMER_LOG_BYTES}, CRASHES),
+    "no directory": ({TIMER_LOG: 1}, STARTS),
+}
+
+
+@pytest.mark.parametrize("what", TIMER_LOGS)
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_the_timer_log_refuses_after_recovery(version: str, what: str, tmp_path: Path) -> None:
+    files, expected = TIMER_LOGS[what]
+    root = store_with(tmp_path, {**SOUND_FILES, **dict.fromkeys(files, b"")})
+    for path, length in files.items():
+        os.truncate(root / path, length)
+    given = sizes_of(golden_data.options("base-5.5.1"))
+    found = simulate(root, broker=version, given=given)
+    if version == "4.9.8":
+        assert (found.outcome.outcome, found.not_simulated) == (STARTS, ())
+        return
+    assert found.outcome.outcome == (expected or STARTS)
+    assert [text.partition(":")[0] for text in found.not_simulated] == ([] if expected else [TIMER_LOG])
+    if expected == REFUSES:
+        assert found.outcome.stage == TIMER_STAGE
+        assert paths_left(found.outcome) == [DELAY_OFFSETS]
+    if expected is None:
+        found = simulate(root, broker=version, given={**given, "mappedFileSizeTimerLog": str(TIMER_LOG_BYTES)})
+        assert found.outcome.outcome == REFUSES
+
+
+def test_metrics_of_timers_that_cannot_be_read_refuse_as_the_timer_log_does(tmp_path: Path) -> None:
+    root = store_with(tmp_path, {TIMER_METRICS: b"{", f"{TIMER_METRICS}.bak": b"{"})
+    found = [simulate(root, broker=version).outcome for version in ("4.9.8", "5.3.3", "5.5.1")]
+    assert [(each.outcome, each.stage) for each in found] == [(STARTS, ""), *[(REFUSES, TIMER_STAGE)] * 2]
+    (root / TIMER_METRICS).write_bytes(b'{"dataVersion":{"counter":1},"timingCount":{"t":{"count":2,"timeStamp":3}}}')
+    assert simulate(root, broker="5.5.1").outcome.outcome == STARTS
 
 
 def test_a_wheel_s_length() -> None:

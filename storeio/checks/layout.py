@@ -35,7 +35,7 @@ _LENGTH_CODES: Final = {
 _MUST_BE_FILES: Final = {
     CHECKPOINT: "brokers refuse to start: it is to be a file",
     LOCK: "brokers die at start: it is to be a file",
-    ABORT: "5.x brokers die at start: it is to be a file",
+    ABORT: "5.x brokers die or hang at start: it is to be a file",
 }
 _MUST_BE_DIRECTORIES: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 _ROCKSDB_FILES: Final = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-", "OPTIONS-")
@@ -52,6 +52,8 @@ def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[
     for entry in entries:
         if entry.is_dir and entry.path in _MUST_BE_FILES:
             findings.append(Finding("STRAY_DIRECTORY", entry.path, detail=_MUST_BE_FILES[entry.path]))
+        elif entry.special and entry.path in _MUST_BE_FILES:
+            findings.append(_stray(entry, f"{entry.special}: {_MUST_BE_FILES[entry.path]}"))
         elif not entry.is_dir and entry.path in _MUST_BE_DIRECTORIES:
             findings.append(
                 _stray(entry, "a file where a directory belongs: brokers start, and can keep nothing there")
@@ -123,6 +125,8 @@ def _in_index(entry: StoreFile) -> list[Finding]:
         return []
     if entry.is_dir:
         return [Finding("STRAY_DIRECTORY", entry.path, detail="5.x brokers refuse to start with a numeric name")]
+    if entry.special and entry.base_offset is not None:
+        return [_stray(entry, f"{entry.special}: 5.x brokers refuse to start with a numeric name")]
     return [] if entry.base_offset is not None else [_stray(entry, "its name is no time")]
 
 

@@ -76,3 +76,17 @@ class Bounds:
         """Return the indices of those that share a number with ``[start, stop)``, rising."""
         low, high = np.searchsorted(self._highest, start, "right"), np.searchsorted(self._starts, stop, "left")
         return np.sort(self._order[low:high][self._stops[low:high] > start])
+
+
+def touching(
+    start: npt.NDArray[np.int64], length: npt.NDArray[np.int64], ranges: Sequence[Range]
+) -> npt.NDArray[np.bool_]:
+    """Tell which of many ranges share a number with one of merged ranges."""
+    if not ranges:
+        return np.zeros(len(start), np.bool_)
+    starts = np.array([low for low, _ in ranges], np.int64)
+    stops = np.array([high for _, high in ranges], np.int64)
+    place = np.searchsorted(stops, start, side="right")
+    hit = place < len(starts)
+    hit[hit] = starts[place[hit]] < (start + length)[hit]
+    return hit

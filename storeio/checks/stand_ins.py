@@ -17,6 +17,7 @@ from storeio.format import commitlog as log
 from storeio.paths import CONSUMEQUEUE
 
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 def hides_first(topic: str, physical_offset: int, segment_bytes: int) -> bool:
@@ -32,6 +33,24 @@ def hides_first(topic: str, physical_offset: int, segment_bytes: int) -> bool:
         segment_bytes: Of the log.
     """
     return 0 <= physical_offset < segment_bytes and not topic.startswith(log.LMQ_PREFIX)
+
+
+def seems_first(queue: Queue, covered: Ranges, physical: Numbers, numbers: Numbers) -> Mask:
+    """Return which units point at offset 0, below the log, where consumers come to them.
+
+    Brokers look for a queue's minimum in its first file only, which retention takes away with its last message.
+    Source: ``ConsumeQueue.correctMinOffset``, ``CommitLog.getMessage``.
+
+    Args:
+        queue: The queue's files.
+        covered: Unit numbers of records, merged.
+        physical: Where units point, below the log.
+        numbers: Theirs.
+    """
+    if queue.kind != CONSUMEQUEUE or not covered:
+        return np.zeros(len(numbers), np.bool_)
+    stop = (queue.start + queue.file_bytes) // queue.unit_bytes
+    return (physical == 0) & (numbers < stop) & (covered[0][0] >= stop)
 
 
 def stand_ins(queue: Queue, covered: Ranges, them: Units, asked: Mask, read: Read) -> Mask:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from storeio.checks.locate import decode
 from storeio.checks.numbering import UnitRow
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.ranges import Ranges, merged, subtract
+from storeio.checks.ranges import Ranges, merged, subtract, touching
 from storeio.checks.segments import LogView
-from storeio.checks.stand_ins import hides_first, stand_ins
+from storeio.checks.stand_ins import hides_first, seems_first, stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
 from storeio.format import commitlog as log
@@ -27,6 +27,9 @@ Names = Callable[[int, int], str]
 """``names(physical, size)``: what an intact record of that place and size says it is, empty if none."""
 
 HIDING: Final = "brokers go on behind the log's first segment there: this queue's messages in it reach no consumer"
+SERVED: Final = (
+    "the log starts later: for offset 0 brokers give consumers bytes of its first segment, whatever they are"
+)
 NOT_INTACT: Final = "its record is not intact"
 MOST_NAMED: Final = 1000  # units of one queue whose record is looked up one by one
 
@@ -146,15 +149,17 @@ class _State:
     def real(self, result: Leftover, mask: Mask, them: Units, physical: Numbers, length: Numbers) -> None:
         """Judge units that look right: expired, behind the log's end, into damage, or at another's record."""
         low, high = self.view.min_physical_offset, self.view.end
-        unread = mask & _into(physical, length, self.view.unread)
+        unread = mask & touching(physical, length, self.view.unread)
         rest = mask & ~unread
         below = rest & (physical < low)
         astray = below & ((length < log.MIN_RECORD_BYTES) | self.behind_the_log(below, them.numbers))
-        expired, rest = below & ~astray, rest & ~astray
+        served = below & ~astray & seems_first(self.queue, self.covered, physical, them.numbers)
+        expired, rest = below & ~astray & ~served, rest & ~astray & ~served
         beyond = rest & ~expired & (physical > high - length)
-        damaged = rest & ~expired & ~beyond & _into(physical, length, self.view.holes)
+        damaged = rest & ~expired & ~beyond & touching(physical, length, self.view.holes)
         other = rest & ~expired & ~beyond & ~damaged
         self.report(result, "CQ_UNIT_ORPHAN", astray, them, f"points below {low}, where the log starts")
+        self.report(result, "CQ_UNIT_ORPHAN", served, them, SERVED)
         self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
         self.report(result, "CQ_INTO_DAMAGE", damaged, them, NOT_INTACT)
         result.beyond += _rows(beyond, them.numbers, physical, length)
@@ -163,7 +168,7 @@ class _State:
         result.units += int((mask & ~below).sum())
         self.count(result, "record", expired | damaged | unread, them)
         self.count(result, "stale", beyond | other, them)
-        self.count(result, "garbage", astray, them)
+        self.count(result, "garbage", astray | served, them)
         alive = them.numbers[mask & ~below]
         if len(alive):
             result.stop = int(alive[-1]) + 1
@@ -283,15 +288,3 @@ class _State:
 def _rows(mask: Mask, numbers: Numbers, physical: Numbers, length: Numbers) -> list[tuple[int, int, int]]:
     """Return (unit number, physical offset, size) of the units in the mask."""
     return list(zip(numbers[mask].tolist(), physical[mask].tolist(), length[mask].tolist(), strict=True))
-
-
-def _into(physical: Numbers, length: Numbers, holes: Ranges) -> Mask:
-    """Tell which byte ranges touch one of the holes, which are sorted and do not overlap."""
-    if not holes:
-        return np.zeros(len(physical), bool)
-    starts = np.array([low for low, _ in holes], np.int64)
-    stops = np.array([high for _, high in holes], np.int64)
-    place = np.searchsorted(stops, physical, side="right")
-    hit = place < len(starts)
-    hit[hit] = starts[place[hit]] < (physical + length)[hit]
-    return hit

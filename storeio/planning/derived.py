@@ -109,6 +109,8 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
         units = consumequeue.decode(data)
         sound = consumequeue.is_written(units) & (units["physical_offset"] < log_min)
         sound &= units["size"] >= log.MIN_RECORD_BYTES
+        if stop - base >= target.file_bytes:  # no message is left in it, and consumers may come to all of its units
+            sound &= units["physical_offset"] > 0
         count = int(np.argmin(sound)) if not sound.all() else len(units)
         if target.built is not None and count < len(units):
             return 0  # a hole in it; the queue begins anew with fillers up to its first number

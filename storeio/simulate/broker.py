@@ -15,12 +15,12 @@ from storeio.dispatch import is_dispatched
 from storeio.format import batchqueue
 from storeio.format import commitlog as log
 from storeio.format import properties as text
-from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, LOCK, QUEUE_EXT
+from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, DEVICE, INDEX, LOCK, PIPE, QUEUE_EXT
 from storeio.simulate.batchqueue import BatchQueue
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk, FileBytes
 from storeio.simulate.ends import CrashesError, JavaError, QueuesStopError, RefusesError
-from storeio.simulate.index import Index, refuse_index
+from storeio.simulate.index import Index
 from storeio.simulate.java import as_long
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Checker, Request
@@ -97,7 +97,7 @@ class Broker:
         self.start_file = ""
         self.reput_from = 0  # where 4.x begins to dispatch once it has loaded; if the log ends before, it waits
         self.queues_stopped = ""  # why no queue gets a unit any more
-        self.index_failed = False
+        self.index_failed = ""  # what keeps its files from being loaded, where that refuses the start
 
     def checker(self, *, recovering: bool) -> Checker:
         """Return what checks records in one thread."""
@@ -120,8 +120,9 @@ class Broker:
             CrashesError: The store cannot be locked.
             RefusesError: A file stands in the way.
         """
-        if self.disk.is_directory(LOCK):
-            raise CrashesError(f"{LOCK} is a directory", path=LOCK)
+        odd = self.disk.no_file(LOCK)
+        if odd not in ("", PIPE, DEVICE):  # these can be opened; that they cannot be locked comes later
+            raise CrashesError(f"{LOCK} is {odd}", path=LOCK)
         self.log.load(self.rules)
         for directory in (CONSUMEQUEUE, BATCHQUEUE) if self.rules.batch_queues else (CONSUMEQUEUE,):
             for topic, queue_id in self.topics.queues_in(directory):
@@ -130,17 +131,17 @@ class Broker:
                 queue = self.queues[topic, queue_id] = self._new_queue(topic, queue_id)
                 queue.load()
         self.checkpoint = self._read_checkpoint()
-        loaded = self.index.load(clean=self.clean, index_timestamp_ms=self.checkpoint.index_ms)
-        self.index_failed = not loaded and self.rules.index_load_counts
+        failed = self.index.load(clean=self.clean, index_timestamp_ms=self.checkpoint.index_ms)
+        self.index_failed = failed if self.rules.index_load_counts else ""
 
     def refuse_for_index(self) -> None:
         """Refuse if the index could not be loaded; recovery has run by then."""
         if self.index_failed:
-            raise refuse_index()
+            raise RefusesError(f"{self.index_failed}, and its name is a number", "load index failed", INDEX)
 
     def _read_checkpoint(self) -> Checkpoint:
-        if self.disk.is_directory(CHECKPOINT):
-            raise RefusesError(f"{CHECKPOINT} is a directory", "load exception", CHECKPOINT)
+        if odd := self.disk.no_file(CHECKPOINT):
+            raise RefusesError(f"{CHECKPOINT} is {odd}", "load exception", CHECKPOINT)
         self.disk.create(CHECKPOINT, CHECKPOINT_BYTES)  # a shorter file is extended
         data = self.disk.read(CHECKPOINT, 0, 48).tobytes()
         return Checkpoint(*struct.unpack(">6q", data))

@@ -19,6 +19,7 @@ Bytes = npt.NDArray[np.uint8]
 Read = Callable[[str, int, int], Bytes]
 """``read(path, start, stop)``: exactly these bytes of a file of the store."""
 
+NOWHERE: Final = "a link to where no file can be made"
 PAGE: Final = 4096
 CHUNK: Final = 16 << 20
 PIECE: Final = 64 << 10  # read at once where records are looked at one by one
@@ -31,6 +32,7 @@ class File:
     path: str
     size: int
     is_dir: bool = False
+    special: str = ""  # what it is, if it is neither file nor directory, in words; it cannot be mapped
     made: bool = False  # by the start; nothing of it is in the store
     stored: int = 0  # bytes of it that the store has
     pages: dict[int, bytearray | memoryview] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Entry:
     name: str
     is_dir: bool
     size: int
+    special: str = ""
 
 
 class Disk:
@@ -52,7 +55,9 @@ class Disk:
 
     def __init__(self, files: Iterable[StoreFile], read: Read, directories: Iterable[str] = ()) -> None:
         self._read = read
-        self.files = {f.path: File(f.path, f.size, f.is_dir, stored=0 if f.is_dir else f.size) for f in files}
+        self.files = {
+            f.path: File(f.path, f.size, f.is_dir, f.special, stored=0 if f.is_dir else f.size) for f in files
+        }
         self.deleted: list[str] = []
         self.made: list[str] = []
         self._children: dict[str, set[str]] = {}
@@ -75,14 +80,15 @@ class Disk:
             path = f"{directory}/{name}" if directory else name
             file = self.files.get(path)
             if file is not None:
-                found.append(Entry(name, file.is_dir, file.size))
+                found.append(Entry(name, file.is_dir, file.size, file.special))
             elif path in self._children:
                 found.append(Entry(name, True, 0))
         return sorted(found, key=lambda e: e.name.encode("utf-16-be", "surrogatepass"))
 
     def exists(self, path: str) -> bool:
         """Tell whether there is such a file or directory."""
-        return path in self.files or bool(self._children.get(path))
+        file = self.files.get(path)
+        return bool(self._children.get(path)) or (file is not None and file.special != NOWHERE)
 
     def is_file(self, path: str) -> bool:
         """Tell whether there is a plain file of this name."""
@@ -93,6 +99,11 @@ class Disk:
         """Tell whether there is a directory of this name."""
         file = self.files.get(path)
         return bool(self._children.get(path)) or (file is not None and file.is_dir)
+
+    def no_file(self, path: str) -> str:
+        """Return what lies there that no broker can open as a file, in words; empty if nothing does."""
+        file = self.files.get(path)
+        return "a directory" if self.is_directory(path) else file.special if file is not None else ""
 
     def size(self, path: str) -> int:
         """Return a file's length, 0 if there is none."""

@@ -14,6 +14,7 @@ CONFIG_STAGE: Final = "tables of config/"
 WHEEL_STAGE: Final = "timer wheel"
 LOAD_STAGE: Final = "files of log, queues and index"
 RECOVERY_STAGE: Final = "recovery"
+TIMER_STAGE: Final = "timer log"
 DELAY_STAGE: Final = "progress of delay levels"
 START_STAGE: Final = "start"
 

@@ -13,7 +13,6 @@ from storeio.format import commitlog as log
 from storeio.format import index as format_
 from storeio.format import properties as text
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import RefusesError
 from storeio.simulate.java import MAX_INT, as_long
 from storeio.simulate.message import Request
 from storeio.simulate.rules import Rules
@@ -49,14 +48,14 @@ class Index:
         self.files: list[IndexFile] = []
         self.destroyed: list[str] = []
 
-    def load(self, *, clean: bool, index_timestamp_ms: int) -> bool:
-        """Map the files; after a crash delete those newer than the checkpoint. False where loading stops."""
+    def load(self, *, clean: bool, index_timestamp_ms: int) -> str:
+        """Map the files; after a crash delete those newer than the checkpoint. Return what loading stops at."""
         for entry in self.disk.entries("index"):
             path = f"index/{entry.name}"
             if text.java_long(entry.name) is None:
                 continue
-            if entry.is_dir:
-                return False
+            if odd := self.disk.no_file(path):
+                return f"{path} is {odd}"
             self.disk.create(path, self.bytes)  # a shorter file is extended
             fields = HEADER.unpack(self.disk.read(path, 0, HEADER.size).tobytes())
             file = IndexFile(path, *fields)
@@ -66,7 +65,7 @@ class Index:
                 self.destroyed.append(path)
                 continue
             self.files.append(file)
-        return True
+        return ""
 
     def build(self, request: Request) -> None:
         """Add the keys of a record, unless the last file is ahead of it."""
@@ -131,8 +130,3 @@ class Index:
         file.count += 1
         file.end_offset, file.end_ms = offset, store_ms
         self.write_header(file)
-
-
-def refuse_index() -> RefusesError:
-    """Return the end of a start whose index files cannot be loaded."""
-    return RefusesError("index/ holds a directory with a number as name", "load index failed", "index")

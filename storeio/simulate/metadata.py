@@ -1,6 +1,7 @@
-"""What ``config/`` and the timer wheel make of a start: tables in load order, and when one of them refuses it.
+"""What ``config/`` and the timers' files make of a start: tables in load order, and when one of them refuses it.
 
-Source: ``BrokerController.initializeMetadata``, ``ConfigManager.load``, ``MixAll.file2String``, ``TimerWheel``.
+Source: ``BrokerController.initializeMetadata``, ``ConfigManager.load``, ``MixAll.file2String``, ``TimerWheel``,
+``TimerMessageStore.load``.
 """
 
 from __future__ import annotations
@@ -8,8 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from storeio.paths import PIPE
 from storeio.simulate.disk import Disk
-from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, WHEEL_STAGE, RefusesError
+from storeio.simulate.ends import (
+    CONFIG_STAGE,
+    DELAY_STAGE,
+    TIMER_STAGE,
+    WHEEL_STAGE,
+    CrashesError,
+    HangsError,
+    RefusesError,
+)
+from storeio.simulate.mapped import LENGTH, MappedQueue
 from storeio.simulate.rules import Rules
 from storeio.simulate.tables import (
     CONSUMER_OFFSETS,
@@ -20,6 +31,7 @@ from storeio.simulate.tables import (
     QUEUE_MAPPING,
     READS,
     REFUSES,
+    TIMER_METRICS,
     TOPICS,
     Verdict,
     read_table,
@@ -28,7 +40,10 @@ from storeio.simulate.tables import (
 LIGHT_OFFSETS: Final = "config/lmqConsumerOffset.json"
 TIMER_CHECK: Final = "config/timercheck"
 TIMER_WHEEL: Final = "timerwheel"
-REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, DELAY_STAGE)
+TIMER_LOG: Final = "timerlog"
+TIMER_LOG_SETTING: Final = "mappedFileSizeTimerLog"
+REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, TIMER_STAGE, DELAY_STAGE)
+TIMER_LOG_BYTES: Final = 100 << 20  # the default of mappedFileSizeTimerLog
 WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
 
 MOST_BYTES: Final = 64 << 20  # a larger file is no table
@@ -40,10 +55,14 @@ DATABASES: Final = ("config/rdb", "config/topics", "config/metadata")  # these t
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """What matters here: ``timer_wheel`` is timerWheelEnable; without ``follows`` nothing here refuses a start."""
+    """What matters here: ``timer_wheel`` is timerWheelEnable; without ``follows`` nothing here refuses a start.
+
+    ``timer_log_bytes`` is the length of a timer log file, None where nothing tells.
+    """
 
     timer_wheel: bool = True
     follows: bool = True
+    timer_log_bytes: int | None = TIMER_LOG_BYTES
 
 
 def load_order(rules: Rules) -> tuple[str, ...]:
@@ -61,6 +80,7 @@ def refuse_for_tables(disk: Disk, rules: Rules) -> list[str]:
 
     Raises:
         RefusesError: A table and its earlier content cannot be read.
+        HangsError: One that is to be read is a pipe.
     """
     if any(disk.exists(path) for path in DATABASES):
         return []
@@ -69,15 +89,42 @@ def refuse_for_tables(disk: Disk, rules: Rules) -> list[str]:
 
 
 def refuse_for_wheel(disk: Disk, rules: Rules, switches: Switches) -> None:
-    """Do what opening the timer wheel does to a start, which is before the store loads.
+    """Do what opening the timers' checkpoint and wheel does to a start, which is before the store loads.
 
     Raises:
-        RefusesError: The file has another length than a wheel; an empty one is made longer.
+        RefusesError: One is no file, or the wheel has another length than that; an empty one is made longer.
     """
+    if not (rules.has_timers and switches.timer_wheel):
+        return
+    for path in (TIMER_CHECK, TIMER_WHEEL):
+        if odd := "below what is no directory" if disk.is_file(path.rpartition("/")[0]) else disk.no_file(path):
+            raise RefusesError(f"{path} is {odd}", path=path, stage=WHEEL_STAGE)
     size = disk.size(TIMER_WHEEL)
-    if rules.has_timers and switches.timer_wheel and size not in (0, WHEEL_BYTES):
+    if size not in (0, WHEEL_BYTES):
         reason = f"{TIMER_WHEEL} is {size} bytes long, expected {WHEEL_BYTES}"
         raise RefusesError(reason, path=TIMER_WHEEL, stage=WHEEL_STAGE)
+
+
+def refuse_for_timers(disk: Disk, rules: Rules, switches: Switches) -> list[str]:
+    """Do what loading the timer log and its metrics does to a start, after the store has recovered; return what is
+    not known of it.
+
+    Raises:
+        RefusesError: A file has another length than a timer log's, or the metrics cannot be read.
+        CrashesError: A file's name is no number.
+    """
+    if not (rules.has_timers and switches.timer_wheel):
+        return []
+    length = switches.timer_log_bytes
+    doubts = [] if length is not None else [f"{TIMER_LOG}: whether its files are as long as {TIMER_LOG_SETTING} says"]
+    try:
+        if length is not None:
+            MappedQueue(disk, TIMER_LOG, length).load(rules)
+    except RefusesError as error:  # nothing catches what the name makes Java throw
+        kind = RefusesError if error.phrase == LENGTH else CrashesError
+        raise kind(error.reason, error.phrase, error.path, TIMER_STAGE) from None
+    doubt = _load(disk, rules, TIMER_METRICS, TIMER_STAGE)
+    return [*doubts, doubt] if doubt else doubts
 
 
 def refuse_for_delays(disk: Disk, rules: Rules) -> list[str]:
@@ -94,10 +141,10 @@ def refuse_for_delays(disk: Disk, rules: Rules) -> list[str]:
 def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
     """Return what is not known, empty where the table or, without one that is read, its earlier content is."""
     said = disk.is_file(path) and java_int_of(disk.size(path)) != 0
-    table = _verdict(disk, rules, path, path)
+    table = _verdict(disk, rules, path, path, stage)
     if said and table.verdict == READS:
         return ""
-    copy = _verdict(disk, rules, path, backup(path))  # of a table that is empty or not there it is loaded, too
+    copy = _verdict(disk, rules, path, backup(path), stage)  # of a table that is empty or not there it is loaded, too
     if copy.verdict == READS:
         return ""
     if copy.verdict == REFUSES and (table.verdict == REFUSES or not said):
@@ -107,9 +154,15 @@ def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
     return f"{name}: whether this broker's parser reads it, and so whether it starts: {doubt.why}"
 
 
-def _verdict(disk: Disk, rules: Rules, table: str, path: str) -> Verdict:
+def _verdict(disk: Disk, rules: Rules, table: str, path: str, stage: str) -> Verdict:
     """Return whether a table, or its earlier content, is read from a file; so it is where there is none: then defaults
-    do."""
+    do.
+
+    Raises:
+        HangsError: It is a pipe: to open one waits for somebody who writes into it.
+    """
+    if disk.no_file(path) == PIPE:
+        raise HangsError(f"{path} is {PIPE}, and the broker waits for somebody to write into it", stage=stage)
     if not disk.size(path) or disk.files[path].is_dir:
         return Verdict(READS)
     if (length := java_int_of(disk.size(path))) < 0:

@@ -10,7 +10,13 @@ from storeio.paths import ABORT, BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUE
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import LOAD_STAGE, RECOVERY_STAGE, REFUSES, START_STAGE, STARTS, EndError
-from storeio.simulate.metadata import Switches, refuse_for_delays, refuse_for_tables, refuse_for_wheel
+from storeio.simulate.metadata import (
+    Switches,
+    refuse_for_delays,
+    refuse_for_tables,
+    refuse_for_timers,
+    refuse_for_wheel,
+)
 from storeio.simulate.recover import recover
 from storeio.simulate.refused import Leftover, leftovers
 from storeio.simulate.reput import start
@@ -77,6 +83,7 @@ def simulate_start(
         recover(broker)
         broker.refuse_for_index()
         if switches.follows:
+            outcome.doubts += refuse_for_timers(disk, rules, switches)
             outcome.doubts += refuse_for_delays(disk, rules)
         outcome.after_load = state_of(broker, abort=not broker.clean, digests=digests)
         stage = START_STAGE

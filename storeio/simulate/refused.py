@@ -15,7 +15,7 @@ from storeio.paths import ABORT
 from storeio.simulate import metadata as m
 from storeio.simulate import rules as r
 from storeio.simulate import tables as t
-from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, START_STAGE, WHEEL_STAGE
+from storeio.simulate.ends import CONFIG_STAGE, DELAY_STAGE, START_STAGE, TIMER_STAGE, WHEEL_STAGE
 from storeio.simulate.rules import Rules
 
 RECORDED: Final = "recorded"
@@ -101,14 +101,15 @@ def _of_tables(rules: Rules, has: Has, failed: str) -> Iterator[Leftover]:
 
 
 def _of_store(rules: Rules, stage: str, has: Has, timer_wheel: bool, log_accepted: bool) -> Iterator[Leftover]:
-    """Yield what goes when the store or the timer wheel refuses; all tables are loaded by then."""
+    """Yield what goes when the store or the timers refuse; all tables are loaded by then."""
     evidence = DEDUCED if stage == DELAY_STAGE else _evidence(rules)
     to_the_end = rules.refused_shutdown == r.TO_THE_END
-    # The timers' shutdown throws before the delays' progress is written, unless there are no timers.
-    throws = rules.refused_shutdown == r.UNTIL_TIMERS and timer_wheel and stage != WHEEL_STAGE
+    # The timers' shutdown throws before the delays' progress is written, unless there are none, or they have loaded.
+    unloaded = timer_wheel and stage not in (WHEEL_STAGE, TIMER_STAGE)
+    throws = rules.refused_shutdown == r.UNTIL_TIMERS and unloaded
     if rules.refused_shutdown != r.TWO_TABLES and not throws and _table_exists(has, t.DELAY_OFFSETS):
         yield _emptied(t.DELAY_OFFSETS, evidence, DELAYS)
-    if to_the_end and timer_wheel and stage != WHEEL_STAGE and has(m.TIMER_CHECK):
+    if to_the_end and unloaded and has(m.TIMER_CHECK):
         yield Leftover(m.TIMER_CHECK, ZEROED, evidence, TIMERS)
     if to_the_end and (stage == WHEEL_STAGE or not log_accepted) and has(ABORT):
         yield Leftover(ABORT, DELETED, evidence, CLEAN)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from storeio.paths import ABORT
+from storeio.paths import ABORT, DEVICE, LOCK, PIPE
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import CrashesError, HangsError, JavaError
 from storeio.simulate.java import as_long
@@ -21,12 +21,17 @@ def start(broker: Broker) -> None:
     """Do what ``start`` does to the files: the abort file is there, and 4.x dispatches; since 5.0 recovery has done so.
 
     Raises:
-        CrashesError: The abort file cannot be written.
-        HangsError: Dispatch cannot go on, and ``start`` waits for it.
+        CrashesError: The store cannot be locked, or the abort file not be written.
+        HangsError: Dispatch cannot go on, and ``start`` waits for it; or the abort file is none.
     """
-    if broker.rules.writes_abort and broker.disk.is_directory(ABORT):
-        raise CrashesError(f"{ABORT} is a directory and cannot be written", path=ABORT)
-    if not broker.disk.is_directory(ABORT):
+    if odd := broker.disk.no_file(LOCK):
+        raise CrashesError(f"{LOCK} is {odd}, which cannot be locked", path=LOCK)
+    odd = broker.disk.no_file(ABORT)
+    if broker.rules.writes_abort and odd == PIPE:
+        raise HangsError(f"{ABORT} is {odd}, and start waits for somebody to write into it")
+    if broker.rules.writes_abort and odd not in ("", DEVICE):
+        raise CrashesError(f"{ABORT} is {odd} and cannot be written", path=ABORT)
+    if not odd:
         broker.disk.create(ABORT, 0)
     if not broker.rules.reput_from_queues:
         return

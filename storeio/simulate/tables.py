@@ -24,6 +24,7 @@ GROUPS: Final = "config/subscriptionGroup.json"
 FILTERS: Final = "config/consumerFilter.json"
 ORDER_INFO: Final = "config/consumerOrderInfo.json"
 DELAY_OFFSETS: Final = "config/delayOffset.json"
+TIMER_METRICS: Final = "config/timermetrics"
 
 READS: Final = "reads"
 REFUSES: Final = "refuses"
@@ -118,6 +119,9 @@ TABLES: Final[dict[str, _Bean]] = {
     }),
     FILTERS: _Bean({"filterDataByTopic": _Map(_Bean({"topic": _TEXT, "groupFilterData": _Map(_FILTER)}))}),
     ORDER_INFO: _Bean({"table": _Map(_Map(_ORDER, numbered=_INT))}),
+    TIMER_METRICS: _Bean(
+        {"dataVersion": _VERSION, "timingCount": _Map(_Bean({"count": _LONG, "timeStamp": _LONG}))}
+    ),
     DELAY_OFFSETS: _Bean({"dataVersion": _VERSION, "offsetTable": _OFFSETS}),
 }  # fmt: skip
 
