@@ -212,7 +212,7 @@ class _Filling:
     """A parcel while it is filled."""
 
     files: list[OutFile]
-    queues: dict[QueueKey, int] = field(default_factory=dict)
+    queues: dict[QueueKey, int]
     spills: dict[str, int] = field(default_factory=dict)
     rows: array[int] = field(default_factory=lambda: array("q"))
     keys: dict[str, list[KeyRange]] = field(default_factory=dict)
@@ -221,18 +221,25 @@ class _Filling:
         return self.spills.setdefault(path, len(self.spills))
 
     def add(self, stretch: Stretch, before: int, ext_before: int, path: str, position: int) -> None:
-        queue = self.queues.setdefault(stretch.key, len(self.queues))
-        row = queue, stretch.count, before, ext_before, stretch.ext, self.spill_no(path), position
+        row = self.queues[stretch.key], stretch.count, before, ext_before, stretch.ext, self.spill_no(path), position
         self.rows.extend(row)
 
     def parcel(self, placed: Mapping[QueueKey, Placed]) -> Parcel:
-        rows = np.array(self.rows, np.int64).reshape(-1, ROW_FIELDS)
+        rows = np.frombuffer(self.rows if self.rows else b"", np.int64).reshape(-1, ROW_FIELDS)
         return Parcel(self.files, [(key, placed[key]) for key in self.queues], list(self.spills), rows, self.keys)
+
+
+def _filling(files: list[OutFile]) -> _Filling:
+    queues: dict[QueueKey, int] = {}
+    for file in files:
+        if file.queue is not None:
+            queues.setdefault(file.queue, len(queues))
+    return _Filling(files, queues)
 
 
 def parcels(orders: Orders, groups: Iterable[Sequence[int]]) -> list[Parcel]:
     """Return files shared out, a parcel for each group of their numbers."""
-    found = [_Filling([orders.files[number] for number in group]) for group in groups]
+    found = [_filling([orders.files[number] for number in group]) for group in groups]
     _add_stretches(orders, found)
     _add_keys(orders, found)
     return [filling.parcel(orders.placed) for filling in found]
