@@ -26,7 +26,8 @@ from storeio.rebuild.lay import Target, lay_in, lay_parcel, pieces_of_queues
 from storeio.rebuild.layout import Write
 from storeio.rebuild.node import rebuild
 from storeio.rebuild.old import old_units
-from storeio.rebuild.shares import R_COUNT, Facts, Orders, orders_of, parcels, spilled, stitched
+from storeio.rebuild.parcels import R_COUNT, parcels
+from storeio.rebuild.shares import Facts, Orders, orders_of, spilled, stitched
 from storeio.rebuild.spill import WRITING, spill
 from storeio.rebuild.tally import Names, Tally, shape_of, wanted_of
 from storeio.rebuilt import PARTS

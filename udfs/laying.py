@@ -13,7 +13,8 @@ from pyspark import Accumulator, SparkContext
 from storeio.audit import AuditPlan, Progress
 from storeio.rebuild.lay import FileLaid, Target, lay_parcel
 from storeio.rebuild.old import old_units
-from storeio.rebuild.shares import Orders, Parcel, parcels
+from storeio.rebuild.parcels import Parcel, parcels
+from storeio.rebuild.shares import Orders
 from storeio.rebuild.tally import shape_of
 from storeio.remote.failures import noted_since
 from storeio.scan import kept_open

@@ -25,9 +25,10 @@ from storeio.kernels.place import KEY
 from storeio.rebuild.derive import Keys
 from storeio.rebuild.index import IndexFile, Shape
 from storeio.rebuild.layout import Bridge, FileSizes, Write, bridged, laid
+from storeio.rebuild.parcels import R_COUNT, R_EXT, R_POSITION, R_QUEUE, R_SPILL, KeyRange, Parcel
 from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import OldUnits
-from storeio.rebuild.shares import R_COUNT, R_EXT, R_POSITION, R_QUEUE, R_SPILL, KeyRange, OutFile, Parcel
+from storeio.rebuild.shares import OutFile
 from storeio.rebuild.spill import WRITING, require_shared
 from storeio.rebuild.stretches import NO_HEADS, QueueKey, Stretch
 from storeio.remote.writing import upload
