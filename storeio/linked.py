@@ -53,7 +53,7 @@ class LinkedStore:
 
     def is_closed(self, path: str) -> bool:
         """Tell whether a name lies in a directory that could not be listed: nothing is known of what is there."""
-        return any(parent.as_posix() in self._closed for parent in PurePosixPath(path).parents)
+        return bool(self._closed) and any(parent.as_posix() in self._closed for parent in PurePosixPath(path).parents)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something of this name."""
@@ -61,8 +61,8 @@ class LinkedStore:
 
     def length(self, path: str) -> int:
         """Return a file's length; that of a link to nothing is 0."""
-        place = self.root / path
-        return place.stat().st_size if place.exists() else 0
+        place = f"{self.root}/{path}"
+        return os.stat(place).st_size if os.path.exists(place) else 0
 
     def is_directory(self, path: str) -> bool:
         """Tell whether there is a directory of this name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from storeio.errors import UsageError
@@ -84,8 +84,14 @@ class Plan:
 
 def to_json(plan: Plan) -> str:
     """Return the plan as a text that a person can read; every line ends."""
-    found = {"tool": "storeio", "format": FORMAT, **asdict(plan)}
+    found = {"tool": "storeio", "format": FORMAT, **asdict(replace(plan, actions=()))}
+    found["actions"] = [as_object(action) for action in plan.actions]
     return json.dumps(found, indent=1, ensure_ascii=True) + "\n"
+
+
+def as_object(action: Action) -> dict[str, Any]:
+    """Return an action by the names of its fields; ``asdict`` would copy each, of which there may be thousands."""
+    return {name: getattr(action, name) for name in Action.__dataclass_fields__}
 
 
 def from_json(text: str) -> Plan:

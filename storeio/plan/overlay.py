@@ -160,9 +160,9 @@ class Overlay:
         """Set what is at a path. Directories above it come into being with it."""
         if known != GONE:
             for above in parents(path):
-                there = self.find(above)
-                if there == GONE:
-                    self.names[above] = Folder(new=True)
+                if self.find(above) != GONE:
+                    break  # what is above something is there
+                self.names[above] = Folder(new=True)
         self.names[path] = known
         self._above.update(parents(path))
 

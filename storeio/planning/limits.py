@@ -55,16 +55,20 @@ def _listed(names: list[str]) -> str:
 def looker(root: Path) -> Callable[[str], int | Folder | Gone]:
     """Return what tells of a path in a store how long the file is, or that there is a directory or nothing.
 
+    Directories are looked at once: a plan asks for thousands of files below the same few, and an apply looks again.
     What it returns raises:
         UsageError: An apply would not go there: says which name on the way is in its way.
     """
+    known: set[str] = set()
 
     def look(path: str) -> int | Folder | Gone:
-        at, found = "", Folder()
-        for name in path.split("/"):
+        above = path.rpartition("/")[0]
+        at, rest = (above, path[len(above) + 1 :]) if above in known else ("", path)
+        found = Folder()
+        for name in rest.split("/"):
             at = f"{at}/{name}" if at else name
             try:
-                status = os.lstat(root / at)
+                status = os.lstat(f"{root}/{at}")
             except FileNotFoundError:
                 return GONE
             except OSError as error:
@@ -77,6 +81,7 @@ def looker(root: Path) -> Callable[[str], int | Folder | Gone]:
                 return status.st_size
             if not stat.S_ISDIR(status.st_mode):
                 raise UsageError(f"{printable(at)}: a pipe, device or socket, which apply never touches")
+            known.add(at)
         return found
 
     return look

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
@@ -44,7 +43,7 @@ def plan_object(found: Planned, path: str) -> dict[str, Any]:
         "store": found.plan.store,
         "plan": path,
         "broker": found.plan.broker,
-        "actions": [asdict(action) for action in found.plan.actions],
+        "actions": [model.as_object(action) for action in found.plan.actions],
         "before": dict(found.plan.before),
         "after": dict(found.plan.after),
         "cures": found.cures,

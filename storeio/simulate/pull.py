@@ -95,8 +95,8 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
                 total.odd.append((*key, asked, pulled.status))
             total.skipped += pulled.skipped
             total.missed += pulled.missed
-            for _, data in pulled.buffers:
-                if data is None or decodes(data, broker.rules):
+            for is_message in _decoding(pulled.buffers, broker.rules):
+                if is_message:
                     total.messages += 1
                 else:
                     total.undecodable += 1
@@ -107,6 +107,16 @@ def consume(broker: Broker, there: UnitsThere | None = None) -> Consumed:
             total.skipped += passed
             total.missed += passed
     return total
+
+
+def _decoding(buffers: Iterable[tuple[int, memoryview | None]], rules: Rules) -> Iterator[bool]:
+    """Yield whether a client makes a message of each buffer; of one that comes again at once that is known."""
+    last: memoryview | None = None
+    is_message = True
+    for _, data in buffers:
+        if data is not last:
+            last, is_message = data, data is None or decodes(data, rules)
+        yield is_message
 
 
 def _pulls(broker: Broker, key: QueueKey, there: UnitsThere | None) -> Iterator[tuple[int, Pulled | int]]:
@@ -215,6 +225,8 @@ def _collected(
     most = max(FILTERED_BYTES, MOST_MESSAGES * queue.unit_bytes)
     taken = messages = 0
     next_file: int | None = None
+    asked: tuple[int, int] | None = None  # the last message: in a gap that was filled thousands of units point at one
+    there: memoryview | None = None
     while not (rules.checked_magic and pulled.next_offset >= stop) and (row := next(rows, None)) is not None:
         number, count, physical, size, code = row
         behind = next_file is not None and physical < next_file
@@ -236,7 +248,9 @@ def _collected(
         if not rules.checked_magic and queue.ext is not None:
             queue.ext.read(code)
         is_known = known(number)
-        data = None if is_known else message_at(broker, physical, size)
+        if not is_known and (physical, size) != asked:
+            asked, there = (physical, size), message_at(broker, physical, size)
+        data = None if is_known else there
         if data is None and not is_known:
             if taken == 0:
                 pulled.status = "MESSAGE_WAS_REMOVING"
