@@ -26,7 +26,7 @@ from storeio.simulate.rules import LINES, rules_of
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked
 from tests import golden_data
-from tests.simulated import SETUP, disk_of, in_memory, setup_of, stores
+from tests.simulated import SETUP, disk_of, in_memory, on_lines, setup_of, stores
 from tests.test_simulate_other_stores import CASES as OTHERS
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
@@ -69,11 +69,11 @@ def assert_same(root: Path, options: Mapping[str, Any], version: str) -> None:
     assert fast == left_by(disk_of(root), version, replace(setup, scalar=True))
 
 
-@pytest.mark.parametrize(("name", "case"), SAMPLED, ids=[f"{name}:{case['id']}" for name, case in SAMPLED])
-def test_same_on_recorded_damages(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
+def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
     root = golden_data.damaged(base, case["edits"], tmp_path / "store")
-    for version in LINES.values():
+    for version in versions:
         assert_same(root, golden_data.options(base), version)
 
 
