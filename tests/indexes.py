@@ -37,6 +37,12 @@ HEADER: Final = {name: place[1] for name, place in (index.HEADER.fields or {}).i
 
 def structure_of(path: str, data: Bytes, slots: int, units: int) -> IndexStructure:
     """Return what a file holds, the same whether it is read in windows or all at once."""
+    return _structure_of(path, data.tobytes(), slots, units)
+
+
+@functools.lru_cache(64)  # most files of a store are as they were when the test before looked
+def _structure_of(path: str, content: bytes, slots: int, units: int) -> IndexStructure:
+    data = np.frombuffer(content, np.uint8)
 
     def read(start: int, stop: int) -> Bytes:
         assert 0 <= start <= stop <= len(data)

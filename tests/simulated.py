@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import golden_data
 import numpy as np
+import pytest
 from damage import MESSAGES, Draw, _damage, append
 from hypothesis import strategies as st
 from implied import derive
@@ -20,10 +22,27 @@ from storeio.paths import describe, file_name
 from storeio.scan import list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
+from storeio.simulate.rules import LINES
 from storeio.walk import DEFAULT_DELAYS_MS
 
 SEGMENT = 4096
+SOME = 2  # lines beside the one that wrote a store
 SETUP = Setup(SEGMENT, 20 * 8, 10, 30, DEFAULT_DELAYS_MS, multi_dispatch=True, lmq=True)
+
+
+def on_lines(cases: Sequence[tuple[str, golden_data.Case]]) -> list[Any]:
+    """Return each recorded damage as two parameters, with the versions to start on it.
+
+    To make test belong the broker that wrote the store and two other lines in turn, to make long-test the rest.
+    """
+    rows, versions = [], list(LINES.values())
+    for number, (name, case) in enumerate(cases):
+        others = [version for version in versions if version != case["broker"]]
+        others = [others[(SOME * number + k) % len(others)] for k in range(len(others))]
+        what = f"{name}:{case['id']}"
+        rows.append(pytest.param(name, case, [case["broker"], *others[:SOME]], id=what))
+        rows.append(pytest.param(name, case, others[SOME:], id=f"{what}:others", marks=pytest.mark.long))
+    return rows
 
 
 def disk_of(root: Path) -> Disk:

@@ -56,12 +56,11 @@ def test_every_record_that_enters_a_queue_is_compared_with_its_unit(name: str) -
 
 
 @pytest.mark.parametrize("name", ["base-4.9.8", "rich-4.9.8", "rich-5.5.1", "ext-5.3.3", "upgraded"])
-@pytest.mark.parametrize("split_bytes", [1, 4096, 20_000])
-def test_splits_change_nothing_of_a_sound_store(name: str, split_bytes: int) -> None:
-    if split_bytes == 1 and name != "base-4.9.8":
-        split_bytes = 1000
+def test_splits_change_nothing_of_a_sound_store(name: str) -> None:
     root = golden_data.store(name)
-    assert facts(audit.check(root, split_bytes=split_bytes)) == facts(audit.check(root))
+    whole = facts(audit.check(root))
+    for split_bytes in (1 if name == "base-4.9.8" else 1000, 4096):
+        assert facts(audit.check(root, split_bytes=split_bytes)) == whole, split_bytes
 
 
 @pytest.mark.parametrize("name", ["rows-5.5.1", "fuzz-4.9.8", "fuzz-5.3.3"])

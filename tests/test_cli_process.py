@@ -15,7 +15,7 @@ from typing import Any
 import golden_data
 import pytest
 
-from storeio import __version__, cli
+from storeio import __version__
 
 SILENT = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "STOREIO_DEBUG", "FORCE_COLOR")}
 
@@ -61,11 +61,15 @@ def test_process_with_wrong_use(tmp_path: Path) -> None:
     assert storeio("check", "--frobnicate", str(tmp_path)).returncode == 16
 
 
-@pytest.mark.parametrize("verb", cli.COMMANDS)
 @pytest.mark.parametrize("option", ["--help", "--frobnicate"])
-def test_help_and_wrong_options_need_no_compiler(verb: str, option: str) -> None:
-    code = f"import sys, storeio.cli; storeio.cli.run([{verb!r}, {option!r}]); sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+def test_help_and_wrong_options_need_no_compiler(option: str) -> None:
+    code = (
+        "import sys, storeio.cli as c\n"
+        f"guilty = [verb for verb in c.COMMANDS if c.run([verb, {option!r}]) is None or 'numba' in sys.modules]\n"
+        "sys.exit(' '.join(guilty) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_closed_pipe_keeps_the_exit_code() -> None:
@@ -110,14 +114,14 @@ def test_interrupt_ends_with_32(number: signal.Signals) -> None:
         assert process.stderr.read() == b"storeio: x: cancelled before anything was read\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    ("words", "hook"),
+    ("words", "hook", "number"),
     [
-        (["rebuild", "--into"], "storeio.rebuild.node:Build.add"),
-        (["salvage", "--into"], "storeio.salvage.node:write_log"),
-        (["plan", "--out"], "storeio.planning.planner:Planner.run"),
-        (["simulate", "--into"], "storeio.staging:Staging.write"),
+        (["rebuild", "--into"], "storeio.rebuild.node:Build.add", signal.SIGINT),
+        (["rebuild", "--into"], "storeio.rebuild.node:Build.add", signal.SIGTERM),
+        (["salvage", "--into"], "storeio.salvage.node:write_log", signal.SIGINT),
+        (["plan", "--out"], "storeio.planning.planner:Planner.run", signal.SIGTERM),
+        (["simulate", "--into"], "storeio.staging:Staging.write", signal.SIGINT),
     ],
 )
 def test_who_is_stopped_leaves_nothing(words: list[str], hook: str, number: signal.Signals, tmp_path: Path) -> None:

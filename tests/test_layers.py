@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -162,14 +163,23 @@ def modules(top: str) -> list[Path]:
     return sorted(path for path in (ROOT / top).rglob("*.py") if "conf" not in path.relative_to(ROOT).parts)
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yield the dotted name of everything a module imports, at any depth, names of packages' modules included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Return the dotted name of everything a module imports, at any depth, names of packages' modules included."""
+    names: list[str] = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(names)
 
 
 def part_of(path: Path) -> str:
@@ -204,7 +214,7 @@ def test_only_scan_and_apply_know_files_and_nothing_knows_spark(path: Path) -> N
     assert tops & SPARK <= ({"pyarrow"} if part_of(path) in ("remote", "replay") else set())
     if part_of(path) in NO_FILES:
         assert not tops & TOUCHES_FILES
-        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        calls = [node.func for node in nodes_of(path) if isinstance(node, ast.Call)]
         assert "open" not in {call.id for call in calls if isinstance(call, ast.Name)}
 
 
@@ -228,7 +238,7 @@ def test_spark_adapters_know_no_format(path: Path) -> None:
     tops = {name.split(".")[0] for name in imports(path)}
     assert "struct" not in tops
     assert not {part.partition(".")[0] for part in parts_imported(path)} & {"apply", "cli", "commands"}
-    called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    called = {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute)}
     assert "frombuffer" not in called
 
 
@@ -255,7 +265,7 @@ def test_modules_are_short(top: str) -> None:
 def test_functions_are_short(top: str) -> None:
     long = {}
     for path in modules(top):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION_LINES:

@@ -57,17 +57,15 @@ def test_batch_queues_are_missed_and_planned_as_they_were(name: str, emptied: bo
     assert tree(root, *QUEUES) == tree(golden.store(name), *QUEUES)
 
 
-@pytest.mark.parametrize("split_bytes", [None, 4096, 20_000])
 @pytest.mark.parametrize("name", RICH)
-def test_an_audit_misses_light_queues_that_are_gone_with_all_others(
-    name: str, split_bytes: int | None, tmp_path: Path
-) -> None:
+def test_an_audit_misses_light_queues_that_are_gone_with_all_others(name: str, tmp_path: Path) -> None:
     root = golden.without(name, tmp_path / "store", "consumequeue", "batchconsumequeue")
     given = sizes_of(golden.options(name))
-    found = audit.check(root, given=given, split_bytes=split_bytes)
     had = {path.split("/")[1] for path in tree(golden.store(name), *QUEUES)}
-    missing = {topic for code, topic in errors_of(found) if code in ("CQ_MISSING", "BCQ_MISSING")}
-    assert missing == had and any(topic.startswith("%LMQ%") for topic in missing)
+    assert any(topic.startswith("%LMQ%") for topic in had)
+    for split_bytes in (None, 4096, 20_000):
+        found = audit.check(root, given=given, split_bytes=split_bytes)
+        assert {topic for code, topic in errors_of(found) if code in ("CQ_MISSING", "BCQ_MISSING")} == had, split_bytes
     planned = plan_store(root, tmp_path / "plan.json", given=given)
     assert errors_of(planned.after) == Counter()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,16 @@ def numbers_in(parts: Iterable[Any]) -> set[tuple[tuple[str, int], int]]:
 CHANGES = ([1, 1], [-1, -1], [7, 7], [1, 1, 1], [1, -1], [5, 8], [-30, 50, 2], [1, 1, -2], [2, 0, 2], [3] * 16)
 
 
-@pytest.mark.parametrize("changes", CHANGES)
-@pytest.mark.parametrize("first", [0, 104])
-@pytest.mark.parametrize("queues", [True, False])
+def _changed() -> Iterator[Any]:
+    """Yield changes, where they begin and whether there are queues; to make test belong two of the four of each."""
+    for number, changes in enumerate(CHANGES):
+        for first in (0, 104):
+            for queues in (True, False):
+                marks = [] if ((first > 0) == queues) == bool(number % 2) else [pytest.mark.long]
+                yield pytest.param(first, changes, queues, marks=marks)
+
+
+@pytest.mark.parametrize(("first", "changes", "queues"), list(_changed()))
 def test_records_in_a_row_get_their_numbers_back(first: int, changes: list[int], queues: bool, tmp_path: Path) -> None:
     """The numbers before and behind them leave just theirs, whether queues say the same or are gone."""
     edits = renumbered(first, changes)

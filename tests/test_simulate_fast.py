@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from storeio.dispatch import Implied
 from storeio.kernels import tables as w
+from storeio.paths import describe
 from storeio.scan import list_store, read_range
 from storeio.simulate import blocks, logscan, skipping
 from storeio.simulate.broker import Broker, Setup
@@ -25,7 +26,7 @@ from storeio.simulate.rules import LINES, rules_of
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked
 from tests import golden_data
-from tests.simulated import SETUP, disk_of, in_memory, setup_of, stores
+from tests.simulated import SETUP, disk_of, in_memory, on_lines, setup_of, stores
 from tests.test_simulate_other_stores import CASES as OTHERS
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
@@ -68,17 +69,26 @@ def assert_same(root: Path, options: Mapping[str, Any], version: str) -> None:
     assert fast == left_by(disk_of(root), version, replace(setup, scalar=True))
 
 
-@pytest.mark.parametrize(("name", "case"), SAMPLED, ids=[f"{name}:{case['id']}" for name, case in SAMPLED])
-def test_same_on_recorded_damages(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
+def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
     root = golden_data.damaged(base, case["edits"], tmp_path / "store")
-    for version in LINES.values():
+    for version in versions:
         assert_same(root, golden_data.options(base), version)
 
 
-@pytest.mark.parametrize("abort", [False, True], ids=["clean", "abort"])
-@pytest.mark.parametrize("version", LINES.values())
-@pytest.mark.parametrize("name", golden_data.STORES)
+def _made_again() -> Iterator[Any]:
+    """Yield every store, version and state; to make test belong pairs of each two, to make long-test the others."""
+    for number, name in enumerate(golden_data.STORES):
+        for line, version in enumerate(LINES.values(), number):
+            for abort in (False, True):
+                marks = [] if abort == bool(line % 2) else [pytest.mark.long]
+                yield pytest.param(
+                    name, version, abort, marks=marks, id=f"{name}-{version}-{'abort' if abort else 'clean'}"
+                )
+
+
+@pytest.mark.parametrize(("name", "version", "abort"), list(_made_again()))
 def test_same_where_queues_are_made_again(name: str, version: str, abort: bool, tmp_path: Path) -> None:
     root = golden_data.copy_of(name, tmp_path / "store")
     shutil.rmtree(root / "consumequeue")
@@ -183,6 +193,23 @@ def test_clean_start_reads_only_the_segments_that_the_rule_names(version: str) -
         assert read.keys() == set(segments[-3:])
     assert not any(disk.changed(path) for path in segments)
     assert broker.dispatched.records == 0
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_of_a_batch_queue_what_lies_behind_its_end_is_not_read(abort: bool) -> None:
+    name = "rich-5.5.1"
+    root, options = golden_data.store(name), golden_data.options(name)
+    read: dict[str, int] = {}  # up to where each file was read
+
+    def watched(path: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+        read[path] = max(read.get(path, 0), stop)
+        return read_range(str(root), path, start, stop)
+
+    files = list_store(root).files
+    disk = Disk([*files, describe("abort", 0)] if abort else files, watched)
+    assert simulate_start(disk, rules_of("5.5.1"), setup_of(root, options), digests=False)[0].outcome == "starts"
+    assert all(size > 1 << 23 for path in read if path.startswith("batch") for size in [disk.size(path)])
+    assert 0 < max(stop for path, stop in read.items() if path.startswith("batch")) < 1 << 16
 
 
 def test_pinned_bytes_and_written_ones_are_the_same() -> None:

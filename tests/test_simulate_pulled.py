@@ -30,7 +30,7 @@ from storeio.simulate.rules import LINES, rules_of
 from storeio.simulate.units_there import UnitsThere
 from storeio.walk import DEFAULT_DELAYS_MS
 from tests import golden_data
-from tests.simulated import SETUP, disk_of, in_memory, setup_of, stores
+from tests.simulated import SETUP, disk_of, in_memory, on_lines, setup_of, stores
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[7::12]
@@ -74,11 +74,11 @@ def both_ways(disk: Disk, version: str, setup: Setup) -> Iterator[Pulled]:
     yield told, consume(broker), count
 
 
-@pytest.mark.parametrize(("name", "case"), SAMPLED, ids=[f"{name}:{case['id']}" for name, case in SAMPLED])
-def test_same_on_recorded_damages(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
+def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
     root = golden_data.damaged(base, case["edits"], tmp_path / "store")
-    for version in LINES.values():
+    for version in versions:
         for told, pulled, _ in both_ways(disk_of(root), version, setup_of(root, golden_data.options(base))):
             assert told == pulled
 

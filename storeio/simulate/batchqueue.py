@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ UNIT: Final = format_.UNIT_BYTES
 PACKED: Final = struct.Struct(">qiqqqhii")
 NOT_COMPACTED: Final = -1
 RECOVERED_FILES: Final = 3
+FEW_UNITS: Final = 512
 
 
 class BatchQueue(ConsumeQueue):
@@ -71,6 +73,25 @@ class BatchQueue(ConsumeQueue):
         stop = start + max(stop - start, 0) // UNIT * UNIT
         return self.files.read(file, start, stop).view(format_.UNIT)
 
+    def _before(
+        self, file: Mapped, is_end: Callable[[format_.Units], format_.Mask], *, first: int = 0
+    ) -> tuple[int, bool]:
+        """Return the number of the first unit, from ``first`` on, that is an end, or of whole units, and which it is.
+
+        A broker has some units in a file of 14 MB: what lies behind the end is not looked at.
+        """
+        at, many = first, FEW_UNITS
+        while len(units := self.units(file, at * UNIT, (at + many) * UNIT)):
+            found = np.flatnonzero(is_end(units))
+            if len(found):
+                return at + int(found[0]), True
+            at, many = at + len(units), 4 * many
+        return at, False
+
+    def _physical(self, file: Mapped, number: int) -> int:
+        """Return the physical offset in a unit of a file."""
+        return int(self.units(file, number * UNIT, (number + 1) * UNIT)["physical_offset"][0])
+
     # ---- Start
 
     def recover(self) -> None:
@@ -80,14 +101,12 @@ class BatchQueue(ConsumeQueue):
             return
         point = 0
         for file in files[max(len(files) - RECOVERED_FILES, 0) :]:
-            units = self.units(file)
-            bad = np.flatnonzero(~format_.is_written(units))
-            count = int(bad[0]) if len(bad) else len(units)
+            count, is_end = self._before(file, lambda units: ~format_.is_written(units))
             if count:
-                self.max_physical = int(units["physical_offset"][count - 1])
+                self.max_physical = self._physical(file, count - 1)
             point = as_long(file.base + count * UNIT)
             if count * UNIT != file.size:
-                if not len(bad):
+                if not is_end:
                     raise JavaError("a batch queue's file does not consist of whole units")
                 break
         self.files.truncate(point)
@@ -100,19 +119,16 @@ class BatchQueue(ConsumeQueue):
         while self.files.files:
             file = self.files.files[-1]
             file.wrote = 0
-            units = self.units(file)
-            if not len(units):
+            if file.size < UNIT:
                 break
-            offsets = units["physical_offset"].astype(np.int64)
-            if int(offsets[0]) >= physical_offset:
+            if self._physical(file, 0) >= physical_offset:
                 self.files.drop(file)
                 continue
-            stops = ~format_.is_written(units) | (offsets >= physical_offset)
-            stops[0] = False
-            found = np.flatnonzero(stops)
-            count = int(found[0]) if len(found) else len(units)
+            count, _ = self._before(
+                file, lambda units: ~format_.is_written(units) | (units["physical_offset"] >= physical_offset), first=1
+            )
             file.wrote = count * UNIT
-            self.max_physical = int(offsets[count - 1])
+            self.max_physical = self._physical(file, count - 1)
             break
         self._revise_min()
         self._revise_max()

@@ -12,6 +12,7 @@ import golden_data
 import pytest
 from implied import Settings
 from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
+from salvages import seeds
 from storebuilder import StoreBuilder
 from test_audit_fuzz import mutate
 
@@ -82,17 +83,17 @@ def test_growing_store(kind: str, tmp_path: Path) -> None:
     assert last.parts - last.parts_known <= 2 * 32768 // SPLIT_BYTES + 4
 
 
+@pytest.mark.parametrize("seed", seeds(1, 4))
 @pytest.mark.parametrize("name", ["base-5.3.3", "ext-5.5.1", "rich-4.9.8", "rich-5.5.1", "upgraded"])
-def test_brokers_stores_with_random_changes(name: str, tmp_path: Path) -> None:
-    rng = random.Random(name)
-    for run in range(2):
-        kept, root = Kept(), golden_data.copy_of(name, tmp_path / f"{run}")
+def test_brokers_stores_with_random_changes(name: str, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(f"{name}{seed}")
+    kept, root = Kept(), golden_data.copy_of(name, tmp_path / "store")
+    assert_same(kept, root)
+    for _ in range(3):
+        files = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file())
+        for _ in range(rng.choice((1, 1, 3))):
+            mutate(rng, root, files)
         assert_same(kept, root)
-        for _ in range(3):
-            files = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file())
-            for _ in range(rng.choice((1, 1, 3))):
-                mutate(rng, root, files)
-            assert_same(kept, root)
 
 
 @pytest.mark.parametrize("seed", range(8))
