@@ -381,6 +381,7 @@ def test_a_batch_queue_without_files_is_one_of_an_unknown_topic(path: str, start
 
 TOPIC = '{"topicConfigTable":{"t":{%s}}}'
 ORDER = '{"table":{"t@g":{0:{"popTime":1,%s}}}}'
+FILTER = '{"filterDataByTopic":{"t":{"groupFilterData":{"g":{"bloomFilterData":%s,"consumerGroup":"g","topic":"t"}}}}}'
 ASKED = [  # fastjson 1.2.69 and 1.2.83, then fastjson2 2.0.63 were asked, with the classes of the tables
     (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{0:12,1:7}}}', READS, READS),
     (CONSUMER_OFFSETS, '{"offsetTable":{"t@g":{"0":12}}}', READS, READS),
@@ -442,6 +443,15 @@ ASKED = [  # fastjson 1.2.69 and 1.2.83, then fastjson2 2.0.63 were asked, with 
     (ORDER_INFO, ORDER % '"oc":[]', REFUSES, REFUSES),
     (ORDER_INFO, ORDER % '"oc":{1:99999999999}', REFUSES, REFUSES),
     (ORDER_INFO, ORDER % '"cm":99999999999999999999', UNSURE, UNSURE),  # fastjson reads it, fastjson2 does not
+    (ORDER_INFO, ORDER % '"ot":{"":1}', UNSURE, UNSURE),  # fastjson reads it
+    (TOPICS, TOPIC % '"attributes":{5:"b"}', UNSURE, UNSURE),  # fastjson refuses it, and fastjson2 1.5 as a name
+    (TOPICS, TOPIC % '"topicFilterType":"1"', UNSURE, UNSURE),  # fastjson2 refuses it
+    (TOPICS, TOPIC % '"topicFilterType":"MULTI_TAG"', READS, READS),
+    (TIMER_METRICS, '{"timingCount":{0:{}}}', UNSURE, UNSURE),  # fastjson refuses it
+    (TIMER_METRICS, '{"timingCount":{"0":{"count":1,"timeStamp":2}}}', READS, READS),
+    (FILTERS, FILTER % '{"bitPos":[2147483648]}', UNSURE, UNSURE),  # fastjson reads it
+    (GROUPS, '{"subscriptionGroupTable":{"g":{"groupRetryPolicy":{"type":"1"}}}}', UNSURE, UNSURE),  # fastjson2: no
+    (DELAY_OFFSETS, '{"dataVersion":[]}', UNSURE, UNSURE),  # fastjson reads it
     (DELAY_OFFSETS, '{"offsetTable":{3:1}}', READS, READS),
     (DELAY_OFFSETS, '{"offsetTable":{"t@g":1}}', REFUSES, REFUSES),
 ]

@@ -98,6 +98,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
+class BareNumber(str):
+    """A name that is a number without quotes, which brokers write and read in some objects only."""
+
+    __slots__ = ()
+
+
 class _FaultError(Exception):
     """Reading ends here, and that of every broker's parser if it is ``fatal``."""
 
@@ -243,7 +249,7 @@ class _Reader:
             self._note(BARE_WORD if match[0] in _WORDS else BARE_NAME)
         elif not depth:
             self._note(NUMBERED)
-        return match[0]
+        return match[0] if number is None else BareNumber(match[0])
 
     def _string(self) -> str:
         match = _STRING.match(self.text, self.at)

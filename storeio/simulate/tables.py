@@ -75,15 +75,17 @@ class _List:
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _TEXT, _FLAG, _INT, _LONG, _OTHER = "text", "flag", 32, 64, "other"  # _OTHER: brokers write none, and may read it
 _VERSION: Final = _Bean({"counter": _LONG, "stateVersion": _LONG, "timestamp": _LONG})
+_RETRIES: Final = frozenset(("EXPONENTIAL", "CUSTOMIZED"))
+_FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
 _TOPIC: Final = _Bean({
-    "topicName": _TEXT, "readQueueNums": _INT, "writeQueueNums": _INT, "perm": _INT, "topicFilterType": _TEXT,
+    "topicName": _TEXT, "readQueueNums": _INT, "writeQueueNums": _INT, "perm": _INT, "topicFilterType": _FILTER_TYPES,
     "topicSysFlag": _INT, "order": _FLAG, "attributes": _Map(_TEXT),
 })  # fmt: skip
 _GROUP: Final = _Bean({
     "groupName": _TEXT, "consumeEnable": _FLAG, "consumeFromMinEnable": _FLAG, "consumeBroadcastEnable": _FLAG,
     "consumeMessageOrderly": _FLAG, "retryQueueNums": _INT, "retryMaxTimes": _INT, "brokerId": _LONG,
     "whichBrokerWhenConsumeSlowly": _LONG, "notifyConsumerIdsChangedEnable": _FLAG, "groupSysFlag": _INT,
-    "consumeTimeoutMinute": _INT, "groupRetryPolicy": _Bean({"type": _TEXT}), "attributes": _Map(_TEXT),
+    "consumeTimeoutMinute": _INT, "groupRetryPolicy": _Bean({"type": _RETRIES}), "attributes": _Map(_TEXT),
     "subscriptionDataSet": _OTHER,
 })  # fmt: skip
 _FILTER: Final = _Bean({
@@ -169,13 +171,17 @@ def _fits(value: Any, kind: Any, name: str) -> Verdict:
 
 def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
     if not isinstance(value, dict):
-        return Verdict(UNSURE if value is None or value == "" else REFUSES, f"{name} is not an object")
+        is_none = value is None or value == "" or (value == [] and isinstance(kind, _Bean))  # to fastjson
+        return Verdict(UNSURE if is_none else REFUSES, f"{name} is not an object")
     names = kind.fields if isinstance(kind, _Bean) else {}
     alike = {_bare(known) for known in names}
     for key, inner in value.items():
         if isinstance(kind, _Map):
             if kind.numbered and not (_is_number(key) and _has_bits(int(key), kind.numbered)):
-                return Verdict(UNSURE if re.search(r"\d", key) else REFUSES, f"{key[:60]!r} in {name} is no number")
+                is_odd = not key or re.search(r"\d", key)
+                return Verdict(UNSURE if is_odd else REFUSES, f"{key[:60]!r} in {name} is no number")
+            if not kind.numbered and isinstance(key, j.BareNumber):
+                return Verdict(UNSURE, f"{key[:60]!r} in {name} is {j.NUMBERED}")
             found = _fits(inner, kind.of, key)
         elif key in names:
             found = _fits(inner, names[key], key)
@@ -205,10 +211,14 @@ def _has_bits(number: int, bits: int) -> bool:
 def _list_fits(value: Any, kind: _List, name: str) -> Verdict:
     if not isinstance(value, list):
         return Verdict(UNSURE, f"{name} is not a list")
-    return next((each for item in value if (each := _fits(item, kind.of, name)).verdict != READS), Verdict(READS))
+    found = next((each for item in value if (each := _fits(item, kind.of, name)).verdict != READS), Verdict(READS))
+    return found if found.verdict == READS else Verdict(UNSURE, found.why)  # fastjson takes more in a list
 
 
 def _leaf_fits(value: Any, kind: Any, name: str) -> Verdict:
+    if isinstance(kind, frozenset):
+        known = isinstance(value, str) and value in kind
+        return Verdict(READS if known else UNSURE, f"{name} is none of {', '.join(sorted(kind))}")
     plain = type(value) is {_TEXT: str, _FLAG: bool, _OTHER: None}.get(kind, int)
     if plain and type(value) is int and not _has_bits(value, kind):
         return Verdict(REFUSES, f"{name} is not of {kind} bits")
