@@ -100,3 +100,20 @@ def test_of_numbers_that_are_mixed_up_one_that_is_right_is_not_told(numbers: lis
         if finding.code == "LOG_FIELD" and (at := finding.physical_offset) is not None
         for number in range(finding.count)
     ] == [100 * number for number in wrong]
+
+
+@pytest.mark.parametrize(("hole", "lost"), [
+    ([], [(20, 100)]),
+    ([(6000, 6100)], [(20, 100)]),  # no room for more than one of them
+    ([(6000, 20_000)], [(20, 100), (20, 100)]),
+])  # fmt: skip
+def test_numbers_that_go_back_and_jump_again_are_lost_once(
+    hole: list[tuple[int, int]], lost: list[tuple[int, int]]
+) -> None:
+    starts = [(0, 0), (100, 2000), (0, 4000), (100, hole[0][1] if hole else 6000)]  # number and place, 20 records each
+    rows = [(number, number + 20, at, at + 2000, 20, 0) for number, at in starts]
+    view = LogView([Segment(describe(f"commitlog/{0:020d}", 32_768), np.empty((4, 0), np.int64))], 0, 22_000, hole)
+    found = number_queue("t", 0, [np.array(rows, np.int64).T], view)
+    assert [(part.first_queue_offset, part.stop_queue_offset) for part in found.lost] == lost
+    gaps = [finding for finding in found.findings if finding.code == "LOG_QUEUE_OFFSET_GAP"]
+    assert [gap.count for gap in gaps] == [80] * (1 if hole else 2)

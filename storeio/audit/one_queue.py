@@ -55,8 +55,8 @@ class Said:
         self.classed = [(name, a, stop, at) for name, a, stop, _, at in own if a < stop]
         end = numbering.runs[-1][1]
         behind = merged([(max(stop, end), b) for _, _, stop, b, _ in own if max(stop, end) < b])
-        for part in behind if begun else ():  # no record stands there any more
-            self.covered = [rest for covered in self.covered for rest in subtract(covered, [part])]
+        if begun:  # else these are of records that stand there
+            self.covered = [rest for covered in self.covered for rest in subtract(covered, behind)]
         return begun
 
     def leave_out(self, numbering: Numbering) -> set[int]:
@@ -70,15 +70,17 @@ class Said:
             return beside
         right = merged(numbering.runs)
         kept: list[Classed] = []
+        missed: list[tuple[int, int]] = []
         for name, low, high, at in self.classed:
             others = subtract((low, high), right) if at in wrong else None
             if name == "zero" and others == [(low, high)]:
-                self.covered = [rest for covered in self.covered for rest in subtract(covered, [(low, high)])]
+                missed.append((low, high))
             elif name == "garbage" and others == []:
                 beside.add(at)
             else:
                 kept.append((name, low, high, at))
-        self.classed = kept
+        self.classed, missed = kept, merged(missed)
+        self.covered = [rest for covered in self.covered for rest in subtract(covered, missed)]
         return beside
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.begun_again import BegunAgain, begun_again
+from storeio.checks.ranges import Ranges, add, subtract
 from storeio.checks.runs import copies_among, runs_of, without
 from storeio.checks.segments import LogView
 from storeio.findings import Finding
@@ -72,9 +73,10 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
     runs = _without_outliers(topic, queue_id, runs, view, result)
     expected = runs[0][RUN_FIRST] if runs else 0
     before_at = runs[0][RUN_START_AT] if runs else 0
+    told: Ranges = []
     for first, stop, start_at, stop_at, *_ in runs:
         if first > expected:
-            _gap(topic, queue_id, expected, first, before_at, start_at, view, result)
+            _gap(topic, queue_id, expected, first, before_at, start_at, view, result, told)
         elif first < expected:
             detail = f"numbers {first} to {min(stop, expected) - 1} were issued before"
             result.findings.append(
@@ -250,20 +252,23 @@ def _misfit(view: LogView, topic: str, queue_id: int, run: Sequence[int], expect
 
 
 def _gap(
-    topic: str, queue_id: int, first: int, stop: int, start_at: int, stop_at: int, view: LogView, result: Numbering
-) -> None:
-    """Record lost numbers; a finding only where no hole in the log explains them."""
+    topic: str, queue_id: int, first: int, stop: int, start_at: int, stop_at: int, view: LogView, result: Numbering,
+    told: Ranges,
+) -> None:  # fmt: skip
+    """Record lost numbers; a finding only where no hole in the log explains them.
+
+    Where numbers go back and jump again, nothing but holes tells that others are lost than those ``told`` before.
+    """
     explained = view.is_damaged(start_at, stop_at)
     evidence = UNREAD if view.is_unread(start_at, stop_at) else IN_A_HOLE if explained else JUMP
-    result.lost.append(LostRange(topic, queue_id, first, stop, start_at, stop_at, evidence))
+    has_room = explained and stop - first <= (stop_at - start_at) // log.MIN_RECORD_BYTES
+    parts = [(first, stop)] if has_room else subtract((first, stop), told)
+    result.lost += [LostRange(topic, queue_id, low, high, start_at, stop_at, evidence) for low, high in parts]
+    add(told, (first, stop))
     if not explained:
-        finding = _at(view, "LOG_QUEUE_OFFSET_GAP", stop_at, 0, topic, queue_id, first, f"next is {stop}")
-        result.findings.append(
-            Finding(
-                finding.code, finding.path, finding.position, 1, topic, queue_id, first, stop_at, stop - first,
-                f"numbers {first} to {stop - 1} are missing before this record",
-            )
-        )  # fmt: skip
+        detail = f"numbers {first} to {stop - 1} are missing before this record"
+        found = _at(view, "LOG_QUEUE_OFFSET_GAP", stop_at, 1, topic, queue_id, first, detail)
+        result.findings.append(replace(found, count=stop - first))
 
 
 def between_units(topic: str, queue_id: int, end: UnitRow | None, units: Sequence[UnitRow]) -> Iterator[LostRange]:
@@ -283,9 +288,8 @@ def between_units(topic: str, queue_id: int, end: UnitRow | None, units: Sequenc
 
 def place_of(view: LogView, physical: int) -> tuple[str, int]:
     """Return the segment and the position in it of a physical offset; the log's first one as a last resort."""
-    bases = [segment.base for segment in view.segments]
-    i = max(bisect_right(bases, physical) - 1, 0)
-    return view.segments[i].file.path, physical - bases[i]
+    i = max(bisect_right(view.segments, physical, key=lambda segment: segment.base) - 1, 0)
+    return view.segments[i].file.path, physical - view.segments[i].base
 
 
 def _at(
