@@ -153,7 +153,7 @@ _TABLE: Final = (
     Code("BCQ_DIRTY_TAIL", WARNING, "bytes that are not zero lie behind the last batch queue unit", "Left behind by a truncation, or damage.", "Zero them."),
     Code("EXT_CHAIN", ERROR, "the sizes of queue ext units do not lead through the file", "A damaged size; brokers refuse to start with it.", _REBUILD),
     # index
-    Code("INDEX_MISSING", WARNING, "records have keys, but there is no index file",
+    Code("INDEX_MISSING", WARNING, "records have keys, but no index file has any",
          "Deleted files, or messageIndexEnable is off.", _REINDEX + " Or state messageIndexEnable=false."),
     Code("INDEX_HEADER", ERROR, "an index header disagrees with its units",
          "The header was damaged or never flushed.", _REINDEX),

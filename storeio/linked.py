@@ -157,6 +157,20 @@ class LinkedStore:
         else:
             place.unlink()
 
+    def restore(self, path: str) -> None:
+        """Put a file or directory back that was removed as the store has it."""
+        source = self.origin / path
+        with explained(str(self.root / path)):
+            if not source.is_dir():
+                _link(self.root / path, source)
+                return
+            for place in (source, *sorted(source.rglob("*"))):
+                target = self.root / place.relative_to(self.origin)
+                if place.is_dir():
+                    target.mkdir(parents=True, exist_ok=True)
+                else:
+                    _link(target, place)
+
     def rename(self, path: str, target: str) -> None:
         """Give a file another name."""
         with explained(str(self.root / target)):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import golden_data
 import numpy as np
@@ -14,9 +16,13 @@ from indexes import (
     built,
     store,
 )
+from rebuilds import sizes_of
 
+from storeio import audit
+from storeio.apply import apply_plan
 from storeio.checks.index_shape import infer_shape
 from storeio.format import index
+from storeio.planning import plan_store
 
 
 def samples_of(whole: Store) -> list[tuple[str, int, Callable[[int, int], Bytes]]]:
@@ -75,3 +81,20 @@ def test_shape_of_any_bytes(seed: int) -> None:
         data = np.frombuffer(chance.choice([chance.randbytes(size), bytes(size), b"\xff" * size]), np.uint8)
         shape = infer_shape([("a", size, lambda a, b, data=data: data[a:b])])  # type: ignore[misc]
         assert shape is None or index.file_length(*shape) in (size, 420_000_040)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x01", bytes(40), bytes(42040)])
+def test_an_only_file_without_a_unit_is_no_index(content: bytes, tmp_path: Path) -> None:
+    """A broker makes such a file longer and finds no key in it."""
+    root = golden_data.copy_of("ext-5.3.3", tmp_path / "store")
+    (file,) = (root / "index").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    found = audit.check(root, jobs=1)
+    assert [(f.code, f.severity, f.count) for f in found.findings if f.severity != "info"] == [
+        ("INDEX_MISSING", "warning", struct.unpack_from(">i", whole, 36)[0] - 1)
+    ]
+    given = sizes_of(golden_data.options("ext-5.3.3"))
+    assert plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given, jobs=1).cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert [path.read_bytes() for path in (root / "index").iterdir()] == [whole]

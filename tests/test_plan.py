@@ -143,7 +143,8 @@ def test_a_start_that_tables_refuse_is_judged_as_if_they_were_mended(broken: lis
     assert any(text.startswith("checkpoint is left as it is") for text in found.plan.left)
 
 
-DEAD = [["delete", segment(number)] for number in range(3)]  # retention has taken three segments
+# Retention has taken three segments, and the file of a queue whose messages they were, the first one at offset 0.
+DEAD = [*(["delete", segment(number)] for number in range(3)), ["delete", f"consumequeue/topic_1/1/{0:020d}"]]
 
 
 def test_sound_units_of_deleted_messages_stay(tmp_path: Path) -> None:

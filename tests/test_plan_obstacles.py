@@ -105,6 +105,31 @@ def test_obstacles_are_moved_aside(name: str, tmp_path: Path) -> None:
     assert (move.path, move.risk) == (path, model.METADATA)
 
 
+BATCH = "batchconsumequeue/new"
+
+
+@pytest.mark.parametrize(
+    ("files", "moved"),
+    [
+        ({f"{BATCH}/0/x": 5}, BATCH),
+        ({f"{BATCH}/0/x": 5, f"{BATCH}/1/x": 5}, BATCH),
+        ({f"{BATCH}/0/x": 5, f"{BATCH}/0/{0:020d}": 4600}, f"{BATCH}/0"),
+        ({f"{BATCH}/0/x/y": 5, f"{BATCH}/0/{0:020d}": 4600}, f"{BATCH}/0"),
+    ],
+)
+def test_a_directory_goes_with_the_strays_in_it(files: dict[str, int], moved: str, tmp_path: Path) -> None:
+    """What is found of them comes first, and no apply moves a directory after something in it; 5.x refuse with it."""
+
+    def change(root: Path) -> None:
+        for path, length in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(bytes(length))
+
+    found = planned(change, tmp_path)
+    assert found.cures, found.plan.left
+    assert [action.path for action in found.plan.actions if action.kind == model.MOVE] == [moved]
+
+
 @pytest.mark.parametrize("name", MOVED)
 def test_what_needs_them_moved_is_left_where_that_is_not_wanted(name: str, tmp_path: Path) -> None:
     path, make = MOVED[name]

@@ -193,7 +193,9 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
     gathered.checks.setdefault("index_keys", 0)
     gathered.count("index_units", sum(content.units for content in contents))
     if not plan.index:
-        if keys and plan.config.index_enabled and not plan.listing.of_kind(INDEX):
+        files = [report for report in plan.file_reports if report.file.kind == INDEX]
+        is_told = any(report.findings or report.failed for report in files)  # else no file holds anything but a header
+        if keys and plan.config.index_enabled and not is_told:
             gathered.findings.append(Finding("INDEX_MISSING", INDEX, count=keys, detail=f"{keys} keys in the log"))
         return []
     gathered.findings += finish_content(plan.index, index_reader(plan), contents)

@@ -67,6 +67,10 @@ class Overlay:
         found = self._look(path)
         return Contents(Piece(found, DISK, 0, path)) if isinstance(found, int) else found
 
+    def is_changed_below(self, path: str) -> bool:
+        """Tell whether an action so far was about something in a directory of this name."""
+        return path in self._above
+
     def file(self, action: Action) -> Contents:
         """Return the file that an action finds, of the length that it expects.
 

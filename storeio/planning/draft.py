@@ -43,6 +43,7 @@ class Draft:
     def __init__(self, store: LinkedStore, bytes_path: Path) -> None:
         self.store, self.bytes_path = store, bytes_path
         self.actions: list[Action] = []
+        self.steps = 0  # actions that were ever added; some may have been taken back
         self.left_out = LeftOut()
         self.allow_log, self.may_move = False, True
         self.bytes_length = 0
@@ -110,7 +111,39 @@ class Draft:
         self.store.resize(path, length)
 
     def move(self, path: str, why: Why) -> None:
-        """Take a file or directory out of the store."""
+        """Take a file or directory out of the store; a directory with what was to go of it before."""
+        inner = self._take_back(path)
+        codes = {*why.codes, *(code for action in inner for code in action.codes)}
+        try:
+            self._move(path, replace(why, codes=tuple(sorted(codes))) if inner else why)
+        except RefusedError:
+            for action in inner:
+                self._order.apply(action)
+                self.actions.append(action)
+                self.store.remove(action.path)
+            raise
+
+    def _take_back(self, path: str) -> list[Action]:
+        """Take back moves of what lies in a directory, which no apply moves after something in it, and return them.
+
+        None where anything else was done in it.
+        """
+        if not self._order.is_changed_below(path):
+            return []
+        end = len(path) + 1
+        inner = [each for each in self.actions if f"{path}/" in (each.path[:end], each.target[:end])]
+        if any(each.kind != model.MOVE or each.risk == model.LOG for each in inner):
+            return []
+        taken = {each.path for each in inner}
+        self.actions = [each for each in self.actions if each.path not in taken]
+        self._order = Overlay(self._look)
+        for action in self.actions:
+            self._order.apply(action)
+        for action in inner:
+            self.store.restore(action.path)
+        return inner
+
+    def _move(self, path: str, why: Why) -> None:
         self.require_movable(path)
         if self.store.is_directory(path):
             length, digest = 0, self._listing_sha256(path)
@@ -139,6 +172,7 @@ class Draft:
             end = self.bytes_length + (action.length if action.source != model.ZEROS else 0)
             check_action(action, "", end, allow_log=self.allow_log)
             self._order.apply(action)
+        self.steps += 1
         self.actions.append(replace(action, codes=why.codes, topic=why.topic, queue_id=why.queue_id))
 
     def _sha256(self, path: str, start: int, stop: int) -> str:

@@ -130,7 +130,7 @@ class Planner:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""
         self.draft.allow_log, self.draft.may_move = allow_log, select.takes_risk(model.METADATA)
         for number in range(ROUNDS if EVERYTHING not in self.withheld else 0):
-            count = len(self.draft.actions)
+            count = self.draft.steps
             wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
             if self.donors is not None and not number:
                 named = [finding for finding in wanted if finding.code in OF_NAMES]
@@ -141,16 +141,16 @@ class Planner:
             if any(f.code == "LOG_MISSING" for f in found.findings):
                 break  # nothing follows from a log that is not there, and what starts without it deletes all queues
             self._layout(found, wanted, select, allow_log=allow_log)
-            if len(self.draft.actions) > count:
+            if self.draft.steps > count:
                 found = self.audited()
                 wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
-            middle = len(self.draft.actions)
+            middle = self.draft.steps
             self._derived(found, wanted, select)
             if self.rewritten:
                 break
-            if len(self.draft.actions) > middle:
+            if self.draft.steps > middle:
                 found = self.audited()
-            if len(self.draft.actions) == count:
+            if self.draft.steps == count:
                 break
         look_at_lock(self.draft)
         return found
