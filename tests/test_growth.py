@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rebuilds import settings_of
 from storebuilder import StoreBuilder
 
@@ -14,6 +17,9 @@ import storeio
 from storeio.checks.queue_files import QueueFile
 from storeio.rebuild.node import rebuild
 from storeio.simulate import pull
+from storeio.simulate.java import quotient
+from storeio.simulate.mapped import Mapped, MappedQueue
+from storeio.simulate.rules import rules_of
 
 FILES = 300
 
@@ -59,3 +65,49 @@ def test_a_message_that_fills_a_gap_of_its_queue_is_not_read_for_each_unit(
     got = storeio.simulate(root, broker="5.5.1", given=given).consumers
     assert got is not None and got.messages == built.stop == 2002
     assert 0 < len(read) < 200
+
+
+def loaded(names: list[int], size: int) -> MappedQueue:
+    """Return a directory of files with these names, as a start loads them."""
+    entries = [SimpleNamespace(name=str(name), is_dir=False, size=size) for name in names]
+    disk: Any = SimpleNamespace(entries=lambda _: entries, delete=lambda _: None)
+    queue = MappedQueue(disk, "consumequeue/t/0", size)
+    queue.load(rules_of("5.5.1"))
+    return queue
+
+
+def obvious(files: list[Mapped], place: int) -> Mapped | None:
+    """Return the file of a place as a broker finds it: the one where it should be, else the first that holds it."""
+    if not files or not files[0].base <= place < files[-1].stop:
+        return None
+    holding = [file for file in files if file.base <= place < file.stop]
+    at = quotient(place, 10) - quotient(files[0].base, 10)
+    expected = files[at] if 0 <= at < len(files) else None
+    return next((file for file in holding if file is expected), holding[0] if holding else None)
+
+
+@given(
+    st.lists(st.integers(-50, 50) | st.integers(2**63 - 30, 2**63 - 1), min_size=1, max_size=12),
+    st.booleans(), st.integers(-60, 60) | st.integers(2**63 - 40, 2**63 - 1), st.integers(-60, 60),
+)  # fmt: skip
+def test_a_place_is_found_among_files_of_any_names(names: list[int], ordered: bool, place: int, end: int) -> None:
+    queue = loaded(sorted(names) if ordered else names, 10)
+    for _ in range(2):
+        assert queue.find(place) is obvious(queue.files, place)
+        assert queue.base_behind(place) == min((f.base for f in queue.files if f.base > place), default=None)
+        left = [f.base for f in queue.files if f.stop <= end or end >= f.base]
+        queue.truncate(end)
+        assert [f.base for f in queue.files] == left
+
+
+def test_places_between_thousands_of_files_are_bisected(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = loaded([20 * number for number in range(FILES)], 10)
+    count, stop = [0], Mapped.__dict__["stop"]
+
+    def counted(file: Mapped) -> Any:
+        count[0] += 1
+        return stop.__get__(file)
+
+    monkeypatch.setattr(Mapped, "stop", property(counted))
+    assert [queue.find(20 * number + 15) for number in range(FILES)] == [None] * FILES
+    assert count[0] < 20 * FILES

@@ -7,6 +7,7 @@ Source: ``MappedFileQueue``, ``MappedFile``.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -54,6 +55,7 @@ class MappedQueue:
     def __init__(self, disk: Disk, directory: str, size: int) -> None:
         self.disk, self.directory, self.size = disk, _plain(directory), size
         self.files: list[Mapped] = []
+        self._rises = True  # each file begins and ends where the one before it does, or behind that
 
     def load(self, rules: Rules) -> None:
         """List the directory.
@@ -75,7 +77,7 @@ class MappedQueue:
             base = java_long(entry.name)
             if base is None:
                 raise RefusesError(f"{path}: the name is no number", "NumberFormatException", path)
-            self.files.append(Mapped(path, base, self.size, self.size))
+            self._take(Mapped(path, base, self.size, self.size))
 
     def truncate(self, offset: int) -> list[Mapped]:
         """Set the positions for an end at ``offset``; return the files behind it, which are deleted."""
@@ -86,14 +88,27 @@ class MappedQueue:
                     file.wrote = remainder(offset, self.size)
                 else:
                     gone.append(file)
+        for file in reversed(gone):
+            self._forget(file)
         for file in gone:
-            self.drop(file)
+            self.disk.delete(file.path)
         return gone
 
     def drop(self, file: Mapped) -> None:
         """Unlink a file."""
-        self.files.remove(file)
+        self._forget(file)
         self.disk.delete(file.path)
+
+    def _take(self, file: Mapped) -> None:
+        last = self.files[-1] if self.files else file
+        self._rises &= last.base <= file.base and last.stop <= file.stop
+        self.files.append(file)
+
+    def _forget(self, file: Mapped) -> None:
+        if self.files[-1] is file:  # thousands go from the end
+            self.files.pop()
+        else:
+            self.files.remove(file)
 
     def append_file(self, base: int) -> Mapped:
         """Make a file of zeros behind the others; one that is there keeps its bytes.
@@ -106,7 +121,7 @@ class MappedQueue:
             raise QueuesStopError(f"no file {path!r} can be made")
         self.disk.create(path, self.size)
         file = Mapped(path, base, self.size, 0, first=not self.files)
-        self.files.append(file)
+        self._take(file)
         return file
 
     def _path(self, base: int) -> str:
@@ -142,14 +157,25 @@ class MappedQueue:
 
     def find(self, offset: int, *, or_first: bool = False) -> Mapped | None:
         """Return the file that holds an offset. Source: ``findMappedFileByOffset``."""
-        return self._found_among(self.files, offset) or (self.files[0] if or_first and self.files else None)
+        found = self._found_among(self.files, offset, rises=self._rises)
+        return found or (self.files[0] if or_first and self.files else None)
 
-    def _found_among(self, files: Sequence[Mapped], offset: int) -> Mapped | None:
+    def base_behind(self, offset: int) -> int | None:
+        """Return the lowest place at which a file begins behind an offset, None if none does."""
+        if not self._rises:
+            return min((file.base for file in self.files if file.base > offset), default=None)
+        i = bisect_right(self.files, offset, key=lambda file: file.base)
+        return self.files[i].base if i < len(self.files) else None
+
+    def _found_among(self, files: Sequence[Mapped], offset: int, *, rises: bool = False) -> Mapped | None:
         if not files or not files[0].base <= offset < files[-1].stop:
             return None
         i = quotient(offset, self.size) - quotient(files[0].base, self.size)
         if 0 <= i < len(files) and files[i].base <= offset < files[i].stop:
             return files[i]
+        if rises:
+            i = bisect_right(files, offset, key=lambda file: file.stop)
+            return files[i] if files[i].base <= offset else None
         return next((file for file in files if file.base <= offset < file.stop), None)
 
     @property

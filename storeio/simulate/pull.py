@@ -149,8 +149,8 @@ def _next_there(queue: ConsumeQueue, offset: int, following: int) -> int:
     """Return the first offset a consumer comes to behind one without unit at which there may be one."""
     if isinstance(queue, BatchQueue):
         return queue.next_base(offset)
-    ahead = [file.base // UNIT for file in queue.files.files if file.base > offset * UNIT]
-    first = min(ahead, default=queue.max_offset)
+    ahead = queue.files.base_behind(offset * UNIT)
+    first = queue.max_offset if ahead is None else ahead // UNIT
     return max(following, offset + 1, first - first % _units(queue))
 
 
