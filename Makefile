@@ -12,7 +12,7 @@ CODE := storeio udfs jobs bench
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars brokers demo test long-test broker-test lint docs notebooks bench wheel clean
+.PHONY: help setup java jars brokers demo test long-test broker-test lint docs kernels notebooks bench wheel clean
 
 help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ demo: setup  ## the audit job over a damaged store: its report and its Delta tab
 brokers: java # what cannot be had is told, and the tests that need it are skipped
 	@PYTHONPATH=.:tests $(PYTHON) -m broker.prepare
 
-test: brokers setup lint docs wheel  ## everything that CI runs
+test: brokers setup lint docs kernels wheel  ## everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not spark and not long' $(PYTEST_ARGS)
 	@# By file, so that a process keeps its session: xdist 3.8 does not keep groups together under pytest 9.2. Files in
 	@# their order: by number of tests the notebook would come last, a minute in which one core is idle.
@@ -70,6 +70,12 @@ notebooks: setup  ## JupyterLab on the notebooks
 
 bench: setup  ## measure speed and memory on this machine, against real brokers, too; into bench/RESULTS.md
 	$(BIN)/python -m bench.suite
+
+# On a new machine the documentation, which imports everything, compiles for a minute. Whoever has done with the linters
+# meets it from the other end; each kernel is compiled by one of them.
+kernels: $(STAMP)  ## compile the kernels, once a machine, so that no first call has to
+	@$(BIN)/python -c "import importlib, pkgutil, storeio.kernels as k; [importlib.import_module(f'{k.__name__}.{m.name}') \
+		for m in reversed([*pkgutil.iter_modules(k.__path__)])]"
 
 wheel: $(STAMP)  ## dist/*.whl, for spark-submit --py-files
 	@# What an earlier build left would go along, modules that are gone included.
