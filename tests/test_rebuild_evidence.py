@@ -1,17 +1,19 @@
-"""What a rebuild learns of a damaged index about the brokers that wrote it: from where on tags are indexed."""
+"""What a rebuild learns of a damaged store about its brokers: from where on they indexed tags, and of ext units."""
 
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Final
 
 import golden_data as golden
 import pytest
-from rebuilds import sizes_of
+from rebuilds import QUEUES, sizes_of, tree
 
 from storeio.audit import prepare
 from storeio.rebuild.evidence import tags_from
+from storeio.rebuild.node import rebuild
 
 STORES: Final = (*golden.BASES, *golden.RICH)
 
@@ -60,3 +62,25 @@ def test_a_header_that_counts_too_few_does_not_hide_units(name: str, tmp_path: P
         data = path.read_bytes()
         path.write_bytes(data[:36] + (2).to_bytes(4, "big") + data[40:])
     assert learned(root, name) == expected
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
+def test_an_ordinary_queue_s_files_among_ext_files_are_no_ext_units(name: str, kept: bool, tmp_path: Path) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    queue, there = root / "consumequeue/topic_0/0", root / "consumequeue_ext/topic_0/0"
+    shutil.copytree(queue, there)
+    if not kept:
+        shutil.rmtree(queue)
+    result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options(name)))
+    assert tree(tmp_path / "new", *QUEUES) == tree(golden.store(name), *QUEUES)
+    assert not any(path.startswith("consumequeue_ext") for path in result.files)
+
+
+def test_units_that_name_ext_units_tell_of_them_where_no_ext_file_does(tmp_path: Path) -> None:
+    name = "ext-5.3.3"
+    root = golden.copy_of(name, tmp_path / "store")
+    for path in (root / "consumequeue_ext").rglob(f"{0:020d}"):
+        path.write_bytes(bytes(path.stat().st_size))
+    rebuild(root, tmp_path / "new", given=sizes_of(golden.options(name)))
+    assert tree(tmp_path / "new", *QUEUES) == tree(golden.store(name), *QUEUES)

@@ -13,8 +13,8 @@ from storeio.audit import AuditPlan
 from storeio.audit.facts import declared_batches, has_light_queues, listed_batches
 from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
-from storeio.format import checkpoint, index, properties
-from storeio.paths import CHECKPOINT, INDEX, QUEUE_EXT
+from storeio.format import checkpoint, consumequeue, index, properties, queueext
+from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.rebuild.light import Standing, light_starts
 from storeio.scan import go_without
 from storeio.simulate.rules import rules_of
@@ -23,6 +23,7 @@ Numbers = npt.NDArray[np.int64]
 
 CHUNK_UNITS = 1 << 16  # that are looked through at once for the last one
 NEIGHBOURS = 64  # index units around one that are looked through for the same record's
+UNITS_ASKED = 256  # of a queue's file, about ext units
 TRIES = 16  # records without tags that are passed before nothing is told
 Units = list[tuple[int, int]]
 """Physical offset and key hash of index units."""
@@ -47,17 +48,45 @@ def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:
         UsageError: No such version.
     """
     has_tag_keys = broker is not None and rules_of(broker).tag_keys
-    files = plan.listing.files
     given = {setting.name: setting.value == "true" for setting in plan.config.settings}
     light = plan.facts.light or has_light_queues(plan)
     ext = given.get("enableConsumeQueueExt")
     return Evidence(
         plan.facts.batch_topics | listed_batches(plan, declared_batches(plan)),
         light if plan.config.multi_dispatch is None else plan.config.multi_dispatch,
-        any(f.kind == QUEUE_EXT and not f.is_dir for f in files) if ext is None else ext,
+        has_ext_units(plan) if ext is None else ext,
         tags_from(plan, otherwise=has_tag_keys),
         light_starts(plan),
     )
+
+
+def has_ext_units(plan: AuditPlan) -> bool:
+    """Tell whether queues have ext units: one of their ext files begins with one, or one of their units names one.
+
+    Files of other queues that came there do neither. What cannot be read is taken for one that does.
+    """
+    files = [f for f in plan.listing.files if f.kind == QUEUE_EXT and not f.is_dir]
+    queues = {(f.topic, f.queue_id) for f in files}
+    named = [f for f in plan.listing.of_kind(CONSUMEQUEUE) if (f.topic, f.queue_id) in queues]
+    try:
+        return any(_begins_with_unit(plan, file) for file in files) or any(_names_unit(plan, file) for file in named)
+    except UnreadableError as error:
+        go_without(plan.root, error)
+        return True
+
+
+def _begins_with_unit(plan: AuditPlan, file: StoreFile) -> bool:
+    if file.size < queueext.HEAD_BYTES:
+        return False
+    head = queueext.decode_head(plan.read(file.path, 0, queueext.HEAD_BYTES).data)[0]
+    return bool(head["bitmap_length"] >= 0 and head["size"] == queueext.HEAD_BYTES + int(head["bitmap_length"]))
+
+
+def _names_unit(plan: AuditPlan, file: StoreFile) -> bool:
+    """Tell whether one of the first units of a queue's file has the address of an ext unit."""
+    stop = min(file.size // consumequeue.UNIT_BYTES, UNITS_ASKED) * consumequeue.UNIT_BYTES
+    units = consumequeue.decode(plan.read(file.path, 0, stop).data if stop else b"")
+    return bool(queueext.is_address(units["tags_code"].astype(np.int64)).any())
 
 
 def tags_from(plan: AuditPlan, *, otherwise: bool = False) -> int | None:
