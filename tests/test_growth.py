@@ -14,8 +14,10 @@ from rebuilds import settings_of
 from storebuilder import StoreBuilder
 
 import storeio
+from storeio.apply.session import Patience
 from storeio.checks.queue_files import QueueFile
 from storeio.rebuild.node import rebuild
+from storeio.results import Progress
 from storeio.simulate import pull
 from storeio.simulate.java import quotient
 from storeio.simulate.mapped import Mapped, MappedQueue
@@ -111,3 +113,24 @@ def test_places_between_thousands_of_files_are_bisected(monkeypatch: pytest.Monk
     monkeypatch.setattr(Mapped, "stop", property(counted))
     assert [queue.find(20 * number + 15) for number in range(FILES)] == [None] * FILES
     assert count[0] < 20 * FILES
+
+
+def test_the_bytes_of_all_actions_are_not_added_up_after_each() -> None:
+    asked = [0]
+
+    class Counted:
+        @property
+        def length(self) -> int:
+            asked[0] += 1
+            return 7
+
+    told: list[Progress] = []
+    patience, actions = Patience(told.append), [Counted() for _ in range(FILES)]
+    patience.expect(actions)  # type: ignore[arg-type]
+    for number in range(FILES):
+        patience.done(0, number + 1, "writing")
+    for number in reversed(range(FILES)):
+        patience.done(number, FILES, "taking back")
+    steps = [7 * (number + 1) for number in range(FILES)]
+    assert [(progress.done_bytes, progress.total_bytes) for progress in told] == [(n, 7 * FILES) for n in steps * 2]
+    assert asked[0] == FILES

@@ -155,12 +155,13 @@ def _stopped(error: Exception | None, run: Run | None, root: str) -> NotAppliedE
 def carry(run: Run, store: Tree, patience: Patience) -> int:
     """Return how many actions are done, once all are or somebody wants to stop."""
     journal, count = run.journal, len(run.actions)
+    patience.expect(run.actions)
     if journal.progress.done < count and journal.progress.flux is None:
         journal.add(_begin(run, journal.progress.done, store))
     while journal.progress.done < count:
         number = journal.progress.done
         do(run, number, store)
-        patience.done(run.actions, number + 1, "writing")
+        patience.done(0, number + 1, "writing")
         if number + 1 == count:
             journal.add(journals.done(number), journals.COMPLETE)
         elif patience.over:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from types import FrameType
 
 from storeio.apply import home as homes
@@ -29,16 +30,20 @@ class Patience:
         self.over = False
         self._begun = False
         self._tell = tell
+        self._ends = [0]  # bytes of so many actions
 
     def begin(self) -> None:
         """Have signals only remembered from now on: an action comes next."""
         self._begun = True
 
-    def done(self, actions: Sequence[Action], count: int, phase: str) -> None:
-        """Tell how many of the actions are done."""
+    def expect(self, actions: Iterable[Action]) -> None:
+        """Add up once what is to be done, or taken back: there may be thousands of actions."""
+        self._ends = [0, *accumulate(action.length for action in actions)]
+
+    def done(self, first: int, stop: int, phase: str) -> None:
+        """Tell that the actions ``[first, stop)`` of those that are expected are done, or taken back."""
         if self._tell is not None:
-            lengths = [action.length for action in actions]
-            self._tell(Progress(sum(lengths[:count]), sum(lengths), phase))
+            self._tell(Progress(self._ends[stop] - self._ends[first], self._ends[-1], phase))
 
     @contextmanager
     def kept(self) -> Iterator[None]:

@@ -72,6 +72,7 @@ def _back(run: Run, store: Tree, patience: Patience) -> int:
     """Return how many actions are still done, 0 once all are taken back."""
     journal = run.journal
     progress = journal.progress
+    patience.expect(run.actions)
     try:
         if progress.flux is None and progress.done:
             journal.add(journals.undo_begin(progress.done - 1))
@@ -80,7 +81,7 @@ def _back(run: Run, store: Tree, patience: Patience) -> int:
         while progress.flux is not None:
             number = progress.flux
             take_back(run, number, store)
-            patience.done(run.actions[::-1], len(run.actions) - number, "taking back")
+            patience.done(number, len(run.actions), "taking back")
             if number == 0:
                 journal.add(journals.undo_done(0), journals.UNDONE)
             elif patience.over:
