@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from storebuilder import StoreBuilder
 
 import storeio
 from storeio.apply.session import Patience
+from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
@@ -134,3 +136,21 @@ def test_the_bytes_of_all_actions_are_not_added_up_after_each() -> None:
     steps = [7 * (number + 1) for number in range(FILES)]
     assert [(progress.done_bytes, progress.total_bytes) for progress in told] == [(n, 7 * FILES) for n in steps * 2]
     assert asked[0] == FILES
+
+
+def test_units_beside_those_of_other_numbers_are_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder, chance = StoreBuilder(tmp_path / "store", segment_bytes=1 << 20), random.Random(1)
+    for _ in range(FILES):
+        builder.message("t", queue_offset=chance.randrange(1 << 10))
+    looked, look_up = [0], Beside._looked_up
+
+    def counted(self: Beside, number: int) -> Any:
+        looked[0] += 1
+        return look_up(self, number)
+
+    monkeypatch.setattr(Beside, "_looked_up", counted)
+    found = storeio.check(builder.close())
+    shifted = sum(finding.count for finding in found.findings if finding.code == "CQ_SHIFTED")
+    assert shifted > 100 and looked[0] < 2 * FILES

@@ -18,6 +18,12 @@ Numbers = npt.NDArray[np.int64]
 MOST_IN_A_ROW: Final = 16  # units whose records say other numbers: more of them moved, and their records are right
 
 
+MOST_KNOWN: Final = 1 << 16  # units that are remembered
+
+Known = dict[int, tuple[int, int | None]]
+"""Where units point, and the queue offsets that the records there say; None without an intact one."""
+
+
 class _Side(NamedTuple):
     """Whether the nearest unit on one side, behind a few whose records say other numbers, is right, and how far it is.
 
@@ -33,7 +39,8 @@ class _Side(NamedTuple):
 class Beside:
     """The units next to some of a queue, and what the records say at which they point."""
 
-    def __init__(self, queue: Queue, read: Read, numbers: Numbers, implied: Implied) -> None:
+    def __init__(self, queue: Queue, read: Read, numbers: Numbers, implied: Implied, known: Known) -> None:
+        """Look at what lies around these numbers; ``known`` is of the same queue and records, and grows."""
         around = np.concatenate((np.maximum(numbers - MOST_IN_A_ROW, 0), numbers + MOST_IN_A_ROW))
         self._queue, self._read, self._implied = queue, read, implied
         try:
@@ -41,7 +48,9 @@ class Beside:
         except UnreadableError:  # one of the files; the others still tell
             self._units_of = by_number(queue, read, around, runs=0)
         self._places = implied.physical()
-        self._known: dict[int, tuple[int, int | None]] = {}
+        self._known = known
+        if len(known) > MOST_KNOWN:
+            known.clear()
 
     def are_right(self, number: int) -> bool:
         """Tell whether all intact records next to a unit say the number of their own: it does not stand amid others.

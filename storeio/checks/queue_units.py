@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks import ext_units
-from storeio.checks.beside import Beside
+from storeio.checks.beside import Beside, Known
 from storeio.checks.locate import Places, decode
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
@@ -67,6 +67,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
         bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
     units_of = by_number(queue, read, numbers, runs=len(bounds) - 1)
     places = Places(queue, read, implied.physical_at(0), implied.physical_at(-1) + 1)
+    known: Known = {}  # where numbers are at random each unit lies beside those of many runs
     goes_back = 2 < len(bounds) <= MOST_APART + 1 and bool((np.diff(numbers) < 1).any())
     for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
@@ -76,7 +77,8 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
         if not absent and data.tobytes() == units[a:b].tobytes():  # of a few units five times as fast as by numpy
             checked.covered.append((first, first + b - a))
             continue
-        run = _Run(queue, ext, implied, walked, read, places, slice(a, b), first, decode(queue, data), units[a:b])
+        rows = slice(a, b)
+        run = _Run(queue, ext, implied, walked, read, places, known, rows, first, decode(queue, data), units[rows])
         run.compare(absent, checked)
         if goes_back:
             checked.apart += condense(checked.findings)
@@ -94,6 +96,7 @@ class _Run:
     walked: Walked
     read: Read
     places: Places
+    known: Known
     rows: slice
     first: int
     disk: npt.NDArray[np.void]
@@ -178,7 +181,7 @@ class _Run:
             return
         found = self.places.numbers_of(self.implied.physical(self.rows)[which])
         astray = (found >= 0) & (found != self.first + which)
-        beside = Beside(self.queue, self.read, found[astray], self.implied)
+        beside = Beside(self.queue, self.read, found[astray], self.implied, self.known)
         for i, number in zip(which.tolist(), found.tolist(), strict=True):
             if number >= 0 and number != self.first + i:
                 self.misplaced(checked, i, number, beside)
