@@ -22,6 +22,7 @@ from storeio.rebuild.index import Before
 from storeio.rebuild.lay import FileLaid
 from storeio.rebuild.layout import FileSizes
 from storeio.rebuild.node import rebuild
+from storeio.rebuild.placement import Placed
 from storeio.rebuild.shares import Orders, OutFile, orders_of
 from storeio.rebuild.tally import Names, Tally
 from storeio.remote.failures import note
@@ -205,13 +206,12 @@ def test_names_of_several_stores() -> None:
 
 def orders_with(weights: list[tuple[int, bool]]) -> Orders:
     """Return orders for files of these weights; those that are true are of the index."""
+    queue = ("consumequeue", "t", 0)
     files = [
-        OutFile(
-            str(n), weight, weight, None if of_index else ("consumequeue", "t", 0), cut_file() if of_index else None
-        )
+        OutFile(str(n), weight, weight, None if of_index else queue, cut_file() if of_index else None)
         for n, (weight, of_index) in enumerate(weights)
     ]
-    return Orders(FileSizes(20, 20, 20, 100), {}, files, Cuts(), np.empty((2, 0), np.int64), [])
+    return Orders(FileSizes(20, 20, 20, 100), {queue: Placed([])}, files, Cuts(), np.empty((2, 0), np.int64), [])
 
 
 def cut_file() -> CutFile:
