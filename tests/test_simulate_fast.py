@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from storeio.dispatch import Implied
 from storeio.kernels import tables as w
-from storeio.paths import describe
+from storeio.paths import describe, file_name
 from storeio.scan import list_store, read_range
 from storeio.simulate import blocks, logscan, skipping
 from storeio.simulate.broker import Broker, Setup
@@ -26,7 +26,8 @@ from storeio.simulate.rules import LINES, rules_of
 from storeio.splits import Split, WalkState
 from storeio.walk import Walked
 from tests import golden_data
-from tests.simulated import SETUP, disk_of, in_memory, on_lines, setup_of, stores
+from tests.simulated import SEGMENT, SETUP, disk_of, in_memory, on_lines, setup_of, stores
+from tests.storebuilder import StoreBuilder
 from tests.test_simulate_other_stores import CASES as OTHERS
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
@@ -105,6 +106,20 @@ def test_same_on_random_stores(files: dict[str, bytes], version: str, light: boo
     setup = replace(SETUP, multi_dispatch=light, lmq=light)
     fast = left_by(in_memory(files), version, setup)
     assert fast == left_by(in_memory(files), version, replace(setup, scalar=True))
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+@pytest.mark.parametrize("number", [2**59 + 4, 2**60 + 4, 2**62, 2**63 - 1, (2**63 - 1) // 20, (2**63 - 1) // 20 + 1])
+def test_same_where_a_position_wraps_around(number: int, version: str) -> None:
+    """The position of a number that only damage makes is more than a long holds, and may be below the queue's end."""
+    builder = StoreBuilder(segment_bytes=SEGMENT)
+    for i in range(12):
+        builder.message("t", 0, b"x", queue_offset=number if i == 4 else i)
+    files = {f"commitlog/{file_name(base)}": data.ljust(SEGMENT, b"\0") for base, data in builder.segment_files()}
+    files |= {"checkpoint": bytes(4096), "abort": b""}
+    fast = left_by(in_memory(files), version, SETUP)
+    assert fast == left_by(in_memory(files), version, replace(SETUP, scalar=True))
+    assert fast["dispatched"][0] == 12
 
 
 STOPPED = [case for case in OTHERS if case["id"].startswith("stop-")]

@@ -55,12 +55,16 @@ def leading_units(data: Bytes, first: int, most: int) -> tuple[int, int]:
     return i, highest
 
 
-@compiled("int64(readonly(int64[:]), int64, int64, int64, boolean[::1], int64[::1])")
-def take_units(queue_offset: Numbers, first: int, end: int, room: int, taken: Mask, counts: Numbers) -> int:
+@compiled("int64(readonly(int64[:]), readonly(int64[:]), int64, int64, int64, boolean[::1], int64[::1])")
+def take_units(
+    queue_offset: Numbers, expected: Numbers, first: int, end: int, room: int, taken: Mask, counts: Numbers
+) -> int:
     """Return the first record that is not looked at, since the file is full, and mark those that get a unit.
 
     Args:
-        queue_offset: Of each record, none negative.
+        queue_offset: Of each record.
+        expected: Position of each in its queue, as a broker reckons it: of a huge number it wraps around. Compiled code
+            would take it for granted that products do not.
         first: The record to begin with.
         end: Queue offset at which the queue ends.
         room: Units that its last file still takes.
@@ -70,12 +74,11 @@ def take_units(queue_offset: Numbers, first: int, end: int, room: int, taken: Ma
     counts[T_TAKEN] = counts[T_SHIFTED] = 0
     i = first
     while i < len(queue_offset) and counts[T_TAKEN] < room:
-        number = queue_offset[i]
-        at = end + counts[T_TAKEN]
-        taken[i] = number == 0 or number >= at
+        position = (end + counts[T_TAKEN]) * UNIT
+        taken[i] = queue_offset[i] == 0 or expected[i] >= position
         if taken[i]:
             counts[T_TAKEN] += 1
-            counts[T_SHIFTED] += number > at
+            counts[T_SHIFTED] += queue_offset[i] != 0 and expected[i] > position
         i += 1
     return i
 

@@ -179,7 +179,8 @@ def _append(queue: ConsumeQueue, implied: Implied, ends: Numbers, taken: Mask, i
     file = queue.files.files[-1]
     counts = np.zeros(2, np.int64)
     number = quotient(file.base + file.wrote, UNIT)
-    after = int(place.take_units(implied.queue_offset, i, number, room, taken, counts))
+    numbers = implied.queue_offset
+    after = int(place.take_units(numbers, numbers * UNIT, i, number, room, taken, counts))
     count = int(counts[place.T_TAKEN])
     if count:
         rows = np.flatnonzero(taken[i:after]) + i
