@@ -27,7 +27,7 @@ from storeio.rebuild.layout import Write
 from storeio.rebuild.node import rebuild
 from storeio.rebuild.old import old_units
 from storeio.rebuild.parcels import R_COUNT, parcels
-from storeio.rebuild.shares import Facts, Orders, orders_of, spilled, stitched
+from storeio.rebuild.shares import Facts, Orders, facts_of, orders_of, stitched
 from storeio.rebuild.spill import WRITING, spill
 from storeio.rebuild.tally import Names, Tally, shape_of, wanted_of
 from storeio.rebuilt import PARTS
@@ -88,7 +88,7 @@ def said_by_workers(plan: AuditPlan, wanted: Wanted, partial: Path, chance: rand
     """Return the facts of all splits as they reach the driver, in any order; what splits hold is spilled."""
     (partial / WRITING).mkdir(parents=True)
     found = [(number, derive_split(plan.root, split, wanted)) for number, split in enumerate(plan.splits)]
-    facts = [one for part in cut_anywhere(found, chance) for one in spilled(partial, part)]
+    facts = [one for part in cut_anywhere(found, chance) for one in facts_of(partial, part)]
     assert all(not stretch.units for fact in facts for stretch in fact.found.stretches)
     chance.shuffle(facts)
     sent: list[Facts] = pickle.loads(pickle.dumps(facts))

@@ -22,7 +22,7 @@ from storeio.paths import CHECKPOINT
 from storeio.rebuild.derive import Derived, Wanted, derive_split
 from storeio.rebuild.lay import FileLaid
 from storeio.rebuild.queues import queue_built
-from storeio.rebuild.shares import Facts, Orders, Stitched, orders_of, spilled, stitched
+from storeio.rebuild.shares import Facts, Orders, Stitched, facts_of, orders_of, stitched
 from storeio.rebuild.spill import WRITING
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuild.tally import Tally, told_more
@@ -116,7 +116,7 @@ def _derived(context: SparkContext, builds: Sequence[Building], tell: Tell | Non
                 root, wanted, place = given.value[store]
                 splits = ((number, split) for _, number, split in of_store)
                 found = _each_derived(root, wanted, splits, unread, done)
-                yield from ((store, facts) for facts in spilled(place, found))
+                yield from ((store, facts) for facts in facts_of(place, found))
                 yield from ((store, why) for why in unread)
 
     try:

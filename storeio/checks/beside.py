@@ -16,8 +16,6 @@ from storeio.format import commitlog as log
 Numbers = npt.NDArray[np.int64]
 
 MOST_IN_A_ROW: Final = 16  # units whose records say other numbers: more of them moved, and their records are right
-
-
 MOST_KNOWN: Final = 1 << 16  # units that are remembered
 
 Known = dict[int, tuple[int, int | None]]

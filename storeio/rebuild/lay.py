@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
-from storeio.format import queueext
 from storeio.kernels.place import KEY
 from storeio.rebuild.derive import Keys
 from storeio.rebuild.index import IndexFile, Shape
@@ -30,7 +29,7 @@ from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import OldUnits
 from storeio.rebuild.shares import OutFile
 from storeio.rebuild.spill import WRITING, require_shared
-from storeio.rebuild.stretches import NO_HEADS, QueueKey, Stretch
+from storeio.rebuild.stretches import QueueKey, Stretch, sizes_of
 from storeio.remote.writing import upload
 from storeio.scan import read_range
 from storeio.staging import created, explained, write_all
@@ -98,10 +97,8 @@ def _stretches(parcel: Parcel, target: Target) -> Iterator[tuple[Stretch, int, i
     """Yield the stretches of a parcel with what comes before each in its queue, and where the queue's units stand."""
     rows = parcel.rows[np.lexsort((parcel.rows[:, R_POSITION], parcel.rows[:, R_SPILL]))]
     unit_bytes = np.array([UNIT_BYTES[key[0]] for key, _ in parcel.queues], np.int64)
-    units = rows[:, R_COUNT] * unit_bytes[rows[:, R_QUEUE]]
-    stops = (
-        rows[:, R_POSITION] + units + np.where(rows[:, R_EXT] == NO_HEADS, 0, rows[:, R_COUNT] * queueext.HEAD_BYTES)
-    )
+    units, heads = sizes_of(rows[:, R_COUNT], unit_bytes[rows[:, R_QUEUE]], rows[:, R_EXT])
+    stops = rows[:, R_POSITION] + units + heads
     for first, last in _together(rows[:, R_SPILL], rows[:, R_POSITION], stops):
         start = int(rows[first, R_POSITION])
         path = parcel.spills[int(rows[first, R_SPILL])]

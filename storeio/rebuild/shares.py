@@ -46,7 +46,7 @@ class Facts:
     spilled: Spilled
 
 
-def spilled(place: Path | str, parts: Iterable[tuple[int, Derived]]) -> Iterator[Facts]:
+def facts_of(place: Path | str, parts: Iterable[tuple[int, Derived]]) -> Iterator[Facts]:
     """Yield what the driver is told of splits, by number in log order, after spilling them, a few together.
 
     Raises:
@@ -58,13 +58,13 @@ def spilled(place: Path | str, parts: Iterable[tuple[int, Derived]]) -> Iterator
         held.append((number, found))
         size += found.stretches.packed_bytes + (len(found.keys.packed) if found.keys is not None else 0)
         if size >= MOST_HELD:
-            yield from _spilled(place, held)
+            yield from _spilled_together(place, held)
             held, size = [], 0
     if held:
-        yield from _spilled(place, held)
+        yield from _spilled_together(place, held)
 
 
-def _spilled(place: Path | str, parts: Sequence[tuple[int, Derived]]) -> Iterator[Facts]:
+def _spilled_together(place: Path | str, parts: Sequence[tuple[int, Derived]]) -> Iterator[Facts]:
     for (number, found), where in zip(parts, spill(place, [found for _, found in parts]), strict=True):
         keys = None
         if found.keys is not None:
@@ -94,7 +94,7 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
         mended: list[Facts] = []
 
         def again(split: Split, begin: WalkState, number: int = facts.number, mended: list[Facts] = mended) -> Derived:
-            mended += spilled(place, [(number, derive_split(plan.root, split, wanted, begin))])
+            mended += facts_of(place, [(number, derive_split(plan.root, split, wanted, begin))])
             return mended[0].found
 
         found = settled(facts.found, before, again)

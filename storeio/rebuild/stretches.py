@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.checks.columns import in_order, places
+from storeio.checks.columns import InOrder, in_order, places
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.format import consumequeue, queueext
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS
@@ -114,8 +114,7 @@ class Stretches:
         """Return how many bytes the units of each take, and its ext units."""
         rows = self.rows
         unit_bytes = np.array([UNIT_BYTES.get(name, 0) for name in self._names], np.int64)
-        units = rows[:, F_COUNT] * unit_bytes[rows[:, F_KIND]]
-        return units, np.where(rows[:, F_EXT] == NO_HEADS, 0, rows[:, F_COUNT] * queueext.HEAD_BYTES)
+        return sizes_of(rows[:, F_COUNT], unit_bytes[rows[:, F_KIND]], rows[:, F_EXT])
 
     def bare(self) -> Stretches:
         """Return the same without units and ext units, to which nothing can be appended."""
@@ -144,12 +143,22 @@ class Stretches:
             unit_at, run_at, head_at = unit_stop, run_stop, head_stop
 
 
+def sizes_of(count: Numbers, unit_bytes: Numbers, ext: Numbers) -> tuple[Numbers, Numbers]:
+    """Return how many bytes the units of stretches take, and their ext units; ``ext`` is as in ``Stretch``."""
+    return count * unit_bytes, np.where(ext == NO_HEADS, 0, count * queueext.HEAD_BYTES)
+
+
+def _in_order(parts: Sequence[Stretches]) -> InOrder:
+    """Return the order of all stretches by queue, those of one in the order of the parts."""
+    return in_order((list(part._names), part.rows[:, :F_COUNT].T) for part in parts)
+
+
 def queue_by_queue(parts: Sequence[Stretches]) -> tuple[Iterator[memoryview], list[Numbers]]:
     """Return the bytes of parts in log order, those of a queue together, and where each part's stretches stand in them.
 
     The queues are sorted. The ext units of a stretch follow its units.
     """
-    order = in_order((list(part._names), part.rows[:, :F_COUNT].T) for part in parts).order
+    order = _in_order(parts).order
     units, heads = (np.concatenate(sizes) for sizes in zip(*(part.sizes() for part in parts), strict=True))
     sizes = (units + heads)[order]
     stands = np.empty(len(order), np.int64)
@@ -174,7 +183,7 @@ def _bytes_in(order: Numbers, parts: Sequence[Stretches], units: Numbers, heads:
 
 def joined(parts: Sequence[Stretches]) -> Iterator[Stretch]:
     """Yield one stretch for each queue of parts in log order, all of them plain; the queues are sorted."""
-    found = in_order((list(part._names), part.rows[:, :F_COUNT].T) for part in parts)
+    found = _in_order(parts)
     rows = np.concatenate([part.rows for part in parts])
     runs = np.concatenate([np.frombuffer(part._runs, np.int64) for part in parts]).reshape(-1, RUN_ROWS)[found.order]
     units = np.concatenate([np.frombuffer(part._units or b"", PLAIN) for part in parts])

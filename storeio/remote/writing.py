@@ -253,7 +253,12 @@ def remove_directory(into: str, path: str) -> None:
         WriteError: It could not be removed.
     """
     place = opened(into)
-    _written(place, path, lambda: place.fs.delete_dir(place.path(path)) if path in (listed(place) or {}) else None)
+
+    def work() -> None:
+        if place.fs.get_file_info(place.path(path)).type.name == "Directory":
+            place.fs.delete_dir(place.path(path))
+
+    _written(place, path, work)
 
 
 def _listed(into: str) -> dict[str, Any]:
