@@ -134,10 +134,12 @@ EXPLAINED: Final = (
     "incremental",
     "inspect",
     "kernels",
+    "planning",
     "rebuild",
     "remote",
     "report",
     "salvage",
+    "simulate",
 )
 NO_FILES: Final = FORMAT | {
     "kernels",

@@ -1,4 +1,16 @@
-"""Planning: from what an audit found to ordered actions, proven on an overlay before anyone applies them."""
+"""Planning: from what an audit found to ordered actions, proven on an overlay before anyone applies them.
+
+``node`` has the order: it audits, has a ``planner`` make a plan, asks whether a start on the result does ``harm``,
+tries again without the part that does, and keeps the best (``output``). A planner goes by the findings that
+``selection`` wants, and a ``summary`` of them:
+
+* ``layout`` puts directories and segments right, ``misplaced`` knows records that the log has again after that, and
+  ``salvaging`` makes a damaged log whole.
+* ``derived`` makes queues, index and checkpoint what a rebuild says they are: a ``target`` is one queue, ``obstacles``
+  stand in its place, and of ``light`` ones units may know better than the log.
+
+Each action goes into a ``draft``, which carries it out on the overlay, and refuses what an apply would (``limits``).
+"""
 
 from __future__ import annotations
 

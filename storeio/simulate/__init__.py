@@ -1,7 +1,21 @@
 """What a broker of each line does at its next start: pure, from a view of the store to an outcome.
 
-``storeio.simulate(root)`` is the verb, of ``storeio.prediction``; a package hides a function of its name,
-so this one answers a call with it.
+``predicted`` has the order and joins what is said; ``outcome`` is one start from end to end, on a ``disk`` that lies
+over the files. What differs between broker lines is a row of ``rules``. Modules follow the broker's own classes:
+
+* Load: ``metadata`` goes through ``tables`` of ``config/`` and the timers' files; ``broker`` is the store in memory,
+  of ``mapped`` files: log, ``topics`` with their queues (``consumequeue``, with a ``queueext``, or ``batchqueue``),
+  ``index``, checkpoint.
+* ``recover`` scans the log from where it thinks best, ``message`` checks a record and makes a request of it, ``reput``
+  dispatches from there. ``logscan`` passes ordinary records at the speed of the compiled walk: those that are
+  dispatched in ``blocks``, others by ``skipping``.
+* ``ends`` are those of a start that fails, ``refused`` is what such a one leaves behind.
+* After: ``pull`` consumes every queue, ``buffers`` are the bytes that it gets for a unit, ``unseen`` what it passes
+  over. ``losses`` are messages that nobody gets any more, told by ``units_there`` and numbers that were ``replaced``.
+* ``retention`` goes on with the broker's own cleaning, by its ``clock``, and looks at the ``progress`` of consumers.
+
+``java`` is arithmetic. ``storeio.simulate(root)`` is the verb, of ``storeio.prediction``; a package hides a function of
+its name, so this one answers a call with it.
 """
 
 from __future__ import annotations
