@@ -13,7 +13,7 @@ from typing import Final
 
 from storeio.around import ReadAround
 from storeio.audit.running import moment_of
-from storeio.checks.layout import foreign_layout
+from storeio.checks.layout import foreign_layout, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
@@ -136,7 +136,7 @@ def _started(
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
     whole = COMMITLOG not in unlisted and (small or cuts(started_broker) if whole_log is None else whole_log)
-    if outcome.outcome == STARTS and whole:
+    if outcome.outcome == STARTS and whole and not queues_elsewhere(listing.files):
         finder = Finder(started_broker, listing.files, read)
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
