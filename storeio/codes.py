@@ -143,6 +143,9 @@ _TABLE: Final = (
          "Units left behind by a truncation, or damage.", "Zero them; a later recovery may revive them."),
     Code("CQ_DELIVER_TIME", WARNING, "a delayed message's unit holds a tag hash and no deliver time",
          "4.9.2 to 4.9.8 rebuild schedule queues so after a crash.", _REBUILD + " The message is delivered at once."),
+    Code("CQ_DELAY_LEVEL", INFO, "a delayed message's unit has the deliver time of other delay levels",
+         "messageDelayLevel was another one when the message came, or is not the default and was not given.",
+         "None; the message is delivered at its time, or at the latest after the delay that its level has now. State messageDelayLevel with --conf or --set."),
     # batch queues and ext files
     Code("BCQ_MISSING", ERROR, "a batch queue has no file where records have their units", "A deleted file or directory.", _REBUILD),
     Code("BCQ_UNWRITTEN", WARNING, "a batch queue's file holds zeros alone, and the log no record of the queue",

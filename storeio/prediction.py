@@ -7,27 +7,19 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from storeio.around import ReadAround
 from storeio.audit.running import moment_of
-from storeio.checks.layout import foreign_layout
+from storeio.checks.layout import foreign_layout, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
-from storeio.paths import (
-    ABORT,
-    BATCHQUEUE,
-    CHECKPOINT,
-    COMMITLOG,
-    CONFIG,
-    CONSUMEQUEUE,
-    LOCK,
-    QUEUE_EXT,
-)
+from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONFIG, CONSUMEQUEUE, LOCK, QUEUE_EXT
 from storeio.results import Tell
 from storeio.scan import (
     Bytes,
@@ -44,11 +36,11 @@ from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
 from storeio.simulate.losses import Finder
-from storeio.simulate.metadata import TIMER_WHEEL
+from storeio.simulate.metadata import REFUSING, TIMER_WHEEL
 from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
-from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, rules_of
+from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules, rules_of
 from storeio.staging import PIECE_BYTES, staged
 from storeio.targets import checked_target
 from storeio.timer_files import switches_of
@@ -119,21 +111,32 @@ def simulate(
         UsageError: No such version, or a setting that is unknown or has a bad value.
         UnreadableError: A directory could not be listed, or a store elsewhere not be read.
     """
+    start = partial(_started, root, rules_of(broker), given or {}, whole_log, heap_bytes, progress, consumers=consumers)
+    found = start(digests=digests, metadata=metadata)
+    if metadata and found.outcome.stage in REFUSING:
+        found.once_mended = start(digests=False, metadata=False)
+    return found
+
+
+def _started(
+    root: str | os.PathLike[str], rules: Rules, given: Mapping[str, str], whole_log: bool | None, heap_bytes: int,
+    progress: Tell | None, *, consumers: bool, digests: bool, metadata: bool,
+) -> Prediction:  # fmt: skip
+    """Return one start, as ``simulate`` is asked for it."""
     started = time.monotonic()
-    rules = rules_of(broker)
     listing = list_store(root)
     unlisted = _unlisted(listing)
-    config = infer_config(listing, given or {})
+    config = infer_config(listing, given)
     setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
     listing, read, running_end = _looked_at(listing, config)
     read = gaps = ReadAround(read, listing.files, whole=is_remote(listing.root))
     disk = _disk_of(listing, read)
-    switches = switches_of(listing, given or {}, follows=metadata)
+    switches = switches_of(listing, given, follows=metadata)
     small = sum(f.size for f in listing.of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
     whole = COMMITLOG not in unlisted and (small or cuts(started_broker) if whole_log is None else whole_log)
-    if outcome.outcome == STARTS and whole:
+    if outcome.outcome == STARTS and whole and not queues_elsewhere(listing.files):
         finder = Finder(started_broker, listing.files, read)
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None

@@ -209,6 +209,16 @@ def index_again(root: Path) -> None:
     put(path, 36, (count + 1).to_bytes(4, "big"))
 
 
+def later_by(delay_ms: int) -> Callable[[Path], None]:
+    """Return the damage by which a delayed message has been stored under another delay."""
+
+    def damage(root: Path) -> None:
+        path = first(root, "consumequeue/SCHEDULE_TOPIC_XXXX/*/*")
+        put(path, 12, (int.from_bytes(path.read_bytes()[12:20], "big") + delay_ms).to_bytes(8, "big"))
+
+    return damage
+
+
 def loop(root: Path) -> None:
     path = first(root, "index/*")
     path.unlink()
@@ -255,6 +265,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
         "rich-4.9.8",
         lambda root: put(first(root, "consumequeue/SCHEDULE_TOPIC_XXXX/*/*"), 12, (4711).to_bytes(8, "big")),
     ),
+    "CQ_DELAY_LEVEL": ("rich-4.9.8", later_by(7000)),
     "BCQ_MISSING": ("rich-5.5.1", lambda root: first(root, "batchconsumequeue/bcq_a/0/*").unlink()),
     "BCQ_UNWRITTEN": ("rich-5.5.1", create_batch_queue),
     "BCQ_UNIT_MISSING": (

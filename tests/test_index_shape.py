@@ -59,6 +59,18 @@ def test_of_two_files_the_full_one_tells(more: int) -> None:
     assert infer_shape(samples_of(whole)) == (200, 800)
 
 
+@pytest.mark.parametrize("length", [21020, 8211, 2400])
+def test_an_only_file_that_was_cut_off_tells_its_slots(length: int) -> None:
+    """With these a broker finds its keys: it makes the file longer, and slots begin where they did."""
+    whole = store("ext-5.3.3")
+    ((path, data),) = whole.files.items()
+    whole.files[path] = data[:length]
+    count = int(index.decode_header(data[:40].data)["unit_count"])
+    assert infer_shape(samples_of(whole)) == (whole.slots, count)
+    whole.files[path] = data[:2000]  # no unit is left
+    assert infer_shape(samples_of(whole)) is None
+
+
 def test_default_shape_goes_by_length_and_survives_a_cut() -> None:
     def unread(start: int, stop: int) -> Bytes:
         raise AssertionError

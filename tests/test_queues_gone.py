@@ -199,3 +199,21 @@ def test_an_empty_directory_of_another_type_goes(
     assert plan_store(root, tmp_path / "plan.json").cures
     apply_plan(tmp_path / "plan.json", root)
     assert (audit.check(root).exit_code, simulate(root, broker="5.5.1").outcome.outcome) == (0, "starts")
+
+
+@pytest.mark.parametrize("place", ["consumequeue", "consumequeue_rocksdb"])
+def test_queues_that_are_in_a_database_are_not_missed(place: str, tmp_path: Path) -> None:
+    """No part of a database is read, and none is taken for a queue."""
+    root = golden.without("rich-5.5.1", tmp_path / "store", "consumequeue", "batchconsumequeue")
+    (root / place).mkdir()
+    for name in ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-000005", "OPTIONS-000007", "000012.sst", "000013.log"):
+        (root / place / name).write_text("MANIFEST-000005\n")
+    found = audit.check(root, jobs=1)
+    assert (found.exit_code, found.checks["queue_units"]) == (0, 0)
+    assert [(f.path, f.detail) for f in found.findings if f.code == "UNSUPPORTED_LAYOUT"] == [
+        (f"{place}/CURRENT", "RocksDB queues")
+    ]
+    planned = plan_store(root, tmp_path / "plan.json", jobs=1)
+    assert (planned.plan.actions, planned.plan.left) == ((), ())
+    assert planned.predicted_after.not_simulated == (f"{place}/CURRENT: RocksDB queues",)
+    assert any("storeType=default" in note for note in rebuild(root, tmp_path / "new", jobs=1).notes)

@@ -46,6 +46,24 @@ def damaged(tmp_path: Path) -> Path:
     return golden_data.damaged("base-4.9.8", case_of("rows-4.9.8", "6-clean")["edits"], tmp_path / "store")
 
 
+def test_harm_behind_a_refusal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the start says that is made when what refuses is gone."""
+    edits = [["create", "timerwheel", 100], ["rmtree", "consumequeue/topic_0/0"]]
+    root = golden_data.damaged("base-5.5.1", edits, tmp_path / "store")
+    assert cli.run(["simulate", str(root)]) == 4
+    text = " ".join(capsys.readouterr().out.split())
+    assert cli.run(["simulate", str(root), "--json", "-"]) == 4
+    refused = json.loads(capsys.readouterr().out)
+    (root / "timerwheel").unlink()
+    assert cli.run(["simulate", str(root), "--json", "-"]) == 4
+    started = json.loads(capsys.readouterr().out)
+    assert (refused["outcome"], refused["loses"], started["once_mended"]) == ("refuses", None, None)
+    assert refused["once_mended"] == {key: started[key] for key in refused["once_mended"]}
+    (loss,) = started["loses"]
+    assert f"ONCE THAT IS MENDED (all else as it is now) - LOSES: broker 5.5.1 starts on {root}" in text
+    assert f"gives up {loss['messages']} intact messages" in text
+
+
 @pytest.mark.parametrize(("name", "case_id", "exit_code"), CASES)
 def test_json_has_the_shape_of_a_record(
     name: str, case_id: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

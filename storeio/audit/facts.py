@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit.plan import AuditPlan, QueueFacts
+from storeio.checks.layout import queues_elsewhere
 from storeio.checks.queue_files import Queue
 from storeio.dispatch import Grouped
 from storeio.errors import UnreadableError
@@ -178,7 +179,8 @@ def file_facts(
     for queue in queues:
         if queue.kind == QUEUE_EXT or (queue.kind != BATCHQUEUE and not _has_usual_files(queue)):
             odd.add((queue.topic, queue.queue_id))
-    return QueueFacts(listed_batches(plan, declared), has_light_queues(plan), frozenset(odd))
+    elsewhere = queues_elsewhere(plan.listing.files)
+    return QueueFacts(listed_batches(plan, declared), has_light_queues(plan), frozenset(odd), elsewhere)
 
 
 def _has_usual_files(queue: Queue) -> bool:

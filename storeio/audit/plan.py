@@ -66,12 +66,14 @@ class QueueFacts:
     """What is to be known of all queues at once, told once from them.
 
     ``light`` tells that a light queue lies on disk. Files of ``odd`` queues, by topic and queue id, do not tell from
-    their names alone which units they hold, or other files have a say in what stands there.
+    their names alone which units they hold, or other files have a say in what stands there. ``elsewhere`` tells that
+    queues are in a database, and none in files.
     """
 
     batch_topics: frozenset[str] = frozenset()
     light: bool = False
     odd: frozenset[tuple[str, int]] = frozenset()
+    elsewhere: bool = False
 
 
 @dataclass(slots=True)

@@ -158,7 +158,9 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> lis
             key = (kind, units.topic, units.queue_id)
             queue = plan.queue(*key)
             ext = plan.queues.get((QUEUE_EXT, units.topic, units.queue_id)) if kind == CONSUMEQUEUE else None
-            if units.placed and kind == CONSUMEQUEUE:
+            if plan.facts.elsewhere:
+                checked = Checked(whole=True)
+            elif units.placed and kind == CONSUMEQUEUE:
                 checked = check_placed(queue, ext, units, walked, plan.read)
             else:
                 checked = check_in_log_order(

@@ -4,8 +4,9 @@
 
 * The listing: ``layout``; how index files are built: ``index_shape``.
 * One split's records: ``glance`` first, then ``marks`` and ``rare`` values; against units of queues ``queue_units``
-  (``beside``, ``ext_units``), of batch and light queues ``log_order``; against the index ``index_content``, which
-  takes the units of its ``index_stretch``, tells ``index_events``, and leaves the ends of splits to ``index_border``.
+  (``beside``, ``ext_units``, ``deliver_times``), of batch and light queues ``log_order``; against the index
+  ``index_content``, which takes the units of its ``index_stretch``, tells ``index_events``, and leaves the ends of
+  splits to ``index_border``.
 * One index file: ``index_structure``, of a damaged one ``index_damage``, both on ``index_bytes``.
 * All of the log: ``segments`` tell where it ends, and ``bands`` what lies where; ``numbering`` judges each queue by
   its ``runs`` and knows those that have ``begun_again``; ``uncovered`` are units that no record implies, but for

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.deliver_times import is_deliver_time
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, meeting
 from storeio.findings import Finding
@@ -24,6 +25,8 @@ Mask = npt.NDArray[np.bool_]
 
 def agrees(ext: Queue, read: Read, disk: npt.NDArray[np.void], tags_code: Numbers, store_ms: Numbers) -> Mask:
     """Tell which units hold the address of an ext unit that has their record's tags code and time.
+
+    A deliver time of other delay levels counts, too; no other code is that large.
 
     Args:
         ext: The queue's ext files; positions are bytes.
@@ -42,8 +45,10 @@ def agrees(ext: Queue, read: Read, disk: npt.NDArray[np.void], tags_code: Number
         low = int(np.min(at))
         data = read(file.path, low, int(np.max(at)) + queueext.HEAD_BYTES)
         heads = data[(at - low)[:, None] + np.arange(queueext.HEAD_BYTES)].view(queueext.HEAD)[:, 0]
-        good = (heads["tags_code"] == tags_code[rows[inside]]) & (heads["size"] >= queueext.HEAD_BYTES)
-        good &= (heads["store_timestamp_ms"] == store_ms[rows[inside]]) & (heads["bitmap_length"] >= 0)
+        codes, times = heads["tags_code"].astype(np.int64), store_ms[rows[inside]]
+        good = (codes == tags_code[rows[inside]]) | is_deliver_time(codes, times)
+        good &= (heads["store_timestamp_ms"] == times) & (heads["bitmap_length"] >= 0)
+        good &= heads["size"] >= queueext.HEAD_BYTES
         good &= heads["size"] == heads["bitmap_length"] + queueext.HEAD_BYTES
         result[rows[inside]] = good
     return result

@@ -46,7 +46,7 @@ def infer_shape(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | Non
             likely = likely or shape
         if likely:
             return likely
-    return None
+    return _shape_of_cut(files)
 
 
 def _unit_count(read: Read) -> int:
@@ -64,9 +64,25 @@ def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | No
             return slots, (words - slots) // 5
         # A default file that was cut off has any length.
         if index.units_start(DEFAULT[0]) < length < index.file_length(*DEFAULT):
-            fits = [kernel.fit_of(each, DEFAULT[0], strict) for each in data if len(each) >= LEAST]
+            fits = [kernel.fit_of(each, DEFAULT[0], 0, strict) for each in data if len(each) >= LEAST]
             if max(fits, default=0) > 0 and length >= index.units_start(DEFAULT[0]) + 2 * index.UNIT_BYTES:
                 return DEFAULT
+    return None
+
+
+def _shape_of_cut(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | None:
+    """Return what the longest files tell if they were cut off: as many units as a header says, which a broker reads on.
+
+    Slots then lead to units that are gone; what is left has to follow on an unused unit 0.
+    """
+    best = np.zeros(2, np.int64)
+    for _, length, read in sorted(files, key=lambda file: -file[1])[:FILES_ASKED]:
+        if LEAST <= length <= MOST_FILE_BYTES:
+            count = _unit_count(read)
+            kernel.best_fit(read(0, length), 1, 1, count, True, best)
+            slots, fit = best.tolist()
+            if fit > kernel.TOLERATED and length < index.file_length(slots, count) <= MOST_FILE_BYTES:
+                return slots, count
     return None
 
 
@@ -75,7 +91,7 @@ def _voted(data: Sequence[Bytes], first: int, strict: bool) -> int:
     votes: Counter[int] = Counter()
     best = np.zeros(2, np.int64)
     for each in data:
-        kernel.best_fit(each, first, 5, strict, best)
+        kernel.best_fit(each, first, 5, 0, strict, best)
         if best[1] > 0:
             votes[int(best[0])] += int(best[1])
     return max(votes, key=lambda slots: votes[slots]) if votes else 0

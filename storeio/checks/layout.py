@@ -38,6 +38,8 @@ _MUST_BE_FILES: Final = {
     ABORT: "5.x brokers die or hang at start: it is to be a file",
 }
 _MUST_BE_DIRECTORIES: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
+ROCKSDB_QUEUES: Final = "RocksDB queues"
+_ROCKSDB: Final = (f"{CONSUMEQUEUE}/CURRENT", f"{CONSUMEQUEUE}_rocksdb/CURRENT")
 _ROCKSDB_FILES: Final = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-", "OPTIONS-")
 
 
@@ -78,7 +80,17 @@ def foreign_layout(entry: StoreFile) -> str:
     """Return what an entry shows of a layout whose bytes storeio does not read; empty for any other."""
     if entry.is_dir and entry.path.startswith("dledger-"):
         return "a DLedger log"
-    return "RocksDB queues" if entry.path == f"{CONSUMEQUEUE}/CURRENT" and not entry.is_dir else ""
+    return ROCKSDB_QUEUES if entry.path in _ROCKSDB and not entry.is_dir else ""
+
+
+def queues_elsewhere(entries: Iterable[StoreFile]) -> bool:
+    """Tell whether queues are in a database, and none in files."""
+    is_in_one = False
+    for entry in entries:
+        if entry.kind in (CONSUMEQUEUE, BATCHQUEUE) and entry.base_offset is not None and not entry.is_dir:
+            return False
+        is_in_one |= foreign_layout(entry) == ROCKSDB_QUEUES
+    return is_in_one
 
 
 def _in_data_directory(entry: StoreFile, length: int) -> list[Finding]:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks import ext_units
+from storeio.checks.deliver_times import OTHER_LEVELS, is_deliver_time
 from storeio.checks.locate import numbers_behind, stretch
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.queue_units import Checked, record_side
@@ -46,19 +47,22 @@ def check_in_log_order(
     if ext is not None and differs.any():
         differs &= ~_has_ext_unit(ext, read, disk[matched], implied, hit)
         checked.whole = True  # what decides stands in the ext file
+    is_other = _has_other_delay(disk[matched], implied, hit) if prefix == "CQ" else np.zeros(len(matched), np.bool_)
     for i in np.flatnonzero(differs).tolist():
         number = int(numbers[matched[i]])
         row = int(np.flatnonzero(hit)[i])
         path, position = queue.path_at(number * queue.unit_bytes)
         detail = f"expected {units[row].tolist()}, found {disk[matched[i]].tolist()}"
-        checked.classed.append(("garbage", number, number + 1, int(physical[row])))
+        code, detail = ("CQ_DELAY_LEVEL", OTHER_LEVELS) if is_other[i] else (f"{prefix}_UNIT_WRONG", detail)
         checked.findings.append(
             Finding(
-                f"{prefix}_UNIT_WRONG", path, position, queue.unit_bytes, queue.topic, queue.queue_id,
+                code, path, position, queue.unit_bytes, queue.topic, queue.queue_id,
                 int(implied.queue_offset[row]), int(physical[row]), 1, detail,
             )
         )  # fmt: skip
-        checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
+        if not is_other[i]:
+            checked.classed.append(("garbage", number, number + 1, int(physical[row])))
+            checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
     checked.findings += _missing(queue, implied, ~hit, read, prefix)
     checked.whole |= bool(checked.findings)
     return checked
@@ -73,6 +77,13 @@ def _has_ext_unit(ext: Queue, read: Read, disk: npt.NDArray[np.void], implied: I
     same = disk["size"] == implied.column(w.R_SIZE)[which]
     codes, times = implied.column(w.R_TAGS_CODE)[which], implied.column(w.R_STORE_MS)[which]
     return own & same & ext_units.agrees(ext, read, disk, codes, times)
+
+
+def _has_other_delay(disk: npt.NDArray[np.void], implied: Implied, which: Mask) -> Mask:
+    """Tell which units of delayed messages have the deliver time of other delay levels than are known."""
+    marks, times = implied.column(w.R_MARKS)[which], implied.column(w.R_STORE_MS)[which]
+    same = disk["size"] == implied.column(w.R_SIZE)[which]
+    return same & ((marks & w.MARK_SCHEDULED) != 0) & is_deliver_time(disk["tags_code"].astype(np.int64), times)
 
 
 def _missing(queue: Queue, implied: Implied, mask: Mask, read: Read, prefix: str) -> list[Finding]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from storeio.checks import ext_units
 from storeio.checks.beside import Beside, Known
+from storeio.checks.deliver_times import OTHER_LEVELS, is_deliver_time
 from storeio.checks.locate import Places, decode
 from storeio.checks.queue_files import Queue, Read, by_number
 from storeio.checks.ranges import Ranges
@@ -165,14 +166,18 @@ class _Run:
         """Report units that differ from their record in the tags code alone."""
         marks = self.walked.records[w.R_MARKS, self.implied.record[self.rows]]
         plain = np.abs(self.disk["tags_code"].astype(np.float64)) <= 2**31
-        late = mask & ((marks & w.MARK_SCHEDULED) != 0) & plain
+        is_delayed = mask & ((marks & w.MARK_SCHEDULED) != 0)
+        late = is_delayed & plain
         self.report(checked, "CQ_DELIVER_TIME", late, "the tag's hash stands where the deliver time belongs")
+        other = is_delayed & is_deliver_time(self.disk["tags_code"].astype(np.int64), self.part(w.R_STORE_MS))
+        self.report(checked, "CQ_DELAY_LEVEL", other, OTHER_LEVELS)
         codes = self.part(w.R_TAGS_CODE)
-        for i in np.flatnonzero(mask & ~late).tolist():
+        wrong = mask & ~late & ~other
+        for i in np.flatnonzero(wrong).tolist():
             expected, found = int(codes[i]), int(self.disk["tags_code"][i])
             self.at_units(checked, "CQ_TAGS_CODE", i, i + 1, f"expected {expected}, found {found}")
             self.record_disagrees(checked, i, f"its tags code is {expected}, its unit's {found}")
-        self.classed(checked, "garbage", mask & ~late)
+        self.classed(checked, "garbage", wrong)
 
     def elsewhere(self, checked: Checked, mask: Mask, *, report: bool) -> None:
         """Look for units that stand at another number; report them and, if asked, what stands here."""

@@ -71,12 +71,13 @@ def name_outliers(data: Bytes, first: int, ranks: Small, state: Numbers, runs: N
     return True
 
 
-@compiled("int64(readonly(uint8[::1]), int64, boolean)")
-def fit_of(data: Bytes, slots: int, strict: bool) -> int:
+@compiled("int64(readonly(uint8[::1]), int64, int64, boolean)")
+def fit_of(data: Bytes, slots: int, lost: int, strict: bool) -> int:
     """Return how many of the first units are where a file with so many slots has them, 0 if it cannot be.
 
     A unit fits if its slot leads to it or to a later unit of the same slot, and its previous
-    number to an earlier one. ``strict`` demands that unit 0 is unused.
+    number to an earlier one. A slot may lead to a unit below ``lost`` that the file has not any more; 0 where it was
+    not cut off. ``strict`` demands that unit 0 is unused.
     """
     units_at = SLOTS_AT + 4 * slots
     capacity = (len(data) - units_at) // UNIT
@@ -95,7 +96,10 @@ def fit_of(data: Bytes, slots: int, strict: bool) -> int:
             good = slot_of(int32_at(data, units_at + before * UNIT), slots) == slot
         if good:
             head = int32_at(data, SLOTS_AT + 4 * slot)
-            good = i <= head < capacity and slot_of(int32_at(data, units_at + head * UNIT), slots) == slot
+            if i <= head < capacity:
+                good = slot_of(int32_at(data, units_at + head * UNIT), slots) == slot
+            else:
+                good = capacity <= head < lost
         fits += good
         misses += not good
         if misses > TOLERATED:
@@ -103,12 +107,12 @@ def fit_of(data: Bytes, slots: int, strict: bool) -> int:
     return max(fits - misses, 0)
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, boolean, int64[::1])")
-def best_fit(data: Bytes, first: int, step: int, strict: bool, best: Numbers) -> None:
+@compiled("void(readonly(uint8[::1]), int64, int64, int64, boolean, int64[::1])")
+def best_fit(data: Bytes, first: int, step: int, lost: int, strict: bool, best: Numbers) -> None:
     """Fill ``best`` with the number of slots that fits best among ``first``, ``first + step`` ..., and its fit."""
     best[:2] = 0
     for slots in range(first, (len(data) - SLOTS_AT - 2 * UNIT) // 4 + 1, step):
-        fit = fit_of(data, slots, strict)
+        fit = fit_of(data, slots, lost, strict)
         if fit > best[1]:
             best[0] = slots
             best[1] = fit

@@ -6,7 +6,7 @@ stay as they are where they are sound: no rebuild can know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from storeio.format import checkpoint as checkpoint_layout
 from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number
+from storeio.planning.deliver_times import keep_deliver_times
 from storeio.planning.draft import Draft, Why
 from storeio.planning.obstacles import make_way
 from storeio.planning.target import NOWHERE, Target, moved_whole
@@ -30,7 +31,7 @@ NAME_DIGITS: Final = 17
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
 
-def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> None:
+def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int, delays_ms: Sequence[int]) -> None:
     """Add the actions that make one queue's files those below ``rebuilt``; ``make_way_for`` goes before.
 
     Args:
@@ -38,11 +39,13 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int) -> 
         rebuilt: Directory of a rebuild of the same store.
         target: The queue.
         log_min: Physical offset at which the log begins; units below it point at nothing.
+        delays_ms: Of the levels, with which the queue was rebuilt.
     """
     if target.kind == BATCHQUEUE and target.built is None and moved_whole(draft, target):
         return
     for name in _misnamed(draft.store.root / target.directory):
         draft.move(f"{target.directory}/{name}", target.why)
+    keep_deliver_times(draft.store.root, rebuilt, target, delays_ms)
     wanted = _numbered(rebuilt / target.directory)
     have = _numbered(draft.store.root / target.directory)
     start = target.first_byte if target.keeps_front else _dead_bytes(draft, target, have, log_min)

@@ -25,7 +25,6 @@ from storeio.prediction import simulate
 from storeio.results import Audit, Tell, messages_in
 from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
-from storeio.simulate.metadata import REFUSING
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.uris import is_remote, place_of, shown
@@ -167,9 +166,8 @@ class _Starts:
         self._start = partial(simulate, broker=broker, given=settings, digests=False)
         self.first = self.now = self._start(root)
         self._judged = self._start
-        if self.first.outcome.stage in REFUSING:
-            self._judged = partial(self._start, metadata=False)
-            self.now = self._judged(root)
+        if self.first.once_mended is not None:
+            self._judged, self.now = partial(self._start, metadata=False), self.first.once_mended
 
     def judged(self, planner: Planner) -> Prediction:
         """Return the start by which a plan is judged."""

@@ -268,7 +268,7 @@ class Planner:
         for each in targets:  # both or none: units of the one hold addresses in the other
             make_way_for(self.draft, place, each)
         for each in targets:
-            plan_queue(self.draft, place, each, log_min=log_min)
+            plan_queue(self.draft, place, each, log_min=log_min, delays_ms=self.config.delays_ms)
 
     def finish(
         self, store: str, broker: str, bytes_name: str, audits: tuple[Audit, Audit],

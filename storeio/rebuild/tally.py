@@ -17,6 +17,7 @@ from storeio import __version__, crc
 from storeio.audit import AuditPlan
 from storeio.audit.facts import Told, known_with, silent_of
 from storeio.audit.named import require_among
+from storeio.checks.layout import queues_elsewhere
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
@@ -206,6 +207,8 @@ class Tally:
                 notes.append("no index file tells whether tags are indexed; with --broker 5.4.0 or newer they are")
         elif INDEXES in self.parts:
             notes.append("no index is built: the store's settings say that it has none")
+        if QUEUES in self.parts and queues_elsewhere(self.plan.listing.files):
+            notes.append("the store has its queues in RocksDB: these files are for a broker with storeType=default")
         return notes
 
 

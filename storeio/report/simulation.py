@@ -22,29 +22,38 @@ ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "ha
 
 def simulation_object(found: Prediction) -> dict[str, Any]:
     """Return one prediction as plain objects; its states have the shape of a recorded start."""
-    outcome = found.outcome
-    result: dict[str, Any] = {
+    outcome, once = found.outcome, found.once_mended
+    return {
         "tool": "storeio",
         "version": __version__,
         "store": found.store,
         "broker": outcome.broker,
         "line": found.line,
-        "outcome": outcome.outcome,
-        "reason": outcome.reason,
-        "phrase": outcome.phrase,
+        **_start_object(found),
         "running_end": found.running_end,
-        "mode": outcome.mode,
-        "start_file": outcome.start_file.rpartition("/")[2],
         "after_load": outcome.after_load and as_recorded(outcome.after_load),
         "after_start": outcome.after_start and as_recorded(outcome.after_start),
-        "deleted": list(outcome.deleted),
         "leaves": [asdict(each) for each in outcome.leaves],
-        **dict.fromkeys(("consumers", "loses", "reissues", "shifted", "stopped")),
+        "once_mended": once and _start_object(once),
         "not_simulated": list(found.not_simulated),
         "unread": list(found.unread),
         "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
         "exit_code": found.exit_code,
         "seconds": round(found.seconds, 6),
+    }
+
+
+def _start_object(found: Prediction) -> dict[str, Any]:
+    """Return how a start ends, and what it takes from clients; null where that was not looked at."""
+    outcome = found.outcome
+    result: dict[str, Any] = {
+        "outcome": outcome.outcome,
+        "reason": outcome.reason,
+        "phrase": outcome.phrase,
+        "mode": outcome.mode,
+        "start_file": outcome.start_file.rpartition("/")[2],
+        "deleted": list(outcome.deleted),
+        **dict.fromkeys(("consumers", "loses", "reissues", "shifted", "stopped")),
     }
     if found.stopped is not None:
         result["stopped"] = {
@@ -108,6 +117,7 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
     lines += _numbers(found, width)
     lines += _files(found, width)
     lines += _leaves(found, width)
+    lines += _once_mended(found, width)
     lines += _what(found, width)
     lines += next_lines(_steps(found), width)
     return "".join(f"{line.rstrip()}\n" for line in lines)
@@ -166,6 +176,14 @@ def _leaves(found: Prediction, width: int) -> list[str]:
         text = f"{printable(each.path)} is {each.happens}: {each.consequence} ({each.evidence})."
         lines += paragraph("- ", text, width, "  ")
     return lines
+
+
+def _once_mended(found: Prediction, width: int) -> list[str]:
+    """Return what the next start does, once what refuses this one is mended by hand."""
+    if found.once_mended is None:
+        return []
+    lines = ["", "ONCE THAT IS MENDED (all else as it is now)"]
+    return lines + paragraph("- ", warning_sentence(found.once_mended), width, "  ") + _losses(found.once_mended, width)
 
 
 def _what(found: Prediction, width: int) -> list[str]:

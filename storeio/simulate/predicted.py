@@ -72,7 +72,8 @@ class Prediction:
     deleted files of log and queues that held something, ``stopped`` what new messages do not get into.
     ``running_end`` is the end of the log at the moment that was looked at, where a broker runs on the store.
     ``not_simulated`` names what the store or its settings have that is not followed here, so that the
-    broker may do otherwise; ``unread`` what could not be read, for which zeros were taken.
+    broker may do otherwise; ``unread`` what could not be read, for which zeros were taken. ``once_mended`` is the
+    start once tables of ``config`` and timers' files that refuse this one are mended by hand, None if none do.
     """
 
     store: str
@@ -88,6 +89,7 @@ class Prediction:
     not_simulated: tuple[str, ...] = ()
     running_end: int | None = None
     unread: tuple[str, ...] = ()
+    once_mended: Prediction | None = None
 
     @property
     def harms(self) -> bool:
