@@ -100,6 +100,8 @@ def _simulate(args: argparse.Namespace) -> int:
             answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
+    if all(answer.found is None for answer in answers):
+        return code  # such a run is not finished: the same call may work another time
     try:
         frame = tables.tuples_of(SIMULATIONS, (_row(run_id, started_ms, found) for found in objects))
         tables.write_run(spark, args.tables, run_id, {SIMULATIONS: frame}, runs=SIMULATIONS)

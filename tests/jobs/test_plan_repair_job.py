@@ -66,6 +66,12 @@ def test_a_store_that_is_none_stops_no_other(
     assert second["outcome"] == "starts"
 
 
+def test_a_run_without_an_answer_may_be_done_again(spark: SparkSession, tmp_path: Path) -> None:
+    del spark
+    words = ["--simulate", "--store", str(tmp_path / "nowhere"), "--tables", str(tmp_path / "tables")]
+    assert [plan_repair.main([*words, "--run-id", "one"]) for _ in range(2)] == [16, 16]
+
+
 def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: Path) -> None:
     edits = [["zero", "consumequeue/topic_0/0/00000000000000001000", 40, 20], ["write", "commitlog/copy", 0, "00"]]
     damaged = golden.damaged("base-5.3.3", edits, tmp_path / "hurt")
