@@ -267,12 +267,12 @@ def run_job(main: Callable[[], int]) -> NoReturn:
 
 
 def _end_quietly() -> None:
-    """Have a JVM that spark-submit started print nothing more, after all that there was to say.
+    """Have the JVM print nothing more, after all that there was to say.
 
     It closes the sockets of Python workers before it ends them. A worker that is quick enough to notice prints the
     traceback of a broken pipe.
     """
-    if _is_submitted() and SparkContext._jvm is not None:
+    if SparkContext._jvm is not None:
         with contextlib.suppress(Py4JError, OSError):
             sys.stderr.flush()
             SparkContext._jvm.java.lang.System.err.close()

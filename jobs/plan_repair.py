@@ -39,7 +39,7 @@ from storeio.results import EXIT_SOUND
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.targets import is_inside
 from storeio.uris import name_of, refuse_remote, shown
-from udfs.checks import workers_named
+from udfs.checks import WorkersError, workers_named
 
 PARTS: Final = {"--into, the plan": "", "--into, the bytes": BYTES}  # what is kept of each plan
 DESCRIPTION: Final = "Plan repairs of RocketMQ stores, or predict what brokers do with them at their next start."
@@ -96,10 +96,15 @@ def _simulate(args: argparse.Namespace) -> int:
     tables.refuse_finished(spark, args.tables, run_id, SIMULATIONS)
     started_ms = time.time_ns() // 1_000_000
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
-        with workers_named("predictions"):
-            answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
+        try:
+            with workers_named("predictions"):
+                answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
+        except WorkersError as error:
+            answers = [Answer(start, None, error=error) for start in starts]
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
+    if all(answer.found is None for answer in answers):
+        return code  # such a run is not finished: the same call may work another time
     try:
         frame = tables.tuples_of(SIMULATIONS, (_row(run_id, started_ms, found) for found in objects))
         tables.write_run(spark, args.tables, run_id, {SIMULATIONS: frame}, runs=SIMULATIONS)
@@ -158,8 +163,11 @@ def _plan(args: argparse.Namespace) -> int:
     tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
     objects = []
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
-        with workers_named("plans"):
-            made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
+        try:
+            with workers_named("plans"):
+                made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
+        except WorkersError as lost:
+            made = [Made(wish, None, error=lost) for wish in wishes]
         for each in made:
             found = each.found
             if found is None:

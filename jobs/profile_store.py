@@ -7,11 +7,13 @@ Every table is a sum over those counts.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import tables
+from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.declared import PROFILE_RUNS
 from jobs.stores import (
@@ -37,14 +40,13 @@ from storeio import __version__
 from storeio.commands.console import explain, json_sink, put, terminal_width
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import COMMITLOG
-from storeio.report import to_json
 from storeio.report.tables import bytes_text, table
 from storeio.report.tables import counted as counted_text
-from storeio.results import EXIT_SOUND
+from storeio.results import EXIT_FAILED, EXIT_SOUND
 from storeio.safe import printable, time_text
 from storeio.scan import list_store
 from storeio.uris import shown
-from udfs.checks import workers_named
+from udfs.checks import WorkersError, workers_named
 from udfs.datasource import read_records
 
 DESCRIPTION: Final = "Profile RocketMQ stores with Spark: sizes, rates, topics, tags, times, as Delta tables."
@@ -55,6 +57,33 @@ TOLD: Final = (
     "records", "bytes", "body_bytes", "min_size", "mean_size", "max_size", "first_store_timestamp_ms",
     "last_store_timestamp_ms", "records_per_second", "bytes_per_second",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was counted of one store: the sum, that of each topic, and what of its log was not."""
+
+    total: Row
+    topics: Sequence[Row]
+    failed: Sequence[str]
+
+    @property
+    def exit_code(self) -> int:
+        """The store's bits of the exit code."""
+        return int(self.total["exit_code"])
+
+
+class Call(StoreCall[Profile]):
+    """One call of the job: what was asked for, and what has become of the stores."""
+
+    def as_object(self, result: Profile) -> dict[str, Any]:
+        """Return a result as JSON has it."""
+        return as_object(result)
+
+    def show(self, result: Profile) -> None:
+        """Print a result for people."""
+        if not self.args.quiet:
+            put(sys.stdout, ("\n" if self.done else "") + as_text(result))
 
 
 def counted(records: DataFrame, bucket_ms: int) -> DataFrame:
@@ -119,27 +148,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     args = parser().parse_args(words)
     stores, given = stores_of(args), given_of(args)
-    code = EXIT_SOUND
-    readable = []
+    with json_sink(args.json, stores, quiet=args.quiet) as sink:
+        call = Call(args, given, sink)
+        logs = listed(call, stores)
+        if logs:
+            run(call, logs, arguments=shown(shlex.join(words)))
+    return call.exit_code
+
+
+def listed(call: Call, stores: Sequence[str]) -> dict[str, list[str]]:
+    """Return what of its log cannot be opened and so is not counted, for each store that can be listed."""
+    found = {}
     for store in stores:
         try:
             require_text([store], "rows of records")
-            code |= told_of_log(store, list_store(store).unreadable)
-            readable.append(store)
+            unread = [
+                (path, why) for path, why in list_store(store).unreadable if path.split("/")[0] in (".", COMMITLOG)
+            ]
         except (StoreError, OSError) as error:
-            code |= explain(error, store)
-    if readable:
-        run(args, readable, source_options(args, given), arguments=shown(shlex.join(words)))
-    return code
-
-
-def told_of_log(store: str, unreadable: Sequence[tuple[str, str]]) -> int:
-    """Return the exit code's bits after saying what of the log was listed and cannot be opened: it is not counted."""
-    code = EXIT_SOUND
-    for path, why in unreadable:
-        if path.split("/")[0] in (".", COMMITLOG):
-            code |= explain(UnreadableError(f"{path}: {why}"), store)
-    return code
+            call.fail(store, error)
+            continue
+        found[store] = [printable(f"{path}: {why}") for path, why in unread]
+        for text in found[store]:
+            explain(UnreadableError(text), store)
+    return found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -151,33 +183,53 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(args: argparse.Namespace, stores: Sequence[str], options: dict[str, str], *, arguments: str) -> None:
-    """Count, write the tables, and print what they say of each topic."""
+def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> None:
+    """Count, print what there is of each topic, and write the tables; ``logs`` has what is not counted, by store."""
+    args = call.args
     started_ms = time.time_ns() // 1_000_000
     spark = build_session("storeio profile", master=master_of(args))
     run_id = args.run_id or new_run_id()
     tables.refuse_finished(spark, args.tables, run_id, PROFILE_RUNS)
-    bucket_ms = args.bucket_seconds * 1000
-    counts = counted(records_of(spark, stores, options), bucket_ms).persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        with workers_named("count of the records"):
-            are_few = counts.count() <= FEW
-        frames = profile(counts, bucket_ms)
-        totals = summed(
-            spark.createDataFrame([(shown(s),) for s in stores], "store string").join(counts, "store", how="left")
-        )
+    with contextlib.ExitStack() as cleaning:
+        try:
+            with workers_named("count of the records"):
+                records = records_of(spark, [*logs], source_options(args, call.given))
+                counts = counted(records, args.bucket_seconds * 1000).persist(StorageLevel.MEMORY_AND_DISK)
+                cleaning.callback(counts.unpersist)
+                are_few = counts.count() <= FEW
+                frames = profile(counts, args.bucket_seconds * 1000)
+                totals = totals_of(spark, counts, logs)
+                found = {row["store"]: row for row in totals.collect()}
+                topics = frames["profile_topics"].orderBy("topic").collect()
+        except WorkersError as error:
+            for store in logs:
+                call.fail(store, error)
+            return
+        for store, failed in logs.items():
+            mine = [row for row in topics if row["store"] == shown(store)]
+            call.report(Profile(found[shown(store)], mine, failed))
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}
-        found = {row["store"]: row for row in totals.collect()}
-        topics = frames["profile_topics"].orderBy("topic").collect()
-        report(args, [found[shown(store)] for store in stores], topics)
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
-        written = {name: rows_of_run(name, frame, run_id, are_few=are_few) for name, frame in frames.items()}
-        tables.write_run(spark, args.tables, run_id, written, runs=PROFILE_RUNS)
-    finally:
-        counts.unpersist()
+        try:
+            with workers_named("tables of the profile"):
+                written = {name: rows_of_run(name, frame, run_id, are_few=are_few) for name, frame in frames.items()}
+            tables.write_run(spark, args.tables, run_id, written, runs=PROFILE_RUNS)
+        except StoreError as error:
+            call.exit_code |= explain(error)  # the reports stand, and so do their bits
+            return
     if not args.quiet:
         put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
+
+
+def totals_of(spark: SparkSession, counts: DataFrame, logs: Mapping[str, Sequence[str]]) -> DataFrame:
+    """Return a row for each store, of one without records, too, with what of its log is not counted."""
+    told = [
+        (shown(store), EXIT_FAILED if failed else EXIT_SOUND, "\n".join(failed) or None)
+        for store, failed in logs.items()
+    ]
+    stores = spark.createDataFrame(told, "store string, exit_code int, failed string")
+    return summed(stores.select("store").join(counts, "store", how="left")).join(stores, "store", how="inner")
 
 
 def rows_of_run(name: str, frame: DataFrame, run_id: str, *, are_few: bool) -> DataFrame | pa.Table:
@@ -194,31 +246,24 @@ def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, st
     return functools.reduce(DataFrame.unionByName, parts)
 
 
-def report(args: argparse.Namespace, totals: Sequence[Row], topics: Sequence[Row]) -> None:
-    """Print one object a store where JSON goes to, and the topics of each store as text."""
-    with json_sink(args.json, args.stores, quiet=args.quiet) as sink:
-        for number, total in enumerate(totals):
-            part = [row for row in topics if row["store"] == total["store"]]
-            put(sink, to_json(as_object(total, part)))
-            if not args.quiet and args.json != "-":
-                put(sys.stdout, ("\n" if number else "") + as_text(total, part))
-
-
-def as_object(total: Row, topics: Sequence[Row]) -> dict[str, Any]:
+def as_object(found: Profile) -> dict[str, Any]:
     """Return what the tables say of one store and its topics."""
-    found = {name: total[name] for name in ("store", *TOLD)}
-    return {**found, "topics": [{name: row[name] for name in ("topic", "queues", *TOLD)} for row in topics]}
+    total = {name: found.total[name] for name in ("store", *TOLD, "exit_code")}
+    topics = [{name: row[name] for name in ("topic", "queues", *TOLD)} for row in found.topics]
+    return {**total, "failed": [*found.failed], "topics": topics}
 
 
-def as_text(total: Row, topics: Sequence[Row]) -> str:
+def as_text(found: Profile) -> str:
     """Return the same as a table for a terminal."""
+    total = found.total
     first, last = (time_text(total[name]) for name in ("first_store_timestamp_ms", "last_store_timestamp_ms"))
     head = f"{printable(total['store'])}: {counted_text(total['records'] or 0, 'message')}"
-    lines = [f"{head}, {bytes_text(total['bytes'] or 0)}, stored from {first} to {last}", ""]
+    part = " in what could be read" if found.failed else ""
+    lines = [f"{head}{part}, {bytes_text(total['bytes'] or 0)}, stored from {first} to {last}", ""]
     rows = [
         (row["topic"], row["queues"], f"{row['records']:,}", bytes_text(row["bytes"]), row["min_size"],
          f"{row['mean_size']:.0f}", row["max_size"], rate_text(row["records_per_second"]))
-        for row in topics
+        for row in found.topics
     ]  # fmt: skip
     columns = ("topic", "queues", "messages", "bytes", "smallest", "mean", "largest", "per second")
     return "\n".join([*lines, *table(columns, rows, terminal_width())])

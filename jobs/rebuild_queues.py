@@ -119,6 +119,8 @@ def run(call: Call, targets: dict[str, Path | str]) -> None:
                 build.fail(error)
         for build in builds:
             ended(call, build)
+    if not call.done:
+        return  # such a run is not finished: the same call may work another time
     try:
         frames = {
             REBUILT_QUEUES: tables.tuples_of(REBUILT_QUEUES, _queue_rows(run_id, call.done)),

@@ -96,6 +96,8 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
             call.report(salvaged(spark, call, store, place))
         except (StoreError, OSError, WorkersError) as error:
             call.fail(store, error)
+    if not call.done:
+        return  # such a run is not finished: the same call may work another time
     try:
         frames: dict[str, DataFrame | pa.Table] = {}
         if args.messages:

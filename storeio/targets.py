@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,11 +13,23 @@ from storeio.errors import UsageError, WriteError
 from storeio.uris import is_below, is_remote, place_of, refuse_remote, shown
 
 DELTA_LOG: Final = "_delta_log"  # in every directory that is a Delta table
+MOUNTS: Final = "/proc/self/mountinfo"  # a line each; the fifth word is where, bytes that part words in octal digits
 
 
 def followed(path: str | os.PathLike[str]) -> Path:
     """Return where a local path leads, links followed as far as they lead anywhere."""
     return Path(os.path.realpath(path))
+
+
+def is_mounted(path: str | os.PathLike[str]) -> bool:
+    """Tell whether something is mounted just there, as containers do with single files: no new one can get its name."""
+    place = os.fsencode(followed(path))
+    try:
+        with open(MOUNTS, "rb") as lines:
+            words = (line.split()[4] for line in lines)
+            return any(re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), word) == place for word in words)
+    except OSError:  # another system
+        return os.path.ismount(path)
 
 
 def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> bool:
@@ -31,7 +44,7 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) 
     """Return the directory that is to be made.
 
     Raises:
-        UsageError: It lies in the store, which is never written, is a link, or holds something.
+        UsageError: It lies in the store, which is never written, is a link or a mount point, or holds something.
         WriteError: It cannot be read.
     """
     place, root = Path(place_of(os.fspath(into))), place_of(os.fspath(store))
@@ -42,6 +55,8 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) 
     try:
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise UsageError(f"--into {place}: is not empty")
+        if is_mounted(place):
+            raise UsageError(f"--into {place}: is a mount point, whose name no new directory can get; name one in it")
     except OSError as error:
         raise WriteError(f"--into {place}: cannot be read: {error.strerror or error}") from error
     return place
@@ -65,7 +80,7 @@ def file_target(option: str, target: str, roots: Iterable[str]) -> Path:
 
 
 def refuse_special(option: str, place: Path) -> None:
-    """Raise if something else than a plain file is there: a device, a pipe, or a link to one.
+    """Raise if something else than a plain file is there, a device, a pipe or a link to one, or one that is mounted.
 
     Raises:
         UsageError: It is.
@@ -76,6 +91,8 @@ def refuse_special(option: str, place: Path) -> None:
         return  # nothing is there, or a link to nothing
     if not is_plain:
         raise UsageError(f"{option} {place}: is there and no plain file")
+    if is_mounted(place):
+        raise UsageError(f"{option} {place}: is mounted there, so that no new file can get its name")
 
 
 def refuse_same(files: Mapping[str, str | os.PathLike[str] | None]) -> None:

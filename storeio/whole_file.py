@@ -11,6 +11,7 @@ from typing import Final
 
 from storeio.partials import partial_name
 from storeio.staging import explained, flush, flush_names
+from storeio.targets import is_mounted
 
 OWN_FILES: Final = "/dev/fd"  # names of what this process has open
 USUAL_MODE: Final = 0o666  # less what the umask takes
@@ -43,7 +44,7 @@ def is_replaceable(place: str | os.PathLike[str]) -> bool:
     """Tell whether another file may take a name: nothing is there, or a plain file that this process has not open.
 
     A pipe or a device has readers of its own, and so has ``/dev/stdout``, which may be a plain file. A file beside
-    which nothing may be made can still be written itself.
+    which nothing may be made, or that is mounted there, can still be written itself.
     """
     try:
         found = os.stat(place)
@@ -51,7 +52,7 @@ def is_replaceable(place: str | os.PathLike[str]) -> bool:
         return True
     if not stat.S_ISREG(found.st_mode) or not os.access(os.path.dirname(os.path.realpath(place)), os.W_OK):
         return False
-    return not any(os.path.samestat(found, other) for other in _open_files())
+    return not is_mounted(place) and not any(os.path.samestat(found, other) for other in _open_files())
 
 
 def _open_files() -> Iterator[os.stat_result]:

@@ -93,7 +93,7 @@ LAYERS: Final = {
     "incremental": FILES | {"audit", "many_files", "fingerprints", "report"},
     "partials": set[str](),
     "staging": {"errors", "partials"},
-    "whole_file": {"errors", "partials", "staging"},
+    "whole_file": {"errors", "partials", "staging", "targets"},
     "targets": {"errors", "uris"},
     "turns": set[str](),
     "publishing": {"errors", "uris", "remote", "partials", "staging", "targets"},

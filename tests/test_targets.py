@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 
-from storeio import cli
+from storeio import cli, targets
 from storeio.errors import UsageError
 from storeio.targets import is_inside, refuse_in_tables, refuse_same
 
@@ -35,6 +36,41 @@ def test_what_is_no_plain_file_is_not_replaced(words: str, kind: str, store: Pat
     assert call(words, STORE=store, NAME=name, DIR=tmp_path / "new") == 16
     assert stat.S_ISFIFO(os.stat(name).st_mode)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a name, with a blank, at which the system says that something is mounted; nothing is there."""
+    place = tmp_path / "a x.jsonl"
+    name = str(place).replace(" ", "\\040")  # as proc(5) has it
+    (tmp_path / "mounts").write_text(f"36 35 98:0 / / rw - ext4 /dev/a rw\n37 36 98:0 /x {name} rw - ext4 /dev/a rw\n")
+    monkeypatch.setattr(targets, "MOUNTS", str(tmp_path / "mounts"))
+    return place
+
+
+INTO = ("rebuild STORE --into NAME", "salvage STORE --into NAME", "simulate STORE --into NAME")
+
+
+@pytest.mark.parametrize("words", [*CALLS, *INTO])
+def test_no_work_is_done_for_a_name_that_cannot_be_had(
+    words: str, mounted: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if words in INTO:
+        mounted.mkdir()
+    else:
+        mounted.write_text("old")
+    assert call(words, STORE=store, NAME=mounted, DIR=tmp_path / "new") == 16
+    assert "mount" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "mounts", mounted.name}
+    assert call(words, STORE=store, NAME=tmp_path / "x.jsonl", DIR=tmp_path / "new") == 0
+
+
+def test_json_goes_into_a_file_that_is_mounted(mounted: Path, store: Path) -> None:
+    mounted.write_text("old, and longer than what comes" * 10_000)
+    before = mounted.stat().st_ino
+    assert call("check STORE --quiet --json NAME", STORE=store, NAME=mounted) == 0
+    assert mounted.stat().st_ino == before
+    assert json.loads(mounted.read_text())["verdict"] == "sound"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
-from jobs import here, maintain_tables, profile_store
+from jobs import common, here, maintain_tables, profile_store
 from jobs.common import build_session, conf_text, job_parser, parse_conf, run_job
 from jobs.resolve_jars import MissingJarsError
 from storeio.errors import NotAStoreError, UsageError
@@ -138,10 +139,14 @@ def raises(error: BaseException) -> Callable[[], int]:
         (raises(KeyboardInterrupt()), 32),
     ],
 )
-def test_exit_codes(main: Callable[[], int], code: int) -> None:
+def test_exit_codes(main: Callable[[], int], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever started the JVM, it says nothing more: its workers may notice how it leaves them."""
+    jvm = Mock()
+    monkeypatch.setattr(common.SparkContext, "_jvm", jvm)
     with pytest.raises(SystemExit) as caught:
         run_job(main)
     assert caught.value.code == code
+    jvm.java.lang.System.err.close.assert_called_once()
 
 
 def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
@@ -199,8 +204,8 @@ def run_small_job(command: list[str], folder: Path, end: str = "") -> subprocess
 @pytest.mark.spark
 @pytest.mark.long
 def test_python_starts_a_quiet_session(tmp_path: Path) -> None:
-    run = run_small_job([sys.executable], tmp_path)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "local[1] 3\n", "")
+    run = run_small_job([sys.executable], tmp_path, END)
+    assert (run.returncode, run.stdout, run.stderr) == (4, "local[1] 3\n", "")
 
 
 @pytest.mark.spark

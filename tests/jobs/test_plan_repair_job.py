@@ -66,6 +66,25 @@ def test_a_store_that_is_none_stops_no_other(
     assert second["outcome"] == "starts"
 
 
+@pytest.mark.parametrize(("work", "word"), [("predict", "--simulate"), ("make", "--into=plans")])
+def test_lost_workers_are_told_of_each_store_and_the_same_call_may_be_made_again(
+    work: str, word: str, stores: list[Path], tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark
+
+    def lost(_: object) -> None:
+        raise ValueError("gone")
+
+    monkeypatch.setattr(plan_repair, work, lost)
+    monkeypatch.chdir(tmp_path)
+    words = ["--store", *map(str, stores), "--tables", str(tmp_path / "tables"), "--json", "out.json", word]
+    for _ in range(2):
+        assert plan_repair.main([*words, "--run-id", "one"]) == 8
+        told = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
+        assert [(line["store"], line["exit_code"]) for line in told] == [(str(store), 8) for store in stores]
+        assert all(line["error"].endswith("ValueError: gone") for line in told)
+
+
 def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: Path) -> None:
     edits = [["zero", "consumequeue/topic_0/0/00000000000000001000", 40, 20], ["write", "commitlog/copy", 0, "00"]]
     damaged = golden.damaged("base-5.3.3", edits, tmp_path / "hurt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ from test_datasource import unreadable_store
 
 from jobs import profile_store, tables
 from storeio.errors import UsageError
-from udfs.checks import WorkersError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,6 +138,7 @@ def test_json(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "report.json").read_text().splitlines()]
     topics = summed(("topic",))
     assert lines.pop()["store"] == str(run / "partly")
+    assert lines.pop(0)["store"] == str(run / "nowhere")
     for line, (key, told) in zip(lines, summed(()).items(), strict=True):
         assert line["store"] == key[0]
         told.pop("topics")  # a number in the tables, a list here
@@ -173,16 +174,27 @@ def test_a_finished_run_is_refused(run: Path) -> None:
         profile_store.main(words)
 
 
-def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_log_that_cannot_be_read_is_one_line_and_is_told_of_each_store(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     del spark
-    store = unreadable_store(tmp_path / "store")
-    with pytest.raises(WorkersError, match=r"UnreadableError: .*00000000000000000000"):
-        profile_store.main(["--store", str(store), "--tables", str(tmp_path / "tables")])
+    stores = [str(unreadable_store(tmp_path / "store")), str(golden.store("base-4.9.8"))]
+    assert profile_store.main(["--store", *stores, "--tables", str(tmp_path / "tables"), "--json", "-"]) == 8
+    out, err = capsys.readouterr()
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [(line["store"], line["exit_code"]) for line in told] == [(store, 8) for store in stores]
+    assert re.search(r"UnreadableError: .*00000000000000000000", err)
+    assert not (tmp_path / "tables").exists()
 
 
-def test_a_segment_that_cannot_be_listed_is_said(run: Path) -> None:
-    """The rest is counted; what is not of the log is nothing that a profile counts."""
-    err = (run / "err").read_text()
-    assert f"{run / 'partly'}: {SEGMENT}: Too many levels of symbolic links" in err
+def test_a_segment_that_cannot_be_listed_is_said(run: Path, spark: SparkSession) -> None:
+    """The rest is counted, and is known as such; what is not of the log is nothing that a profile counts."""
+    err, why = (run / "err").read_text(), f"{SEGMENT}: Too many levels of symbolic links"
+    assert f"{run / 'partly'}: {why}" in err
     assert "config/loop" not in err
-    assert 0 < json.loads((run / "report.json").read_text().splitlines()[-1])["records"] < 850
+    told = json.loads((run / "report.json").read_text().splitlines()[-1])
+    assert (told["exit_code"], told["failed"]) == (8, [why])
+    assert 0 < told["records"] < 850
+    assert f"{told['records']} messages in what could be read, " in (run / "out").read_text()
+    rows = tables.rows_with(spark, str(run / "tables"), "profile_runs", {})
+    assert sorted((row["exit_code"], row["failed"]) for row in rows)[-1] == (8, why)

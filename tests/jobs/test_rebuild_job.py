@@ -182,19 +182,22 @@ def test_wrong_use(changes: list[str], says: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["store"]
 
 
-def test_lost_workers_leave_nothing(
+def test_lost_workers_leave_nothing_and_the_same_call_works_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lost(*_: Any) -> None:
         assert list(tmp_path.glob("made/new.*.partial"))
         raise WorkersError("Spark could not finish the commitlog: gone")
 
-    monkeypatch.setattr(rebuild_queues, "rebuild_stores", lost)
     root = golden.store("base-5.3.3")
     words = ["--store", str(root), "--into", str(tmp_path / "made" / "new"), "--tables", str(tmp_path / "tables")]
-    assert rebuild_queues.main([*words, "--quiet"]) == 8
+    words += ["--run-id", "one", "--quiet"]
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuild_queues, "rebuild_stores", lost)
+        assert rebuild_queues.main(words) == 8
     assert "gone" in capsys.readouterr().err
-    assert [p.name for p in tmp_path.iterdir()] == ["tables"]
+    assert list(tmp_path.iterdir()) == []
+    assert rebuild_queues.main(words) == 0
 
 
 def test_names_of_several_stores() -> None:

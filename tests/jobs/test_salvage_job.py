@@ -22,7 +22,7 @@ from storeio.salvage.chosen import Choice
 from storeio.salvage.decide import decide
 from storeio.salvage.node import salvage
 from storeio.salvage.survey import survey
-from udfs.checks import conclude_stores
+from udfs.checks import WorkersError, conclude_stores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +104,21 @@ def test_donors(tmp_path: Path) -> None:
     assert salvage_store.main([*words, "--quiet"]) == 0
     for path in (golden.store(NAME) / "commitlog").iterdir():
         assert (tmp_path / "new" / "commitlog" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_lost_workers_leave_nothing_and_the_same_call_works_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any) -> None:
+        raise WorkersError("Spark could not finish the commitlog: gone")
+
+    words = ["--store", str(golden.store(NAME)), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
+    words += ["--run-id", "one", "--quiet"]
+    with monkeypatch.context() as patched:
+        patched.setattr(salvage_store, "conclude_stores", lost)
+        assert salvage_store.main(words) == 8
+    assert list(tmp_path.iterdir()) == []
+    assert salvage_store.main(words) == 0
 
 
 def test_wrong_use(tmp_path: Path) -> None:
