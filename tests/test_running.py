@@ -172,6 +172,36 @@ def test_what_is_dispatched_a_moment_later_is_waited_for(tmp_path: Path, monkeyp
         assert odd(storeio.check(root, jobs=1)) == []
 
 
+@pytest.mark.parametrize("most_seconds", [log_end.MOST_SECONDS, 0.2])
+def test_a_broker_is_waited_for_while_it_goes_on_with_its_dispatch(
+    most_seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loaded one takes longer for all of it than for each."""
+    name = "base-5.3.3"
+    per_file = int(golden_data.options(name)["cqEntries"])
+    last = {(row["topic"], row["queue_id"]): int(row["queue_offset"]) for row in golden_data.dump(name)}
+    paths = {
+        f"consumequeue/{topic}/{queue_id}/{number // per_file * per_file * 20:020d}": number % per_file * 20
+        for (topic, queue_id), number in last.items()
+    }
+    edits = [["zero", path, position, 20] for path, position in paths.items()]
+    root, left, clock = golden_data.damaged(name, edits, tmp_path / "store"), list(paths), [0.0]
+
+    def dispatch(_: float) -> None:
+        clock[0] += 0.06
+        if left and round(clock[0] / 0.06) % 2 == 0:
+            path = left.pop()
+            shutil.copyfile(golden_data.store(name) / path, root / path)
+
+    monkeypatch.setattr(log_end, "PATIENCE_SECONDS", 0.15)
+    monkeypatch.setattr(log_end, "MOST_SECONDS", most_seconds)
+    monkeypatch.setattr(log_end.time, "sleep", dispatch)
+    monkeypatch.setattr(log_end.time, "monotonic", lambda: clock[0])
+    with held(root):
+        found = odd(storeio.check(root, jobs=1))
+    assert {code for code, *_ in found} == ({"CQ_UNIT_MISSING"} if most_seconds < 1 else set())
+
+
 @pytest.mark.parametrize("made", [True, False], ids=["made", "damaged"])
 def test_a_file_that_is_just_being_made_has_no_length_yet(
     made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

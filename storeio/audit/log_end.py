@@ -26,7 +26,8 @@ from storeio.splits import Split, WalkState, cut
 from storeio.walk import Walked, walk_split
 from storeio.window import PIECE_BYTES
 
-PATIENCE_SECONDS: Final = 5.0  # for what is not dispatched yet
+PATIENCE_SECONDS: Final = 5.0  # while nothing more is dispatched
+MOST_SECONDS: Final = 60.0  # for a broker that dispatches on and on
 LOOK_AGAIN_SECONDS: Final = 0.02
 GRACE_SECONDS: Final = 0.1  # for batch queues, where no record says which unit is its own
 
@@ -92,15 +93,19 @@ def _last_records(store: StoreNow, split: Split, begin: WalkState, log_stop: int
 
 
 def wait_for(store: StoreNow, end: LogEnd) -> None:
-    """Wait until the broker has dispatched the log up to its end, or too long."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    """Wait until the broker has dispatched the log up to its end, as long as it goes on with that, or too long."""
+    started = seen_at = time.monotonic()
     left = [row for row in end.last if not os.path.isdir(f"{store.root}/{BATCHQUEUE}/{row.topic}")]
     if len(left) < len(end.last):
         time.sleep(GRACE_SECONDS)
-    while time.monotonic() < until:
+    seen: tuple[int, int] | None = None
+    while (now := time.monotonic()) < min(seen_at + PATIENCE_SECONDS, started + MOST_SECONDS):
         left = [row for row in left if not _has_unit(store, row)]
-        if not left and _has_key(store, end.last_keyed):
+        indexed = _indexed(store, end.last_keyed)
+        if not left and indexed >= end.last_keyed:
             return
+        if (len(left), indexed) != seen:
+            seen, seen_at = (len(left), indexed), now
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
@@ -115,8 +120,9 @@ def _has_unit(store: StoreNow, row: _Row) -> bool:
     return int.from_bytes(found, "big") == row.physical
 
 
-def _has_key(store: StoreNow, physical: int) -> bool:
-    if physical < 0 or store.shape is None or not store.config.index_enabled:
-        return True
+def _indexed(store: StoreNow, last_keyed: int) -> int:
+    """Return the physical offset of the record that was indexed last; ``last_keyed`` where nothing tells."""
+    if last_keyed < 0 or store.shape is None or not store.config.index_enabled:
+        return last_keyed
     files = store.index_files()
-    return not files or store.last_indexed(files[-1], store.index_units(files[-1])) >= physical
+    return store.last_indexed(files[-1], store.index_units(files[-1])) if files else last_keyed
