@@ -21,7 +21,7 @@ from storeio.simulate.disk import Disk
 from storeio.simulate.ends import STARTS
 from storeio.simulate.outcome import Outcome, simulate_start
 from storeio.simulate.predicted import Forecast
-from storeio.simulate.progress import progress_of
+from storeio.simulate.progress import Progress, progress_of
 from storeio.simulate.retention import Cleaner, Cleaning, Conditions, Cycle, cleaning_of, used_ratio
 from storeio.simulate.rules import DEFAULT_HEAP_BYTES, NEWEST, rules_of
 from storeio.uris import refuse_remote
@@ -71,13 +71,14 @@ def forecast_retention(
         [file.path for file in started.log.files], mtimes, reserved_hours=cleaning.reserved_hours,
         delete_when=cleaning.delete_when, zone_offset_ms=zone, now_ms=now,
     )  # fmt: skip
-    first = Cleaner(started, cleaning, progress_of(started.disk)).run(conditions)
+    progress = progress_of(started.disk, {topic for topic, _ in started.queues})
+    first = Cleaner(started, cleaning, progress).run(conditions)
     moments = [each.deletable_ms for each in due if each.deletable_ms is not None]
     at = min(moments, default=None)
     later: list[Cycle] = []
     if at is not None:
         later = _until_nothing_goes(
-            _started(listing, given or {}, broker)[1], cleaning,
+            _started(listing, given or {}, broker)[1], cleaning, progress,
             replace(conditions, now_ms=at, hour=hour_of(at, zone)),
         )  # fmt: skip
     return Forecast(
@@ -96,9 +97,9 @@ def _started(listing: Listing, given: Mapping[str, str], broker: str) -> tuple[O
     return simulate_start(Disk(listing.files, read), rules_of(broker), setup, digests=False)
 
 
-def _until_nothing_goes(started: Broker, cleaning: Cleaning, conditions: Conditions) -> list[Cycle]:
+def _until_nothing_goes(started: Broker, cleaning: Cleaning, progress: Progress, conditions: Conditions) -> list[Cycle]:
     """Return the runs at one moment, one after the other, that delete something."""
-    cleaner = Cleaner(started, cleaning, progress_of(started.disk))
+    cleaner = Cleaner(started, cleaning, progress)
     found: list[Cycle] = []
     for _ in range(MOST_RUNS):
         cycle = cleaner.run(conditions)

@@ -18,12 +18,13 @@ import storeio
 from storeio.apply.session import Patience
 from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
+from storeio.format.fastjson import decode
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
-from storeio.simulate import pull
+from storeio.simulate import pull, tables, topics
 from storeio.simulate.java import quotient
 from storeio.simulate.mapped import Mapped, MappedQueue
-from storeio.simulate.rules import rules_of
+from storeio.simulate.rules import LINES, rules_of
 
 FILES = 300
 
@@ -47,6 +48,26 @@ def test_an_audit_does_not_go_through_all_files_of_a_queue_for_each(tmp_path: Pa
         builder.message("t")
     assert storeio.check(builder.close()).verdict == "sound"
     assert asked[0] < 20 * FILES
+
+
+def test_a_table_is_read_once_for_all_broker_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    builder.message("t")
+    root = builder.close()
+    (root / "config").mkdir()
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"once":{}}}')
+    (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"once@g":{0:1}}}')
+    asked = [0]
+
+    def counted(*args: Any) -> Any:
+        asked[0] += 1
+        return decode(*args)
+
+    for module in (tables.j, topics):
+        monkeypatch.setattr(module, "decode", counted)
+    for version in LINES.values():
+        assert storeio.simulate(root, broker=version, given=settings_of(builder.settings)).outcome.outcome == "starts"
+    assert asked[0] == 3  # that of topics by those who ask for topics, too
 
 
 def test_a_message_that_fills_a_gap_of_its_queue_is_not_read_for_each_unit(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storeio.format.fastjson import decode
+from storeio.format.fastjson import _Reader, decode
+from storeio.format.plainjson import BareNumber
 from storeio.paths import StoreFile
 from storeio.simulate.disk import Disk
 from storeio.simulate.progress import (
@@ -23,6 +24,7 @@ from storeio.simulate.progress import (
     progress_of,
     unread,
 )
+from storeio.simulate.topics import declared_topics
 
 # As fastjson 1.x prints it, tabs and all.
 WRITTEN = b"""{
@@ -55,6 +57,12 @@ def test_an_offset_of_a_light_queue_stands_alone() -> None:
 def test_names_that_the_broker_passes_over_are_passed_over() -> None:
     found = consumer_progress(b'{"offsetTable":{"a":{0:1},"a@b@c":{0:1},"@b":{0:1},"a@b":{x:1,0:null,2:true}}}')
     assert found == Progress()
+
+
+def test_of_some_topics_only() -> None:
+    for text in (WRITTEN, WRITTEN[:-2]):
+        found = consumer_progress(text, topics={"%RETRY%readers", "none"}).offsets
+        assert found == {("%RETRY%readers", 0): {"readers": 1}}
 
 
 def test_delay_levels_are_queues_of_the_schedule_topic() -> None:
@@ -131,6 +139,57 @@ def test_all_json_is_read(value: dict[str, Any], ascii_only: bool) -> None:
     assert found.value == value
 
 
+TABLES = [
+    WRITTEN.decode(),
+    '{"table":{"t@g":{0:{"popTime":1,"o":[1],"ot":{1:2,"3":4},"a":"b"}}}}',
+    r'{"t":{"a":{"b":{},"c":[1,-2.5e3,[]],"d":"\n\u00e9","e":null,"f":false},"g":[{"h":1}],"i":{"0":1,2:3}},"j":[[1],{}]}',
+    f'{{"t":{{"x":{{"a":"{"x" * 3000}","b":[1]}},"y":["{"y" * 5000}"],"z":{{}}}}}}',  # longer than a window
+    f'{{"t":{{"a":[{"[" * 120}{"]" * 120}],"b":{{"c":{"9" * 401}}}}}}}',
+]
+WORDS = st.sampled_from([
+    *"{}[],:'\"-", "//x\n", "/*c*/", "\0", "\x01", "\x1a", "\f", " ", "\n", "007", "1.", "1e5", "2L", "NaN", "tru",
+    "null", '"a"', "0:1", "0:1,0:2,", '"a":{},', '"a":1,"a":2,', '"@type"', "\\", r"\u12", r"\x41", r"\ud83d\ude00",
+    r"\ud83d", "9" * 19,
+])  # fmt: skip
+
+
+@given(st.sampled_from(TABLES), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), WORDS), max_size=3))
+def test_what_is_read_at_once_is_as_if_it_were_read_word_by_word(text: str, edits: list[tuple[int, int, str]]) -> None:
+    for at, gone, word in edits:
+        at %= len(text) + 1
+        text = text[:at] + word + text[at + gone :]
+    for data in (text.encode(), text[: len(text) // 2].encode()):
+        quick, slow = decode(data), decode(data, quick=False)
+        assert quick == slow
+        assert repr(quick.value) == repr(slow.value)  # the order, too, and which numbers are floats
+        assert _bare(quick.value) == _bare(slow.value)
+
+
+def _bare(value: Any) -> list[str]:
+    """Return the names that were numbers without quotes."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    names = [key for key in value if isinstance(key, BareNumber)] if isinstance(value, dict) else []
+    return names + [name for each in inner for name in _bare(each)]
+
+
+@pytest.mark.parametrize("value", ["{0:12,1:7\n\t\t}", '{"perm":6,"attributes":{"a":"b"}}', "5"])
+@pytest.mark.parametrize("end", ["}}", ',"cut":{"a'])
+def test_long_tables_are_not_read_word_by_word(value: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '{"table":{' + ",\n".join(f'"name-{number}":{value}' for number in range(5000)) + end
+    asked, read = [0], _Reader._value
+
+    def counted(*args: Any) -> None:
+        asked[0] += 1
+        read(*args)
+
+    monkeypatch.setattr(_Reader, "_value", counted)
+    found = decode(text.encode(), lambda table, name, _: (table, name))
+    assert list(found.value["table"].values())[:5000] == [
+        5 if value == "5" else ("table", f"name-{number}") for number in range(5000)
+    ]
+    assert asked[0] < 20
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_give_an_answer(data: bytes) -> None:
     assert isinstance(decode(data).problem, str)
@@ -155,6 +214,15 @@ def test_progress_comes_from_the_copy_where_the_file_is_broken() -> None:
     )
     assert both.offsets == {("t", 0): {"g": 9}, ("t", 1): {"g": 4}}
     assert [problem.split(":")[0] for problem in both.problems] == [path, f"{path}.bak"]
+
+
+def test_topics_have_batch_queues_where_an_attribute_says_so() -> None:
+    batch = '{"attributes":{"queue.type":"BatchCQ"}}'
+    text = f'{{"topicConfigTable":{{"a":{batch},"b":{{"attributes":{{}}}},"c":true,"d":"BatchCQ","e":[{batch}]}}}}'
+    table = declared_topics(
+        disk_with({"config/topics.json": text[:-1].encode(), "config/topics.json.bak": text.encode()})
+    )
+    assert table == {"a": True, **dict.fromkeys("bcde", False)}
 
 
 def test_unread_messages_by_group_and_by_nobody() -> None:

@@ -360,6 +360,16 @@ def test_a_table_has_the_length_that_a_broker_makes_of_it(path: str, grown: Grow
     assert simulate(root, broker="5.5.1").outcome.outcome == "refuses"
 
 
+def test_of_a_table_too_large_to_look_at_nothing_is_said(grown: Grown) -> None:
+    root = grown("base-5.5.1", "config/topics.json", (256 << 20) + 1)
+    (root / "config/topics.json.bak").write_text("[")
+    found = simulate(root, broker="5.5.1")
+    assert found.outcome.outcome == "starts"
+    assert [text.rpartition(": ")[2] for text in found.not_simulated] == [
+        "it has more than 256 MiB, and is not looked at"
+    ]
+
+
 def test_a_salvage_leaves_holes_out(grown: Grown, tmp_path: Path) -> None:
     root = grown("base-5.5.1", "config/x.json", CLAIMED)
     with (root / "config/x.json").open("r+b") as file:

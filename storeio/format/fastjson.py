@@ -9,37 +9,16 @@ Source: ``JSONLexerBase`` and ``DefaultJSONParser`` of fastjson 1.2.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-DEPTH: Final = 200
-DIGITS: Final = 400
+from storeio.format import oddities as o
+from storeio.format.plainjson import DEPTH, DIGITS, BareNumber, members_at, pairs_at, value_at
 
-# What no broker writes. Single quotes, form feeds and backspaces are not among it: every parser reads them like others.
-BLANK: Final = "nothing but blanks"
-BARE_NAME: Final = "a name without quotes"
-BARE_WORD: Final = "true, false or null in a name's place"
-NUMBERED: Final = "a number in a name's place"  # of the outermost object; keys of inner ones may be bare numbers
-NO_NUMBER: Final = "NaN or undefined"
-CONTROL: Final = "a control character before a name"
-ZERO_NAME: Final = "a zero byte before a name"
-ZERO: Final = "a zero byte"
-BETWEEN: Final = "a control character"
-COMMENT: Final = "a comment"
-COLON: Final = "a comment before a colon"
-WORD: Final = "a comment behind true, false or null"
-OUTSIDE: Final = "a control character before the value or behind it"
-MIXED: Final = "a comment among other odd things"
-FIRST_COMMA: Final = "a comma before the first item"
-COMMAS: Final = "a comma too many"
-SOME_COMMAS: Final = "a comma too many before a number, or several before an end"
-ESCAPE: Final = "an escape that is none"
-SUFFIX: Final = "a number of another form"
-TWICE: Final = "a name twice"
-REFERS: Final = "a type or a reference"
+Keep = Callable[[str, str, Any], Any]
+"""``keep(table, name, value)``: what is to be kept of an object or list in a table of the outermost object."""
 
 _BETWEEN: Final = re.compile(r"(?:[\x00-\x20\x7f\ufeff]|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
 _BLANK: Final = " \n\r\t\f\b"  # of nothing but these the broker makes no object, and goes on
@@ -74,34 +53,19 @@ class Decoded:
     fatal: bool = False
 
 
-def decode(data: bytes | memoryview) -> Decoded:
-    """Return what a configuration file says, as far as it can be read; of a blank one that is None, no problem."""
+def decode(data: bytes | memoryview, keep: Keep | None = None, *, quick: bool = True) -> Decoded:
+    """Return what a configuration file says, as far as it can be read; of a blank one that is None, no problem.
+
+    Args:
+        data: The whole file.
+        keep: Asked of each value of a table once it is whole, so that a long one needs less memory; all without.
+        quick: Whether what is as brokers write it is read at once. All else is the same without.
+    """
     # 4.x writes the platform's charset: a byte that is no UTF-8 becomes an escape, which is read as Latin-1.
-    text = bytes(data).decode("utf-8", "backslashreplace")
-    try:
-        found = Decoded(json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant))
-    except (ValueError, RecursionError):  # the above is many times as fast, where the file is plain JSON
-        found = _Reader(text).read()
+    text = str(data, "utf-8", "backslashreplace")
+    found = _Reader(text, keep or (lambda _table, _name, value: value), quick=quick).read()
     refers = any(f"{quote}{name}{quote}" in text for name in ("@type", "$ref") for quote in "'\"")
-    return replace(found, odd=(REFERS, *found.odd)) if refers else found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; raise where a name is there twice, of which the reader tells."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(TWICE)
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-class BareNumber(str):
-    """A name that is a number without quotes, which brokers write and read in some objects only."""
-
-    __slots__ = ()
+    return replace(found, odd=(o.REFERS, *found.odd)) if refers else found
 
 
 class _FaultError(Exception):
@@ -115,21 +79,22 @@ class _FaultError(Exception):
 class _Reader:
     """One text, and how far it is read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, keep: Keep, *, quick: bool) -> None:
         self.text, self.at, self.value = text, int(text.startswith(_MARK)), None
+        self.keep, self.quick, self.table = keep, quick, ""
         self.odd: dict[str, None] = {}  # a set that keeps its order
 
     def read(self) -> Decoded:
         """Return the whole text's value."""
         try:
-            self._between(control=OUTSIDE)
+            self._between(control=o.OUTSIDE)
             if self.at < len(self.text):
                 self._value(self._keep, 0)
-                self._between(COMMENT, OUTSIDE)
+                self._between(o.COMMENT, o.OUTSIDE)
                 if self.at < len(self.text):
                     raise self._fault("something follows the end")
             elif not self.text.strip(_BLANK):
-                self._note(BLANK)
+                self._note(o.BLANK)
             else:  # zeros, as after a power loss, or a comment: no value, and not blank
                 raise self._fault("no value")
         except _FaultError as fault:
@@ -147,20 +112,22 @@ class _Reader:
         match = pattern.match(self.text, self.at)
         self.at = match.end() if match else self.at
 
-    def _between(self, comment: str = "", control: str = BETWEEN) -> None:
+    def _between(self, comment: str = "", control: str = o.BETWEEN) -> None:
         """Go on to the next token; ``comment`` and ``control`` are what is noted of one, and of control characters."""
         start = self.at
         self._skip(_BETWEEN)
-        self._note_passed(self.text[start : self.at], comment, ZERO, control)
+        self._note_passed(self.text[start : self.at], comment, o.ZERO, control)
 
     def _note_passed(self, passed: str, comment: str, zero: str, control: str) -> None:
         """Note what lies between two tokens."""
+        if not passed.strip(_BLANK):
+            return
         rest = _COMMENT.sub("", passed)
         others = rest.translate(_NO_BLANKS)
         if not others.strip("\0"):
-            self._note((MIXED if others else comment) if rest != passed else zero if others else "")
+            self._note((o.MIXED if others else comment) if rest != passed else zero if others else "")
         else:
-            self._note(BETWEEN if rest != passed and control == CONTROL else control)
+            self._note(o.BETWEEN if rest != passed and control == o.CONTROL else control)
 
     def _commas(self, usual: int, end: str, odd: str) -> bool:
         """Go on to the next item of a container, past ``usual`` commas; tell whether its end is there, and past."""
@@ -170,16 +137,16 @@ class _Reader:
         plain = _COMMENT.sub("", passed)
         is_number = not is_end and _DIGITS.match(self.text, self.at) is not None
         if plain.count(",") <= usual * (not is_end):
-            control = BETWEEN if is_end or is_number else odd
-            comment = COMMENT if usual else ""
+            control = o.BETWEEN if is_end or is_number else odd
+            comment = o.COMMENT if usual else ""
             self._note_passed(
-                passed.replace(",", "", usual), comment, ZERO_NAME if control == CONTROL else ZERO, control
+                passed.replace(",", "", usual), comment, o.ZERO_NAME if control == o.CONTROL else o.ZERO, control
             )
         elif passed.replace(",", "").translate(_NO_BLANKS):
-            self._note(MIXED)
+            self._note(o.MIXED)
         else:
             is_some = is_number or (is_end and plain.count(",") > 1)
-            self._note(SOME_COMMAS if is_some else COMMAS if usual else FIRST_COMMA)
+            self._note(o.SOME_COMMAS if is_some else o.COMMAS if usual else o.FIRST_COMMA)
         self.at += is_end
         return is_end
 
@@ -194,14 +161,8 @@ class _Reader:
         start = self.text[self.at : self.at + 1]
         if depth > DEPTH:
             raise self._fault("nested too deeply")
-        if start == "{":
-            found: dict[str, Any] = {}
-            put(found)
-            self._members(found, depth)
-        elif start == "[":
-            items: list[Any] = []
-            put(items)
-            self._items(items, depth)
+        if start in ("{", "["):
+            self._container(put, depth, start)
         elif start in ("'", '"'):
             put(self._string())
         elif start == "-" or start.isdigit():
@@ -209,31 +170,76 @@ class _Reader:
         else:
             put(self._word())
 
+    def _container(self, put: Callable[[Any], None], depth: int, start: str) -> None:
+        # Of tables each value by itself, which is then not kept.
+        whole = value_at(self.text, self.at, depth) if self.quick and depth > 1 else None
+        if whole is not None:
+            value, self.at = whole
+            put(value)
+        elif start == "{":
+            found: dict[str, Any] = {}
+            put(found)
+            self._members(found, depth)
+        else:
+            items: list[Any] = []
+            put(items)
+            self._items(items, depth)
+
     def _members(self, found: dict[str, Any], depth: int) -> None:
         self.at += 1
-        while not self._commas(bool(found), "}", CONTROL):
-            is_number = _DIGITS.match(self.text, self.at) is not None
-            key = self._key(depth)
-            if key in found:
-                self._note(TWICE)
-            self._between(COLON)
-            if not self.text.startswith(":", self.at):
-                is_fatal = not is_number and self.text[self.at : self.at + 1] < "\x80"  # of others some are blanks
-                raise self._fault(f"no colon behind the name {key[:60]!r}", is_fatal)
-            self.at += 1
-            self._between(COMMENT)
+        while True:
+            if self.quick and depth:
+                self._go_on(found, depth)
+            key = self._name(found, depth)
+            if key is None:
+                return
+            if not depth:
+                self.table = key
+            self._between(o.COMMENT)
             self._value(lambda value, key=key: found.__setitem__(key, value), depth + 1)  # type: ignore[misc]
+            if depth == 1 and isinstance(found[key], dict | list):
+                found[key] = self.keep(self.table, key, found[key])
             self._more("}")
+
+    def _go_on(self, found: dict[str, Any], depth: int) -> None:
+        """Go past what is here as brokers write it: numbers, and all that a table holds."""
+        start = -1
+        while start != self.at:
+            start = self.at
+            pairs, self.at = pairs_at(self.text, start, first=not found)
+            count = len(found) + len(pairs)
+            found.update(pairs)
+            self._note(o.TWICE if len(found) < count else "")
+            if depth > 1:
+                continue
+            for key, value, end in members_at(self.text, self.at, depth + 1, first=not found):
+                self.at = end
+                self._note(o.TWICE if key in found else "")
+                found[key] = self.keep(self.table, key, value)
+
+    def _name(self, found: dict[str, Any], depth: int) -> str | None:
+        """Go past a name and its colon; None at the end of the object, and past it."""
+        if self._commas(bool(found), "}", o.CONTROL):
+            return None
+        is_number = _DIGITS.match(self.text, self.at) is not None
+        key = self._key(depth)
+        self._note(o.TWICE if key in found else "")
+        self._between(o.COLON)
+        if not self.text.startswith(":", self.at):
+            is_fatal = not is_number and self.text[self.at : self.at + 1] < "\x80"  # of others some are blanks
+            raise self._fault(f"no colon behind the name {key[:60]!r}", is_fatal)
+        self.at += 1
+        return key
 
     def _items(self, items: list[Any], depth: int) -> None:
         self.at += 1
-        while not self._commas(bool(items), "]", BETWEEN):
+        while not self._commas(bool(items), "]", o.BETWEEN):
             self._value(items.append, depth + 1)
             self._more("]")
 
     def _more(self, end: str) -> None:
         """Go past a value inside a container."""
-        self._between(WORD if self.text[self.at - 1].isalpha() else COMMENT)
+        self._between(o.WORD if self.text[self.at - 1].isalpha() else o.COMMENT)
         if self.text[self.at : self.at + 1] not in (",", end):
             raise self._fault(f"neither a comma nor {end}")
 
@@ -246,9 +252,9 @@ class _Reader:
             raise self._fault("no name", fatal="!" <= self.text[self.at : self.at + 1] < "[")
         self.at = match.end()
         if number is None:
-            self._note(BARE_WORD if match[0] in _WORDS else BARE_NAME)
+            self._note(o.BARE_WORD if match[0] in _WORDS else o.BARE_NAME)
         elif not depth:
-            self._note(NUMBERED)
+            self._note(o.NUMBERED)
         return match[0] if number is None else BareNumber(match[0])
 
     def _string(self) -> str:
@@ -259,7 +265,7 @@ class _Reader:
         self.at = match.end()
         plain = match[1] if match[1] is not None else match[2]
         if not _PLAIN_TEXT.fullmatch(plain):
-            self._note(ESCAPE)
+            self._note(o.ESCAPE)
         if "\\" not in plain:
             return plain
         text = _ESCAPE.sub(_meaning, plain)
@@ -274,14 +280,14 @@ class _Reader:
             raise self._fault("no number")
         self.at = match.end()
         if not _PLAIN_NUMBER.fullmatch(match[0]):
-            self._note(SUFFIX)
+            self._note(o.SUFFIX)
         digits = match[0].rstrip("LSBFD")
         return float(digits) if match[1] is not None or match[2] is not None else int(digits)
 
     def _word(self) -> Any:
         match = _NAME.match(self.text, self.at)
         if match is not None and match[0] in _NO_NUMBERS:
-            self._note(NO_NUMBER)
+            self._note(o.NO_NUMBER)
         if match is None or match[0] not in _WORDS:
             raise self._fault("no value", fatal=self.text.startswith(",", self.at) and self.value is not None)
         self.at = match.end()

@@ -27,12 +27,14 @@ from storeio.simulate.tables import (
     DELAY_OFFSETS,
     FILTERS,
     GROUPS,
+    MOST_BYTES,
     ORDER_INFO,
     QUEUE_MAPPING,
     READS,
     REFUSES,
     TIMER_METRICS,
     TOPICS,
+    UNSURE,
     Verdict,
     read_table,
 )
@@ -45,8 +47,6 @@ TIMER_LOG_SETTING: Final = "mappedFileSizeTimerLog"
 REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, TIMER_STAGE, DELAY_STAGE)
 TIMER_LOG_BYTES: Final = 100 << 20  # the default of mappedFileSizeTimerLog
 WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
-
-MOST_BYTES: Final = 64 << 20  # a larger file is no table
 
 LOAD_ORDER: Final = (TOPICS, QUEUE_MAPPING, CONSUMER_OFFSETS, GROUPS, FILTERS, ORDER_INFO)
 LOAD_ORDER_4: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS, FILTERS)
@@ -167,6 +167,8 @@ def _verdict(disk: Disk, rules: Rules, table: str, path: str, stage: str) -> Ver
         return Verdict(READS)
     if (length := java_int_of(disk.size(path))) < 0:
         return Verdict(REFUSES, f"its length is {length} to the broker")
+    if length > MOST_BYTES:
+        return Verdict(UNSURE, f"it has more than {MOST_BYTES >> 20} MiB, and is not looked at")
     return read_table(table, table_bytes(disk, path), rules.parsers)
 
 
@@ -176,5 +178,5 @@ def java_int_of(size: int) -> int:
 
 
 def table_bytes(disk: Disk, path: str) -> memoryview:
-    """Return what a broker reads of a table; of one that no broker wrote, as it is too large, the first part."""
+    """Return what a broker reads of a table; of a very large one the first part."""
     return disk.read(path, 0, min(max(java_int_of(disk.size(path)), 0), MOST_BYTES)).data

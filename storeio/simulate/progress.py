@@ -8,12 +8,13 @@ Source: ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``, ``DelayOffsetSe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from storeio.format.commitlog import SCHEDULE_TOPIC
-from storeio.format.fastjson import decode
+from storeio.format.fastjson import Keep, decode
 from storeio.format.properties import java_int, java_long
 from storeio.simulate.disk import Disk
 from storeio.simulate.metadata import LIGHT_OFFSETS, backup, table_bytes
@@ -58,16 +59,24 @@ class Unread:
         return self.stop - self.first
 
 
-def consumer_progress(data: bytes | memoryview, path: str = CONSUMER_OFFSETS) -> Progress:
-    """Return what ``consumerOffset.json`` or ``lmqConsumerOffset.json`` tells, as far as it can be read.
+def consumer_progress(
+    data: bytes | memoryview, path: str = CONSUMER_OFFSETS, topics: Collection[str] | None = None
+) -> Progress:
+    """Return what ``consumerOffset.json`` or ``lmqConsumerOffset.json`` tells, as far as it can be read, of some
+    topics only if they are given.
 
     The table's keys are ``topic@group``, its values queue id to offset; of a light queue the offset alone.
     """
-    table, problem = _table(data, path)
+
+    def is_asked(name: str) -> bool:
+        return topics is None or name.partition("@")[0] in topics
+
+    table, problem = _table(data, path, lambda _, name, numbers: numbers if is_asked(name) else None)
     offsets: dict[QueueKey, dict[str, int]] = {}
     for name, numbers in table.items():
         topic, at, group = name.partition("@")
-        if not at or not topic or not group or "@" in group:  # the broker passes over it, too
+        # Over these the broker passes, too.
+        if not at or not topic or not group or "@" in group or not is_asked(name):
             continue
         by_queue = numbers if isinstance(numbers, dict) else {"0": numbers}
         for queue_id, offset in _numbers(by_queue):
@@ -82,12 +91,13 @@ def delay_progress(data: bytes | memoryview, path: str = DELAY_OFFSETS) -> Progr
     return Progress(found, problem)
 
 
-def progress_of(disk: Disk) -> Progress:
-    """Return what a store's ``config/`` tells of all groups; a file that cannot be read gives way to its ``.bak``."""
-    found = Progress()
+def progress_of(disk: Disk, topics: Collection[str] | None = None) -> Progress:
+    """Return what a store's ``config/`` tells of all groups, of some topics only if they are given; a file that cannot
+    be read gives way to its ``.bak``."""
+    found, consumers = Progress(), partial(consumer_progress, topics=topics)
     for path, read in (
-        (CONSUMER_OFFSETS, consumer_progress),
-        (LIGHT_OFFSETS, consumer_progress),
+        (CONSUMER_OFFSETS, consumers),
+        (LIGHT_OFFSETS, consumers),
         (DELAY_OFFSETS, delay_progress),
     ):
         found |= _first_whole(disk, path, read)
@@ -133,9 +143,9 @@ def unread(
     return sorted(found, key=lambda row: (row.topic, row.queue_id, row.group))
 
 
-def _table(data: bytes | memoryview, path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _table(data: bytes | memoryview, path: str, keep: Keep | None = None) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the ``offsetTable`` of a file, and what is wrong with it."""
-    decoded = decode(data)
+    decoded = decode(data, keep)
     if decoded.problem:
         problem = f"{path}: {decoded.problem}"
     elif decoded.value is not None and not isinstance(decoded.value, dict):

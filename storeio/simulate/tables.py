@@ -10,12 +10,16 @@ Source: the ``decode`` of each ``ConfigManager``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from storeio.format import fastjson as j
+from storeio.format import oddities as o
+from storeio.format.plainjson import DIGITS, BareNumber
 from storeio.simulate import rules as r
+from storeio.simulate.memo import Memo
 
 TOPICS: Final = "config/topics.json"
 QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
@@ -30,15 +34,17 @@ READS: Final = "reads"
 REFUSES: Final = "refuses"
 UNSURE: Final = "unsure"
 
+MOST_BYTES: Final = 256 << 20  # of a larger file nothing is said
+
 # What each parser passes over, and what it refuses, wherever it stands, if all odd things before it are passed over.
 PASSED: Final = {
-    r.FASTJSON: frozenset((j.COMMENT, j.FIRST_COMMA, j.COMMAS)),
-    r.FASTJSON2: frozenset((j.ZERO_NAME, j.ZERO)),
+    r.FASTJSON: frozenset((o.COMMENT, o.FIRST_COMMA, o.COMMAS)),
+    r.FASTJSON2: frozenset((o.ZERO_NAME, o.ZERO)),
 }
 REFUSED: Final = {
-    r.FASTJSON: frozenset((j.CONTROL, j.ZERO_NAME, j.NUMBERED)),
+    r.FASTJSON: frozenset((o.CONTROL, o.ZERO_NAME, o.NUMBERED)),
     r.FASTJSON2: frozenset(
-        (j.BARE_NAME, j.NUMBERED, j.NO_NUMBER, j.BLANK, j.CONTROL, j.BETWEEN, j.COLON, j.FIRST_COMMA)
+        (o.BARE_NAME, o.NUMBERED, o.NO_NUMBER, o.BLANK, o.CONTROL, o.BETWEEN, o.COLON, o.FIRST_COMMA)
     ),
 }
 
@@ -49,6 +55,10 @@ class Verdict:
 
     verdict: str
     why: str = ""
+
+
+_READS: Final = Verdict(READS)
+_USUAL: Final = object()  # stands for a value that fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +82,11 @@ class _List:
     of: Any
 
 
+_VERDICTS: Final = Memo[dict[str, Verdict]](64)  # of all tables and their earlier content, of a few stores
 _NUMBER: Final = re.compile(r"-?[0-9]+")
+_FEW_DIGITS: Final = re.compile(r"[0-9]{1,9}").fullmatch
 _TEXT, _FLAG, _INT, _LONG, _OTHER = "text", "flag", 32, 64, "other"  # _OTHER: brokers write none, and may read it
+_TYPES: Final = {_TEXT: str, _FLAG: bool, _OTHER: None}
 _VERSION: Final = _Bean({"counter": _LONG, "stateVersion": _LONG, "timestamp": _LONG})
 _RETRIES: Final = frozenset(("EXPONENTIAL", "CUSTOMIZED"))
 _FILTER_TYPES: Final = frozenset(("SINGLE_TAG", "MULTI_TAG"))
@@ -136,12 +149,24 @@ def read_table(path: str, data: bytes | memoryview, parsers: Sequence[str]) -> V
         data: The whole file.
         parsers: Those that the version may have.
     """
+    verdicts = _VERDICTS.of(path, data, lambda: _verdicts(TABLES[path], data))
+    each = {verdicts[parser] for parser in parsers}
+    return each.pop() if len(each) == 1 else Verdict(UNSURE, " or ".join(sorted({v.why or v.verdict for v in each})))
+
+
+def _verdicts(table: _Bean, data: bytes | memoryview) -> dict[str, Verdict]:
+    """Return whether each parser reads a table."""
     text = bytes(data).rstrip(b"\0")  # zeros behind the end are passed over, and end a text that a power loss cut
     if not text:
-        return Verdict(REFUSES, "nothing but zeros")
-    found = j.decode(text)
-    each = {_of_text(found, parser) or _of_value(TABLES[path], found.value, parser) for parser in parsers}
-    return each.pop() if len(each) == 1 else Verdict(UNSURE, " or ".join(sorted({v.why or v.verdict for v in each})))
+        return dict.fromkeys(PASSED, Verdict(REFUSES, "nothing but zeros"))
+    found = j.decode(text, partial(_kept, table))
+    return {parser: _of_text(found, parser) or _of_value(table, found.value, parser) for parser in PASSED}
+
+
+def _kept(table: _Bean, name: str, key: str, value: Any) -> Any:
+    """Return ``_USUAL`` in place of a value of one of the table's maps that is as brokers write it."""
+    kind = table.fields.get(name)
+    return _USUAL if isinstance(kind, _Map) and _is_usual(value, kind.of) else value
 
 
 def _of_text(found: j.Decoded, parser: str) -> Verdict | None:
@@ -156,14 +181,45 @@ def _of_text(found: j.Decoded, parser: str) -> Verdict | None:
 
 def _of_value(table: _Bean, value: Any, parser: str) -> Verdict:
     if value is None or (value == [] and parser == r.FASTJSON):
-        return Verdict(READS)
+        return _READS
     if value == "":
         return Verdict(UNSURE, "an empty text")
     return Verdict(REFUSES, "not an object") if not isinstance(value, dict) else _fits(value, table, "")
 
 
+def _is_usual(value: Any, kind: Any) -> bool:
+    """Tell whether a value is as brokers write it, and so fits."""
+    if isinstance(kind, int):
+        return type(value) is int and _has_bits(value, kind)
+    if isinstance(kind, str):
+        return type(value) is _TYPES[kind]
+    if isinstance(kind, frozenset):
+        return type(value) is str and value in kind
+    if isinstance(kind, _List):
+        return type(value) is list and all(_is_usual(item, kind.of) for item in value)
+    if value is _USUAL or type(value) is not dict:
+        return value is _USUAL
+    if isinstance(kind, _Map):
+        return _are_usual_names(value, kind.numbered) and _are_usual(value.values(), kind.of)
+    known = kind.fields.keys() >= value.keys() >= set(kind.needs)
+    return known and all(_is_usual(inner, kind.fields[key]) for key, inner in value.items())
+
+
+def _are_usual_names(names: Collection[str], numbered: int) -> bool:
+    return all(map(_FEW_DIGITS, names)) if numbered else BareNumber not in set(map(type, names))
+
+
+def _are_usual(values: Collection[Any], kind: Any) -> bool:
+    if isinstance(kind, int) and values:  # there may be millions
+        numbers = set(map(type, values)) == {int}
+        return numbers and _has_bits(min(values), kind) and _has_bits(max(values), kind)
+    return all(_is_usual(value, kind) for value in values)
+
+
 def _fits(value: Any, kind: Any, name: str) -> Verdict:
     """Return whether a value is what a name's must be; the first that is not decides."""
+    if _is_usual(value, kind):
+        return _READS
     check: Callable[[Any, Any, str], Verdict]
     check = _object_fits if isinstance(kind, _Bean | _Map) else _list_fits if isinstance(kind, _List) else _leaf_fits
     return check(value, kind, name)
@@ -180,8 +236,8 @@ def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
             if kind.numbered and not (_is_number(key) and _has_bits(int(key), kind.numbered)):
                 is_odd = not key or re.search(r"\d", key)
                 return Verdict(UNSURE if is_odd else REFUSES, f"{key[:60]!r} in {name} is no number")
-            if not kind.numbered and isinstance(key, j.BareNumber):
-                return Verdict(UNSURE, f"{key[:60]!r} in {name} is {j.NUMBERED}")
+            if not kind.numbered and isinstance(key, BareNumber):
+                return Verdict(UNSURE, f"{key[:60]!r} in {name} is {o.NUMBERED}")
             found = _fits(inner, kind.of, key)
         elif key in names:
             found = _fits(inner, names[key], key)
@@ -193,7 +249,7 @@ def _object_fits(value: Any, kind: _Bean | _Map, name: str) -> Verdict:
         if found.verdict != READS:
             return found
     lacking = [need for need in (kind.needs if isinstance(kind, _Bean) else ()) if need not in value]
-    return Verdict(UNSURE, f"{lacking[0]} is missing") if lacking else Verdict(READS)
+    return Verdict(UNSURE, f"{lacking[0]} is missing") if lacking else _READS
 
 
 def _bare(name: str) -> str:
@@ -201,7 +257,7 @@ def _bare(name: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return len(text) <= j.DIGITS and _NUMBER.fullmatch(text) is not None
+    return len(text) <= DIGITS and _NUMBER.fullmatch(text) is not None
 
 
 def _has_bits(number: int, bits: int) -> bool:
@@ -211,7 +267,7 @@ def _has_bits(number: int, bits: int) -> bool:
 def _list_fits(value: Any, kind: _List, name: str) -> Verdict:
     if not isinstance(value, list):
         return Verdict(UNSURE, f"{name} is not a list")
-    found = next((each for item in value if (each := _fits(item, kind.of, name)).verdict != READS), Verdict(READS))
+    found = next((each for item in value if (each := _fits(item, kind.of, name)).verdict != READS), _READS)
     return found if found.verdict == READS else Verdict(UNSURE, found.why)  # fastjson takes more in a list
 
 
@@ -219,7 +275,7 @@ def _leaf_fits(value: Any, kind: Any, name: str) -> Verdict:
     if isinstance(kind, frozenset):
         known = isinstance(value, str) and value in kind
         return Verdict(READS if known else UNSURE, f"{name} is none of {', '.join(sorted(kind))}")
-    plain = type(value) is {_TEXT: str, _FLAG: bool, _OTHER: None}.get(kind, int)
+    plain = type(value) is _TYPES.get(kind, int)
     if plain and type(value) is int and not _has_bits(value, kind):
         return Verdict(REFUSES, f"{name} is not of {kind} bits")
     return Verdict(READS) if plain else Verdict(UNSURE, f"{name} is of another type")

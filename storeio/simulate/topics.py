@@ -6,6 +6,7 @@ Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -17,15 +18,18 @@ from storeio.format.fastjson import decode
 from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import RefusesError
+from storeio.simulate.memo import Memo
 from storeio.simulate.rules import Rules
+from storeio.simulate.tables import MOST_BYTES
 
 TOPICS: Final = (f"{CONFIG}/topics.json", f"{CONFIG}/topics.json.bak")
-MOST_BYTES: Final = 64 << 20  # a larger file is no table of topics
 MOST_LOOKED_AT: Final = 16  # files of a topic, of which the first units are read
 UNITS_LOOKED_AT: Final = 16
 QUEUE_TYPE: Final = "queue.type"
+TOPIC_TABLE: Final = "topicConfigTable"
 BATCH: Final = "BatchCQ"
 WRONG_TYPE: Final = "The queue type of topic:"
+_TABLES: Final = Memo[dict[str, bool] | None](2)  # a table and its earlier content; they may be long
 
 
 class Topics:
@@ -89,11 +93,21 @@ def declared_topics(disk: Disk) -> dict[str, bool] | None:
     for path in TOPICS:
         if not disk.is_file(path) or not 0 < disk.size(path) <= MOST_BYTES:
             continue
-        found = decode(disk.read(path, 0, disk.size(path)).data)
-        table = found.value.get("topicConfigTable") if isinstance(found.value, dict) else None
-        if not found.problem and isinstance(table, dict):
-            return {name: _is_batch(config) for name, config in table.items()}
+        data = disk.read(path, 0, disk.size(path)).data
+        table = _TABLES.of(path, data, partial(_topics_in, data))
+        if table is not None:
+            return table
     return None
+
+
+def _topics_in(data: memoryview) -> dict[str, bool] | None:
+    """Return the topics that a table names, and whether they have batch queues; None if it is not whole."""
+    has_batches, has_none = object(), object()  # in the place of settings, which may be long
+    found = decode(data, lambda _table, _name, config: has_batches if _is_batch(config) else has_none)
+    table = found.value.get(TOPIC_TABLE) if isinstance(found.value, dict) else None
+    if found.problem or not isinstance(table, dict):
+        return None
+    return {name: config is has_batches for name, config in table.items()}
 
 
 def ordinary_topics(disk: Disk) -> frozenset[str]:
