@@ -14,6 +14,7 @@ from storeio.apply import apply_plan
 from storeio.checks.deliver_times import is_deliver_time
 from storeio.format import consumequeue
 from storeio.planning import plan_store
+from storeio.salvage.node import salvage
 from tests import golden_data
 
 LEVELS: Final = "3s 7s 11s 1m 1d"
@@ -65,3 +66,21 @@ def test_what_is_no_deliver_time() -> None:
     stored = np.full(len(times), STORED_MS, np.int64)
     assert np.flatnonzero(is_deliver_time(times, stored)).tolist() == [0, 1]
     assert not is_deliver_time(times, -times).any()
+
+
+def test_a_tombstone_is_as_old_as_its_neighbours(tmp_path: Path) -> None:
+    """A unit of other levels tells no store time: the message would have come a day before the one in front of it."""
+    name = "rich-5.5.1"
+    root, options = golden_data.copy_of(name, tmp_path / "store"), golden_data.options(name)
+    delayed = [row for row in golden_data.dump(name) if row["topic"] == "SCHEDULE_TOPIC_XXXX"]
+    lost = [row for row in delayed if int(row["queue_id"]) in (5, 6, 7)]
+    assert len(lost) > 2
+    for row in lost:
+        base, at = divmod(int(row["phy_offset"]), options["clFile"])
+        with (root / f"commitlog/{base * options['clFile']:020d}").open("r+b") as file:
+            file.seek(at)
+            file.write(bytes(int(row["size"])))
+    given = {**sizes_of(options), "messageDelayLevel": LEVELS, "enableMultiDispatch": "true"}
+    saved = salvage(root, tmp_path / "new", given=given, jobs=1)
+    assert (saved.tombstones, saved.problems) == (len(lost), [])
+    assert audit.check(tmp_path / "new", given=given, jobs=1).exit_code == 0

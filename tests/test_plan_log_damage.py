@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rebuilds import settings_of
+from rebuilds import settings_of, tree
 from storebuilder import StoreBuilder
 
 from storeio.apply import apply_plan
@@ -354,6 +354,20 @@ def test_the_only_message_of_a_queue_stays_there_where_its_record_says_another(
     assert damaged.read_bytes() == units
     assert not (root / "consumequeue" / "topqc_a").exists()
     assert any("topic_a/1" in text and "name different queues" in text for text in found.plan.left)
+
+
+def test_a_delayed_message_is_of_the_queue_of_its_level(tmp_path: Path) -> None:
+    """A renamed directory is the only one whose units point at the messages, each the only one of its queue."""
+    builder = StoreBuilder(tmp_path / "store")
+    for level in (1, 3, 16):
+        builder.message("t", 0, b"body", delay=level)
+        builder.message("t", 0, b"body")
+    root, given = builder.close(), settings_of(builder.settings)
+    whole = tree(root, "consumequeue")
+    (root / "consumequeue/SCHEDULE_TOPIC_XXXX").rename(root / "consumequeue/%RETRY%g")
+    assert plan_store(root, tmp_path / "plan.json", given=given, jobs=1).cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert tree(root, "consumequeue") == whole
     assert not plan_store(root, tmp_path / "again.json", given=given).plan.actions
 
 

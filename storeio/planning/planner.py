@@ -33,13 +33,12 @@ from storeio.planning.summary import (
     asks_for_index,
     codes_of,
     into_damage,
-    last_pointers,
     left_of,
-    of_queue,
     queues_of,
     summary_of,
 )
 from storeio.planning.target import Target, has_ext
+from storeio.planning.undecided import last_pointers, of_queue
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
@@ -189,7 +188,7 @@ class Planner:
         pointing = queues_pointing_at(self.draft, found.findings, elsewhere)
         is_ahead = bool(pointing) or index_points_at(found.findings, elsewhere)  # of what the log is as it lies there
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
-        last = last_pointers(found.findings, {key: queue.units for key, queue in by_queue.items()})
+        last = last_pointers(self.draft, found.findings, {key: queue.units for key, queue in by_queue.items()})
         for key, codes in sorted(queues.items()):
             name = f"queue {key[1]}/{key[2]}"
             with self._derived_part(name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from storeio.checks.index_stretch import INTO_DAMAGE
@@ -44,39 +44,6 @@ def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
 def is_into_damage(finding: Finding) -> bool:
     """Tell whether a finding is of units that point at damaged or lost records; those of batch queues have no code."""
     return finding.code == "CQ_INTO_DAMAGE" or (finding.code == "BCQ_UNIT_ORPHAN" and finding.detail == NOT_INTACT)
-
-
-def last_pointers(findings: Iterable[Finding], built: Mapping[Queue, int]) -> set[int]:
-    """Return where records lie that no unit points at but one of a queue that would go with it.
-
-    Record and unit name different queues, neither of which has another message: nothing tells which of both is right.
-
-    Args:
-        findings: Of the store.
-        built: How many units the queues have that a rebuild makes.
-    """
-    findings = [f for f in findings if f.physical_offset is not None]
-    missing = {
-        f.physical_offset
-        for f in findings
-        if f.code == "CQ_MISSING" and built.get((CONSUMEQUEUE, f.topic or "", f.queue_id or 0)) == 1
-    }
-    disagree = {f.physical_offset for f in findings if f.code == "LOG_UNIT_DISAGREES"}
-    return {
-        f.physical_offset or 0
-        for f in findings
-        if f.code == "CQ_UNIT_ORPHAN" and (CONSUMEQUEUE, f.topic or "", f.queue_id or 0) not in built
-        if f.physical_offset in missing & disagree
-    }
-
-
-def of_queue(findings: Iterable[Finding], queue: Queue, places: Container[int]) -> bool:
-    """Tell whether findings of a queue are about records at some places."""
-    return any(
-        f.physical_offset in places and f.code.startswith("CQ_") and (CONSUMEQUEUE, f.topic, f.queue_id) == queue
-        for f in findings
-        if f.physical_offset is not None
-    )
 
 
 def asks_for_index(finding: Finding) -> bool:

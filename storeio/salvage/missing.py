@@ -113,12 +113,13 @@ def light_units(record: log.Record, place: int) -> list[Unit]:
 def stands_for(
     missing: Missing,
     delays_ms: tuple[int, ...],
-    store_ms: int,
+    times_ms: tuple[int, int],
     batch_topics: frozenset[str],
     light: Sequence[Unit] = (),
 ) -> Lost:
     """Return what a tombstone has to say so that brokers and clients take it for a message of its queue.
 
+    ``times_ms`` are the store times around it. A unit that tells of an earlier one is of other delay levels.
     ``light`` are the units of light queues that point at the lost message: a zero unit in their place would make
     consumers of those pass over all that follows in the same segment. Source: ``MultiDispatch``.
     """
@@ -128,14 +129,14 @@ def stands_for(
         level = missing.queue_id + 1
         delay = delays_ms[min(level, len(delays_ms) - 1)]
         due = missing.unit.tags_code - delay if missing.unit is not None else 0
-        near = due > 0 and abs(due - store_ms) < 86_400_000
+        is_known = due > 0 and times_ms[0] <= due <= times_ms[1]
         return Lost(topic.encode(), missing.queue_id, missing.first, {p.DELAY: str(level), **real},
-                    store_ms=due if near else 0)  # fmt: skip
+                    store_ms=due if is_known else 0)  # fmt: skip
     said: dict[str, str] = {}
     if topic == HALF_TOPIC:
         said = {**real, "PGROUP": NOWHERE}
     elif topic == TIMER_TOPIC:
-        said = {**real, "TIMER_OUT_MS": str(store_ms)}
+        said = {**real, "TIMER_OUT_MS": str(times_ms[1])}
     if topic in batch_topics:
         said |= {p.INNER_NUM: str(missing.stop - missing.first), p.INNER_BASE: str(missing.first)}
         return Lost(topic.encode(), missing.queue_id, missing.first, said, log.SYS_INNER_BATCH)

@@ -64,11 +64,11 @@ class Tombstones:
             if unit not in self._slots:
                 return False
         light = self._light(unit)
-        least = unit.size if unit is not None else least_tombstone(self._lost(missing, NO_TIME_MS, light))
+        least = unit.size if unit is not None else least_tombstone(self._lost(missing, None, light))
         first = bisect_right(self._holes, low, key=lambda hole: hole.stop)
         i = self._room.following(max(first, after + 1), least)
         while i < len(self._holes) and self._holes[i].start < high:
-            lost = self._lost(missing, self._holes[i].setting.store_ms, light)
+            lost = self._lost(missing, self._holes[i], light)
             need = unit.size if unit is not None else least_tombstone(lost)
             if need <= self._room.free(i):
                 place, size = (unit.physical_offset, unit.size) if unit is not None else (-1, 0)
@@ -78,8 +78,13 @@ class Tombstones:
             i = self._room.following(i + 1, least)
         return False
 
-    def _lost(self, missing: Missing, store_ms: int, light: Sequence[Unit]) -> Lost:
-        return stands_for(missing, self._survey.plan.config.delays_ms, store_ms, self._batch_topics, light)
+    def _lost(self, missing: Missing, hole: Hole | None, light: Sequence[Unit]) -> Lost:
+        """Return what a tombstone says in a hole, or, without one, the least that it can."""
+        last_ms = hole.setting.store_ms if hole is not None else NO_TIME_MS
+        is_delayed = hole is not None and missing.topic == log.SCHEDULE_TOPIC
+        before = self._survey.nearest.before(hole.start) if hole is not None and is_delayed else None
+        times_ms = (before.store_ms if before is not None else 0), last_ms
+        return stands_for(missing, self._survey.plan.config.delays_ms, times_ms, self._batch_topics, light)
 
     def _light(self, unit: Unit | None) -> list[Unit]:
         """Return the units of light queues for the message of a unit."""
