@@ -33,7 +33,7 @@ from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import hold_streams, stop_when_asked
+from storeio.process import end_undisturbed, hold_streams, stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -262,6 +262,7 @@ def run_job(main: Callable[[], int]) -> NoReturn:
         code = CANCELLED
     except Exception as error:  # whatever it is, its exit code must not read as one of ours
         code = explain(error)
+    end_undisturbed()
     _end_quietly()
     sys.exit(code)
 

@@ -63,8 +63,9 @@ def come_again(dropped: UnraisableHookArgs) -> None:
 
 
 def end_undisturbed() -> None:
-    """Have Ctrl-C change nothing any more, since all is said and only Python clears up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Have Ctrl-C and SIGTERM change nothing any more, since all is said and only Python clears up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     # Ctrl-C in code that was made of text, as dataclass makes it, has Python end itself by SIGINT instead of with our
     # exit code, until other such code has run.
     exec("")
