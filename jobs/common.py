@@ -33,7 +33,7 @@ from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import end_undisturbed, hold_streams, stop_when_asked
+from storeio.process import end_undisturbed, hold_streams, stop_when_asked, undivided
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -172,7 +172,9 @@ def _launch(settings: Settings) -> None:
     read_end, write_end = os.pipe()
     threading.Thread(target=_relay, args=(read_end,), daemon=True, name="spark-stderr").start()
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
+        # A JVM that cannot say where it listens, since nobody waits for that any more, would stay for ever.
+        with undivided():
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
     finally:
         os.close(write_end)
     SparkContext._ensure_initialized(gateway=gateway)

@@ -162,6 +162,27 @@ def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
         assert process.wait(60) == 32
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_job_that_is_stopped_leaves_no_jvm_that_is_about_to_start(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the JVM, which ends with it from then on; who asks once more does not wait."""
+    begun: list[bool] = []
+
+    def launch(*_: object, **__: object) -> None:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        begun.append(True)
+
+    monkeypatch.setattr(common.SparkContext, "_gateway", None)
+    monkeypatch.setattr(common, "launch_gateway", launch)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        common._launch({})
+    assert begun == [True] * (times == 1)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_delta_table_of_two_commits(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
     rows = spark.createDataFrame([(1, "a"), (2, "b")], "number long, name string")
