@@ -31,7 +31,7 @@ from jobs.executors import ClusterError, wait_for_executors
 from jobs.java import java_problem
 from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
-from storeio.commands.console import explain
+from storeio.commands.console import complain, explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
 from storeio.process import end_undisturbed, hold_streams, stop_when_asked, undivided
 from storeio.uris import shown
@@ -261,6 +261,7 @@ def run_job(main: Callable[[], int]) -> NoReturn:
     except (StoreError, OSError) as error:
         code = _complain(error, COULD_NOT)
     except KeyboardInterrupt:
+        complain("cancelled")
         code = CANCELLED
     except Exception as error:  # whatever it is, its exit code must not read as one of ours
         code = explain(error)

@@ -155,11 +155,13 @@ def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
         "import time; from jobs.common import run_job\n"
         "run_job(lambda: (print('begun', flush=True), [time.sleep(0.1) for _ in range(600)])[0])"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 32
+        assert process.communicate(timeout=60) == (b"", b"storeio: cancelled\n")
+        assert process.returncode == 32
 
 
 @pytest.mark.parametrize("times", [1, 2])
