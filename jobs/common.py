@@ -10,6 +10,7 @@ import argparse
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import re
 import shutil
@@ -254,6 +255,7 @@ def run_job(main: Callable[[], int]) -> NoReturn:
     """Exit with what ``main`` returns; errors raised on purpose become one line and an exit code."""
     hold_streams()
     stop_when_asked()
+    logging.getLogger().addFilter(_is_news)
     try:
         code = main()
     except (UsageError, NotAStoreError) as error:
@@ -268,6 +270,11 @@ def run_job(main: Callable[[], int]) -> NoReturn:
     end_undisturbed()
     _end_quietly()
     sys.exit(code)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tell whether a line of a log says more than that the job was stopped, of which py4j logs a traceback."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
 def _end_quietly() -> None:

@@ -150,12 +150,23 @@ def test_exit_codes(main: Callable[[], int], code: int, monkeypatch: pytest.Monk
     jvm.java.lang.System.err.close.assert_called_once()
 
 
+# A job that is about to ask the JVM when it is stopped.
+STOPPED = """
+import logging, time
+from jobs.common import run_job
+def main():
+    print("begun", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        logging.exception("KeyboardInterrupt while sending command.")  # as py4j does
+        raise
+run_job(main)
+"""
+
+
 def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
-    script = (
-        "import time; from jobs.common import run_job\n"
-        "run_job(lambda: (print('begun', flush=True), [time.sleep(0.1) for _ in range(600)])[0])"
-    )
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", STOPPED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
