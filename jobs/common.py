@@ -16,7 +16,6 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -25,16 +24,15 @@ from typing import Any, NoReturn
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.executors import ClusterError, wait_for_executors
-from jobs.java import java_problem
+from jobs.gateway import launch
 from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import complain, explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import end_undisturbed, hold_streams, stop_when_asked, undivided
+from storeio.process import end_undisturbed, hold_streams, stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -48,19 +46,8 @@ Settings = dict[str, str]
 # A session on this machine alone must not depend on its host name and network.
 LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 
-# Spark asks for this JVM module by itself, and the JVM says so before it reads any logging set-up.
-BANNERS = ("WARNING: Using incubator modules",)
-
-
 # What --py-files brings is shipped to the workers, but Spark has them look only into files with names that it knows.
 WHEEL = ".whl"
-
-
-class NoJavaError(StoreError, OSError):
-    """There is no Java on this machine that Spark runs on."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def parse_conf(text: str) -> Settings:
@@ -114,7 +101,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     wanted = {**_scratch_settings(), **wanted}
     SparkContext.PACKAGE_EXTENSIONS = (".zip", ".egg", ".jar", WHEEL)
     if not _is_submitted():
-        _launch(wanted)
+        launch(wanted)
     elif not own_delta:
         _add_to_running_jvm(jars)
     builder = SparkSession.builder.appName(app_name)
@@ -158,36 +145,6 @@ def _add_to_running_jvm(jars: list[Path]) -> None:
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for jar in jars:
         loader.addURL(jvm.java.net.URI(jar.as_uri()).toURL())
-
-
-def _launch(settings: Settings) -> None:
-    """Start the JVM unless this process has one; memory, class path and logging can only be given here."""
-    if SparkContext._gateway is not None:
-        return
-    problem = java_problem()
-    if problem:
-        raise NoJavaError(problem)
-    conf = SparkConf(loadDefaults=False)
-    for key, value in settings.items():
-        conf.set(key, value)
-    read_end, write_end = os.pipe()
-    threading.Thread(target=_relay, args=(read_end,), daemon=True, name="spark-stderr").start()
-    try:
-        # A JVM that cannot say where it listens, since nobody waits for that any more, would stay for ever.
-        with undivided():
-            gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
-    finally:
-        os.close(write_end)
-    SparkContext._ensure_initialized(gateway=gateway)
-
-
-def _relay(read_end: int) -> None:
-    """Copy the JVM's standard error to ours, less the lines that every start prints and that nothing turns off."""
-    with open(read_end, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if not line.startswith(BANNERS):
-                sys.stderr.write(line)
-                sys.stderr.flush()
 
 
 @functools.cache
@@ -273,8 +230,9 @@ def run_job(main: Callable[[], int]) -> NoReturn:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Tell whether a line of a log says more than that the job was stopped, of which py4j logs a traceback."""
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+    """Tell whether a line of a log is none of py4j's tracebacks, of what it raises, too, or of being stopped."""
+    raised = record.exc_info[0] if record.exc_info else None
+    return raised is None or not issubclass(raised, KeyboardInterrupt | Py4JError)
 
 
 def _end_quietly() -> None:
