@@ -81,6 +81,19 @@ def undivided() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def stop_still(error: BaseException) -> None:
+    """Have Ctrl-C go on where clearing up for it has failed, which hides it.
+
+    Raises:
+        KeyboardInterrupt: The error came of one.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        at = at.__context__
+
+
 def come_again(dropped: UnraisableHookArgs) -> None:
     """Have Ctrl-C come again a moment later where Python drops what is raised: in a finaliser, a callback from C."""
     if issubclass(dropped.exc_type, KeyboardInterrupt):

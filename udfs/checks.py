@@ -26,6 +26,7 @@ from storeio import audit
 from storeio.audit import AuditPlan, Concluded, FileReport, FileTask, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import QUEUE_KINDS
+from storeio.process import stop_still
 from storeio.remote.failures import note, noted_since
 from storeio.results import Audit
 from storeio.scan import kept_open
@@ -204,6 +205,7 @@ def workers_named(work: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
+        stop_still(error)  # py4j closes its connection, which Spark uses once more
         raise WorkersError(f"Spark could not finish the {work}: {reason(error)}") from error
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from jobs import gateway
+from jobs.unusable import tables_told
+from udfs.checks import workers_named
 
 WORKER = [
     "Traceback (most recent call last):\n",
@@ -37,6 +42,18 @@ def test_a_job_that_is_stopped_leaves_no_jvm_that_is_about_to_start(
         gateway.launch({})
     assert begun == [True] * (times == 1)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("told", [workers_named, tables_told])
+def test_a_job_that_is_stopped_is_so_where_spark_cannot_clear_up(told: Callable[[str], Any]) -> None:
+    def collect() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt), told("x"):
+        collect()
 
 
 @pytest.mark.parametrize(
