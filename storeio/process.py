@@ -47,10 +47,25 @@ def hold_streams() -> None:
             setattr(sys, name, os.fdopen(handle, mode))
 
 
+def stop_at_once() -> None:
+    """Have Ctrl-C and SIGTERM end the process, which only imports modules yet, so that nothing is to be cleared up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _end)
+
+
+def _end(*_: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"storeio: cancelled\n")
+    os._exit(32)  # EXIT_CANCELLED of storeio.results, which may not be there yet
+
+
 def stop_when_asked() -> None:
     """Have SIGTERM, which service managers and ``timeout`` send, stop the work as Ctrl-C does: cleaned up, and said."""
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+    if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _end):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.unraisablehook = come_again
 
 

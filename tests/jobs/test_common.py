@@ -150,13 +150,21 @@ def test_exit_codes(main: Callable[[], int], code: int, monkeypatch: pytest.Monk
     jvm.java.lang.System.err.close.assert_called_once()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_job_that_is_stopped_before_it_begins_says_so(number: int) -> None:
+    script = f"import signal, sys; sys.argv[0] = '-m'; import jobs; signal.raise_signal({number:d})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (32, "", "storeio: cancelled\n")
+
+
 # A job that is about to ask the JVM when it is stopped.
 STOPPED = """
-import logging, time
+import logging, signal, sys, time
+sys.argv[0] = "-m"
 from jobs.common import run_job
 from py4j.protocol import Py4JNetworkError
 def main():
-    print("begun", flush=True)
+    print(signal.getsignal(signal.SIGINT).__name__, flush=True)
     try:
         time.sleep(60)
     except KeyboardInterrupt:
@@ -174,7 +182,7 @@ def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
     command = [sys.executable, "-c", STOPPED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
+        assert process.stdout.readline() == b"default_int_handler\n"
         process.send_signal(signal.SIGTERM)
         assert process.communicate(timeout=60) == (b"", b"storeio: cancelled\n")
         assert process.returncode == 32
