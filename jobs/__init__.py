@@ -3,7 +3,11 @@
 import importlib.util
 import sys
 
-# ``python -m jobs.audit_store`` where only the core is installed: one line, before any job imports Spark.
-if sys.argv[:1] == ["-m"] and importlib.util.find_spec("pyspark") is None:
-    print("storeio: the jobs need Spark: pip install 'storeio[spark]'", file=sys.stderr)
-    sys.exit(8)
+# As ``python -m jobs.audit_store``: before any job imports Spark, which takes seconds.
+if sys.argv[:1] == ["-m"]:
+    if importlib.util.find_spec("pyspark") is None:
+        print("storeio: the jobs need Spark: pip install 'storeio[spark]'", file=sys.stderr)
+        sys.exit(8)
+    from storeio.process import stop_at_once
+
+    stop_at_once()

@@ -10,12 +10,12 @@ import argparse
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -24,16 +24,15 @@ from typing import Any, NoReturn
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from jobs.executors import ClusterError, wait_for_executors
-from jobs.java import java_problem
+from jobs.gateway import launch
 from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
-from storeio.commands.console import explain
+from storeio.commands.console import complain, explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import hold_streams, stop_when_asked
+from storeio.process import end_undisturbed, hold_streams, stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -47,19 +46,8 @@ Settings = dict[str, str]
 # A session on this machine alone must not depend on its host name and network.
 LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 
-# Spark asks for this JVM module by itself, and the JVM says so before it reads any logging set-up.
-BANNERS = ("WARNING: Using incubator modules",)
-
-
 # What --py-files brings is shipped to the workers, but Spark has them look only into files with names that it knows.
 WHEEL = ".whl"
-
-
-class NoJavaError(StoreError, OSError):
-    """There is no Java on this machine that Spark runs on."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def parse_conf(text: str) -> Settings:
@@ -113,7 +101,7 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     wanted = {**_scratch_settings(), **wanted}
     SparkContext.PACKAGE_EXTENSIONS = (".zip", ".egg", ".jar", WHEEL)
     if not _is_submitted():
-        _launch(wanted)
+        launch(wanted)
     elif not own_delta:
         _add_to_running_jvm(jars)
     builder = SparkSession.builder.appName(app_name)
@@ -157,34 +145,6 @@ def _add_to_running_jvm(jars: list[Path]) -> None:
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for jar in jars:
         loader.addURL(jvm.java.net.URI(jar.as_uri()).toURL())
-
-
-def _launch(settings: Settings) -> None:
-    """Start the JVM unless this process has one; memory, class path and logging can only be given here."""
-    if SparkContext._gateway is not None:
-        return
-    problem = java_problem()
-    if problem:
-        raise NoJavaError(problem)
-    conf = SparkConf(loadDefaults=False)
-    for key, value in settings.items():
-        conf.set(key, value)
-    read_end, write_end = os.pipe()
-    threading.Thread(target=_relay, args=(read_end,), daemon=True, name="spark-stderr").start()
-    try:
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": write_end})  # type: ignore[no-untyped-call]
-    finally:
-        os.close(write_end)
-    SparkContext._ensure_initialized(gateway=gateway)
-
-
-def _relay(read_end: int) -> None:
-    """Copy the JVM's standard error to ours, less the lines that every start prints and that nothing turns off."""
-    with open(read_end, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if not line.startswith(BANNERS):
-                sys.stderr.write(line)
-                sys.stderr.flush()
 
 
 @functools.cache
@@ -252,6 +212,7 @@ def run_job(main: Callable[[], int]) -> NoReturn:
     """Exit with what ``main`` returns; errors raised on purpose become one line and an exit code."""
     hold_streams()
     stop_when_asked()
+    logging.getLogger().addFilter(_is_news)
     try:
         code = main()
     except (UsageError, NotAStoreError) as error:
@@ -259,11 +220,19 @@ def run_job(main: Callable[[], int]) -> NoReturn:
     except (StoreError, OSError) as error:
         code = _complain(error, COULD_NOT)
     except KeyboardInterrupt:
+        complain("cancelled")
         code = CANCELLED
     except Exception as error:  # whatever it is, its exit code must not read as one of ours
         code = explain(error)
+    end_undisturbed()
     _end_quietly()
     sys.exit(code)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tell whether a line of a log is none of py4j's tracebacks, of what it raises, too, or of being stopped."""
+    raised = record.exc_info[0] if record.exc_info else None
+    return raised is None or not issubclass(raised, KeyboardInterrupt | Py4JError)
 
 
 def _end_quietly() -> None:

@@ -16,6 +16,7 @@ from storeio.report.page import Past, Start, StorePage, past_of, render_page, st
 from storeio.report.parsed import Failure
 from storeio.report.rows import valid_text
 from storeio.results import Audit, Unfinished
+from storeio.staging import explained
 from storeio.whole_file import whole_file
 
 
@@ -32,7 +33,7 @@ def write_page(
     """
     pages = [StorePage(audit, _starts(audit, given), _past(spark, where, audit.store)) for audit in audits]
     notes = left_beside(place)
-    with whole_file(place) as partial:
+    with whole_file(place) as partial, explained(str(place)):
         partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
     return notes
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import pyspark
 
 from storeio.errors import StoreError
+from storeio.process import stop_when_asked
 
 SCALA = "2.13"  # the only Scala that Spark 4 is built with
 TIMEOUT_S = 600  # for one way of resolving: 40 MB over a slow line
@@ -179,8 +180,12 @@ def main() -> int:
     except MissingJarsError as error:
         print(error, file=sys.stderr)
         return 8
+    except KeyboardInterrupt:
+        print("storeio: cancelled", file=sys.stderr)
+        return 32
     return 0
 
 
 if __name__ == "__main__":
+    stop_when_asked()
     sys.exit(main())

@@ -37,6 +37,7 @@ from jobs.later import Spark, session_of
 from jobs.unusable import TablesError as TablesError
 from jobs.unusable import refuse_file, tables_told
 from storeio.errors import UsageError
+from storeio.process import stop_still
 from storeio.report.rows import BINARY, DOUBLE, INT, LONG, STRING, TABLES, Column, Row
 from storeio.uris import is_remote, shown
 from udfs.checks import reason
@@ -162,6 +163,7 @@ def write_run(
         append(frames[runs], path_of(tables, runs), spark)
     except Exception as error:
         if _discarded(spark, tables, run_id, runs):
+            stop_still(error)
             raise TablesError(f"{shown(tables)}: run {run_id} was not written: {reason(error)}") from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import StoreError, UsageError
+from storeio.process import stop_still
 from storeio.safe import printable
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import reason
@@ -35,6 +36,7 @@ def tables_told(where: str) -> Iterator[None]:
     except StoreError:
         raise
     except Exception as error:
+        stop_still(error)
         raise TablesError(f"{shown(where)}: {reason(error)}") from error
 
 

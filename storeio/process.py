@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import sys
 import threading
 from _thread import interrupt_main
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -45,11 +47,66 @@ def hold_streams() -> None:
             setattr(sys, name, os.fdopen(handle, mode))
 
 
+def stop_at_once() -> None:
+    """Have Ctrl-C and SIGTERM end the process, which only imports modules yet, so that nothing is to be cleared up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _end)
+
+
+def _end(*_: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"storeio: cancelled\n")
+    os._exit(32)  # EXIT_CANCELLED of storeio.results, which may not be there yet
+
+
 def stop_when_asked() -> None:
     """Have SIGTERM, which service managers and ``timeout`` send, stop the work as Ctrl-C does: cleaned up, and said."""
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+    if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _end):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.unraisablehook = come_again
+
+
+@contextlib.contextmanager
+def undivided() -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM wait for the end of the block, unless they come twice; only the main thread gets them.
+
+    Raises:
+        KeyboardInterrupt: One came.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+def stop_still(error: BaseException) -> None:
+    """Have Ctrl-C go on where clearing up for it has failed, which hides it.
+
+    Raises:
+        KeyboardInterrupt: The error came of one.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        at = at.__context__
 
 
 def come_again(dropped: UnraisableHookArgs) -> None:
@@ -63,8 +120,9 @@ def come_again(dropped: UnraisableHookArgs) -> None:
 
 
 def end_undisturbed() -> None:
-    """Have Ctrl-C change nothing any more, since all is said and only Python clears up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Have Ctrl-C and SIGTERM change nothing any more, since all is said and only Python clears up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     # Ctrl-C in code that was made of text, as dataclass makes it, has Python end itself by SIGINT instead of with our
     # exit code, until other such code has run.
     exec("")

@@ -135,3 +135,27 @@ def test_at_any_moment(moment: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (32, "", [])
     whose = "" if moment == "import of the command line" else "x: "
     assert done.stderr == f"storeio: {whose}cancelled" + (" before anything was read\n" if whose else "\n")
+
+
+# A signal when Python, which is about to end, has given up its handlers.
+LAST: Final = """
+import os
+class Last:
+    def __del__(self, kill=os.kill, pid=os.getpid()):
+        kill(pid, {number:d})
+last = Last()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("begin", "words"),
+    [
+        ("from storeio.__main__ import main; main()", ["check", "/nowhere"]),
+        ("from jobs.common import run_job; run_job(lambda: open('/nowhere'))", []),
+    ],
+)
+def test_when_all_is_said_nothing_changes(begin: str, words: list[str], number: int) -> None:
+    command = [sys.executable, "-c", LAST.format(number=number) + begin, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (16 if words else 8, "", 1)

@@ -26,6 +26,7 @@ from storeio import audit
 from storeio.audit import AuditPlan, Concluded, FileReport, FileTask, Progress, SplitReport
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import QUEUE_KINDS
+from storeio.process import stop_still
 from storeio.remote.failures import note, noted_since
 from storeio.results import Audit
 from storeio.scan import kept_open
@@ -42,6 +43,8 @@ LOCAL_FILES: Final = 256  # so few, with so few bytes, the driver has looked at 
 LOCAL_BYTES: Final = 512 << 20
 CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
 TELL_SECONDS: Final = 0.2
+WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
+BY_SYSTEM: Final = re.compile(r"Caused by: java\.n?io\.[\w.$]*Exception: (.+)")
 CAUSED: Final = re.compile("(The above exception was the direct cause|During handling of the above exception).*:")
 
 
@@ -202,6 +205,7 @@ def workers_named(work: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
+        stop_still(error)  # py4j closes its connection, which Spark uses once more
         raise WorkersError(f"Spark could not finish the {work}: {reason(error)}") from error
 
 
@@ -231,13 +235,15 @@ def reason(error: Exception) -> str:
     """Return the line of Spark's many that says what went wrong.
 
     A worker's own exception, that which was raised last of those that led to each other, else what the JVM raised,
-    without its class if it says more, else the first line.
+    without its class if it says more, else the first line. Where that is a write, why the system refused it, too.
     """
     lines = CAUSED.split(str(error))[-1].splitlines()
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
     if not raised and isinstance(error, Py4JError):  # its first line names the call, the next is ": CLASS: MESSAGE"
         raised = [re.sub(r"^: (?:(?:[\w$]+\.)+[\w$]+: (?=\S))*", "", line) for line in lines if line.startswith(": ")]
-    return next(iter(raised or lines), type(error).__name__)
+    said = next(iter(raised or lines), type(error).__name__)
+    refused = BY_SYSTEM.findall(str(error)) if said.startswith(WRITE_FAILED) else []
+    return f"{said} ({refused[-1]})" if refused else said
 
 
 def grouped(items: Sequence[T], size: Callable[[T], int], enough: int, most: int = MOST_ITEMS) -> Iterator[list[T]]:

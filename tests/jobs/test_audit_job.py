@@ -322,6 +322,11 @@ def test_a_task_that_fails_is_one_line(spark: SparkSession, stores: list[Path]) 
             " last):\nstoreio.errors.WriteError: a/b: could not be written: No space left\n\n\tat org.x.Y.z(Y.scala:3)",
             "storeio.errors.WriteError: a/b: could not be written",
         ),
+        (
+            "calling o1.save.\n: org.x.SparkException: [TASK_WRITE_FAILED] No rows\n\tat org.x.Y.z(Y.scala:3)\n"
+            "Caused by: org.x.FSError: java.io.IOException: x\nCaused by: java.io.IOException: No space left\n",
+            "[TASK_WRITE_FAILED] No rows (No space left)",
+        ),
         ("calling o1.x. Trace:\npy4j.Py4JException: no such method", "py4j.Py4JException: no such method"),
     ],
 )

@@ -143,22 +143,49 @@ def test_exit_codes(main: Callable[[], int], code: int, monkeypatch: pytest.Monk
     """Whoever started the JVM, it says nothing more: its workers may notice how it leaves them."""
     jvm = Mock()
     monkeypatch.setattr(common.SparkContext, "_jvm", jvm)
+    monkeypatch.setattr(common, "end_undisturbed", lambda: None)  # this process goes on
     with pytest.raises(SystemExit) as caught:
         run_job(main)
     assert caught.value.code == code
     jvm.java.lang.System.err.close.assert_called_once()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_job_that_is_stopped_before_it_begins_says_so(number: int) -> None:
+    script = f"import signal, sys; sys.argv[0] = '-m'; import jobs; signal.raise_signal({number:d})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (32, "", "storeio: cancelled\n")
+
+
+# A job that is about to ask the JVM when it is stopped.
+STOPPED = """
+import logging, signal, sys, time
+sys.argv[0] = "-m"
+from jobs.common import run_job
+from py4j.protocol import Py4JNetworkError
+def main():
+    print(signal.getsignal(signal.SIGINT).__name__, flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        logging.exception("KeyboardInterrupt while sending command.")  # as py4j does
+        try:
+            raise Py4JNetworkError("Error while sending or receiving")
+        except Py4JNetworkError:
+            logging.exception("Exception while sending command.")
+        raise
+run_job(main)
+"""
+
+
 def test_a_job_that_is_stopped_ends_as_cancelled() -> None:
-    script = (
-        "import time; from jobs.common import run_job\n"
-        "run_job(lambda: (print('begun', flush=True), [time.sleep(0.1) for _ in range(600)])[0])"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", STOPPED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"begun\n"
+        assert process.stdout.readline() == b"default_int_handler\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 32
+        assert process.communicate(timeout=60) == (b"", b"storeio: cancelled\n")
+        assert process.returncode == 32
 
 
 def test_delta_table_of_two_commits(spark: SparkSession, tmp_path: Path) -> None:

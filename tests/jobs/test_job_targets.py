@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import golden_data as golden
 import pytest
 
 from jobs import audit_store, plan_repair, profile_store, rebuild_queues, salvage_store
-from storeio.errors import UsageError
+from jobs.page import write_page
+from storeio.config import Given
+from storeio.errors import UsageError, WriteError
+from storeio.report.parsed import Failure
 
 CONF = "messageIndexEnable=true\n"
 ALL = (audit_store, plan_repair, profile_store, rebuild_queues, salvage_store)
@@ -84,3 +90,12 @@ def test_a_plan_takes_no_place_of_what_is_read_or_told(end: str, place: Path) ->
 )
 def test_nothing_is_put_into_a_donor(words: str, place: Path) -> None:
     assert "inside" in refused(salvage_store, place, f"--donor HERE/other {words}")
+
+
+def test_a_page_that_cannot_be_written_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(WriteError, match=r"page\.html: could not be written: No space left"):
+        write_page(Mock(), str(place / "new"), place / "page.html", [Failure("x", "gone", 8)], Given())
