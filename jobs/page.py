@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -41,7 +42,7 @@ def write_page(
 def _starts(audit: Audit | Unfinished | Failure, given: Given) -> list[Start]:
     if not isinstance(audit, Audit):
         return []
-    return [start_of(line, found) for line, found in next_starts(audit.store, given).items()]
+    return [*starmap(start_of, next_starts(audit.store, given))]
 
 
 def _past(spark: SparkSession, where: str, store: str) -> Past:

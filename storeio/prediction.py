@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,17 +53,23 @@ NEEDED: Final = frozenset((COMMITLOG, CHECKPOINT, LOCK, ABORT))  # without them 
 LOOKED_AT: Final = LISTED | {CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL}
 
 
-def next_starts(root: str | os.PathLike[str], given: Mapping[str, str]) -> dict[str, Prediction | StoreError]:
-    """Return what the next start of each broker line does, or why that is not known; of large logs not what is given
-    up, for which all of it would have to be read."""
-    found: dict[str, Prediction | StoreError] = {}
+def next_starts(
+    root: str | os.PathLike[str], given: Mapping[str, str]
+) -> Iterator[tuple[str, Prediction | StoreError]]:
+    """Yield each broker line and what its next start does, or why that is not known; of large logs not what is given
+    up, for which all of it would have to be read. Whoever keeps none needs memory for one at a time."""
+    try:
+        small = sum(f.size for f in list_store(root).of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
+    except StoreError as error:
+        yield from ((line, error) for line in LINES)
+        return
     for line, version in LINES.items():
         try:
-            small = sum(f.size for f in list_store(root).of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
-            found[line] = simulate(root, broker=version, given=given, whole_log=small, digests=False)
+            found: Prediction | StoreError = simulate(root, broker=version, given=given, whole_log=small, digests=False)
         except StoreError as error:
-            found[line] = error
-    return found
+            found = error
+        yield line, found
+        del found
 
 
 def versions_of(broker: str) -> list[str]:

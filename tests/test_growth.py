@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
+import weakref
+from itertools import starmap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +22,11 @@ from storeio.apply.session import Patience
 from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
 from storeio.format.fastjson import decode
+from storeio.prediction import next_starts
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
 from storeio.simulate import pull, tables, topics
+from storeio.simulate.disk import Disk
 from storeio.simulate.java import quotient
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.rules import LINES, rules_of
@@ -68,6 +73,19 @@ def test_a_table_is_read_once_for_all_broker_lines(tmp_path: Path, monkeypatch: 
     for version in LINES.values():
         assert storeio.simulate(root, broker=version, given=settings_of(builder.settings)).outcome.outcome == "starts"
     assert asked[0] == 3  # that of topics by those who ask for topics, too
+
+
+def test_predicted_starts_are_not_all_kept(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    builder.message("t")
+    disks: list[weakref.ref[Disk]] = []
+
+    def left(line: str, found: Any) -> int:
+        disks.append(weakref.ref(found.disk))
+        gc.collect()
+        return sum(disk() is not None for disk in disks)
+
+    assert [*starmap(left, next_starts(builder.close(), settings_of(builder.settings)))] == [1] * len(LINES)
 
 
 def test_a_message_that_fills_a_gap_of_its_queue_is_not_read_for_each_unit(

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import golden_data as golden
@@ -27,7 +28,7 @@ from storeio.inspect.queueunits import units
 from storeio.inspect.reader import Reader
 from storeio.kernels import tables as w
 from storeio.plan.model import RESIZE
-from storeio.planning import plan_store
+from storeio.planning import derived, plan_store
 from storeio.prediction import simulate
 from storeio.scan import list_store
 from storeio.splits import DEFAULT_SPLIT_BYTES, merge_spans
@@ -391,6 +392,29 @@ def test_a_plan_leaves_what_it_can_take_no_digest_of(grown: Grown, tmp_path: Pat
     assert any(QUEUE in text and "truncate" in text for text in found.plan.left)
     assert not any(action.path == QUEUE and action.kind == RESIZE for action in found.plan.actions)
     assert any("/topic_0/1/" in action.path for action in found.plan.actions)
+
+
+def test_a_plan_compares_no_holes_of_what_it_builds_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk, looked = derived.CHUNK, []
+    for name, places in (("old", [5]), ("new", [5, 3 * chunk - 2, 6 * chunk + 9])):
+        with (tmp_path / name).open("wb") as file:
+            for place in places:
+                file.seek(place)
+                file.write(b"here")
+            file.truncate(100 * chunk)
+    real = derived._ranges
+
+    def counted(old: derived.Bytes, new: derived.Bytes) -> list[tuple[int, int]]:
+        looked.append(len(old))
+        return real(old, new)
+
+    monkeypatch.setattr(derived, "_ranges", counted)
+    last = [(3 * chunk - 2, 3 * chunk), (3 * chunk, 3 * chunk + 2), (6 * chunk + 9, 6 * chunk + 13)]
+    assert derived._used(tmp_path / "new", 3) == [(5, 9), (3 * chunk - 2, 3 * chunk + 2), last[2]]
+    draft: Any = SimpleNamespace(store=SimpleNamespace(root=tmp_path))
+    found = list(derived._differences(draft, "old", tmp_path / "new"))
+    assert found == [(low, b"here"[: high - low] if low != 3 * chunk else b"re") for low, high in last]
+    assert sum(looked) < 20 * chunk  # of 200
 
 
 def test_json_of_an_inspection_is_whole(grown: Grown, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -122,9 +123,9 @@ def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
     from storeio.prediction import next_starts
     from storeio.report.page import StorePage, start_of
 
-    starts = next_starts(audit.store, call.given) if isinstance(audit, Audit) else {}
+    starts = next_starts(audit.store, call.given) if isinstance(audit, Audit) else ()
     past = call.history.past_of(audit.store) if call.history is not None else None
-    return StorePage(audit, [start_of(line, found) for line, found in starts.items()], past)
+    return StorePage(audit, [*starmap(start_of, starts)], past)
 
 
 def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Path]:
     place = tmp_path_factory.mktemp("page")
     damage = salvages.damaged("rich-5.5.1", 3, place / "store")
     found = audit.check(damage.root, given=damage.given, jobs=1)
-    starts = [start_of(line, start) for line, start in next_starts(str(damage.root), damage.given).items()]
+    starts = [*starmap(start_of, next_starts(str(damage.root), damage.given))]
     runs = [
         {"run_id": str(n), "started_ms": n, "verdict": "damaged", "errors": n % 5, "warnings": 1, "lost_messages": 0}
         for n in range(40)

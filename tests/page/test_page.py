@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from itertools import starmap
 from pathlib import Path
 
 import audits
@@ -38,7 +39,7 @@ def loaded(page: str) -> list[str]:
 def test_it_says_what_the_report_says(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")
     found = audit.check(damage.root, given=damage.given, jobs=1)
-    starts = [start_of(line, start) for line, start in next_starts(str(damage.root), damage.given).items()]
+    starts = [*starmap(start_of, next_starts(str(damage.root), damage.given))]
     page = render_page([StorePage(found, starts)])
     text = text_of(page)
     word, _, rest = verdict_sentence(found).partition(": ")
