@@ -154,6 +154,15 @@ def test_sound_units_of_deleted_messages_stay(tmp_path: Path) -> None:
     assert 40 <= action.position < action.position + action.length <= 60
 
 
+def test_files_of_deleted_messages_in_front_of_a_missing_one_give_way(tmp_path: Path) -> None:
+    """No log tells what stood in that, and consumers would jump over it."""
+    queue = "consumequeue/topic_1/0"
+    gone = [["delete", segment(number)] for number in range(6)]
+    found = planned([*gone, ["delete", f"{queue}/{1000:020d}"]], tmp_path)
+    assert [kind for kind in kinds(found) if kind[1].startswith(queue)] == [("move", f"{queue}/{0:020d}")]
+    assert found.cures
+
+
 def test_damaged_units_of_deleted_messages_give_way(tmp_path: Path) -> None:
     found = planned([*DEAD, ["zero", cq(0), 40, 20]], tmp_path)
     assert kinds(found) == [("move", cq(0)), ("write", cq(1000))]

@@ -20,6 +20,7 @@ from storeio.planning.node import plan_store
 from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
+from storeio.salvage.node import salvage
 
 __all__ = ["no_waiting_for_disks", "short_youth"]
 RICH = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
@@ -217,3 +218,20 @@ def test_queues_that_are_in_a_database_are_not_missed(place: str, tmp_path: Path
     assert (planned.plan.actions, planned.plan.left) == ((), ())
     assert planned.predicted_after.not_simulated == (f"{place}/CURRENT: RocksDB queues",)
     assert any("storeType=default" in note for note in rebuild(root, tmp_path / "new", jobs=1).notes)
+    assert {topic.deleted for topic in salvage(root, tmp_path / "saved", jobs=1).topics} == {None}
+
+
+@pytest.mark.parametrize("database", ["topics", "rdb", "metadata"])
+def test_a_table_beside_a_database_of_topics_tells_nothing(database: str, tmp_path: Path) -> None:
+    root = golden.copy_of("rich-5.5.1", tmp_path / "store")
+    golden.declare(root, {"topic_0": None})
+    before = audit.check(root, jobs=1)
+    assert {code for code, _ in errors_of(before)} == {"QUEUE_TYPE"}
+    (root / "config" / database).mkdir()
+    (root / "config" / database / "CURRENT").write_text("MANIFEST-000005\n")
+    after = audit.check(root, jobs=1)
+    assert after.exit_code == 0
+    assert [f.detail for f in after.findings if f.code == "UNSUPPORTED_LAYOUT"] == ["topics and offsets in RocksDB"]
+    found = simulate(root, given=sizes_of(golden.options("rich-5.5.1")), whole_log=False)
+    assert found.not_simulated == (f"config/{database}/CURRENT: topics and offsets in RocksDB",)
+    assert found.outcome.outcome == "starts"

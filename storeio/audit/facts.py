@@ -19,7 +19,7 @@ from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile, file_name
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, TOPIC_DATABASES, StoreFile, file_name
 from storeio.results import QueueResult
 from storeio.simulate.disk import Disk
 from storeio.simulate.topics import TOPICS, declared_topics, ordinary_topics
@@ -101,7 +101,7 @@ def declared_batches(plan: AuditPlan) -> frozenset[str] | None:
 
 
 def _declared(plan: AuditPlan) -> dict[str, bool] | None:
-    files = [file for path in TOPICS if (file := plan.listing.get(path)) is not None]
+    files = [file for path in (*TOPICS, *TOPIC_DATABASES) if (file := plan.listing.get(path)) is not None]
     return declared_topics(Disk(files, plan.read)) if files else None
 
 

@@ -18,8 +18,10 @@ from storeio.paths import (
     INDEX,
     LOCK,
     MAX_LONG,
+    QUEUE_DATABASES,
     QUEUE_EXT,
     QUEUE_KINDS,
+    TOPIC_DATABASES,
     StoreFile,
     file_name,
     has_usual_name,
@@ -39,7 +41,6 @@ _MUST_BE_FILES: Final = {
 }
 _MUST_BE_DIRECTORIES: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 ROCKSDB_QUEUES: Final = "RocksDB queues"
-_ROCKSDB: Final = (f"{CONSUMEQUEUE}/CURRENT", f"{CONSUMEQUEUE}_rocksdb/CURRENT")
 _ROCKSDB_FILES: Final = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-", "OPTIONS-")
 
 
@@ -80,7 +81,9 @@ def foreign_layout(entry: StoreFile) -> str:
     """Return what an entry shows of a layout whose bytes storeio does not read; empty for any other."""
     if entry.is_dir and entry.path.startswith("dledger-"):
         return "a DLedger log"
-    return ROCKSDB_QUEUES if entry.path in _ROCKSDB and not entry.is_dir else ""
+    if entry.path in TOPIC_DATABASES and not entry.is_dir:
+        return "topics and offsets in RocksDB"
+    return ROCKSDB_QUEUES if entry.path in QUEUE_DATABASES and not entry.is_dir else ""
 
 
 def queues_elsewhere(entries: Iterable[StoreFile]) -> bool:

@@ -49,11 +49,11 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int, del
     keep_deliver_times(draft.store.root, rebuilt, target, delays_ms)
     wanted = _numbered(rebuilt / target.directory)
     have = _numbered(draft.store.root / target.directory)
-    start = target.first_byte if target.keeps_front else _dead_bytes(draft, target, have, log_min)
-    stop = target.stop_byte
+    dead = range(target.first_byte) if target.keeps_front else _dead_bytes(draft, target, have, log_min)
+    start, stop = dead.stop, target.stop_byte
     for base in sorted(have):
         path = f"{target.directory}/{have[base]}"
-        keeps = base in wanted or base < start or base >= stop
+        keeps = base in wanted or base in dead or base >= stop
         if not keeps or base % target.file_bytes or base < 0:
             draft.move(path, target.why)
             del have[base]
@@ -99,14 +99,18 @@ def _misnamed(directory: Path) -> list[str]:
     return [name for name, number in numbers if number is not None and not has_usual_name(name, number)]
 
 
-def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int) -> int:
-    """Return the queue position up to which the store's own units are kept: sound ones of deleted records."""
+def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int) -> range:
+    """Return the queue positions at which the store's own units are kept: sound ones of deleted records.
+
+    They lead up to the queue's first message: consumers of what is in front of a missing file would jump over that.
+    """
     if target.kind != CONSUMEQUEUE or log_min <= 0:
-        return 0
+        return range(0)
     stop = target.first_byte
-    kept = 0
+    front = kept = 0
     for base in sorted(base for base in have if 0 <= base < stop and base % target.file_bytes == 0):
         path = f"{target.directory}/{have[base]}"
+        front = front if base == kept else base
         length = min(draft.store.length(path), target.file_bytes, stop - base)
         length -= length % consumequeue.UNIT_BYTES
         data = b"".join(draft.store.pieces(path, 0, length))
@@ -117,11 +121,11 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
             sound &= units["physical_offset"] > 0
         count = int(np.argmin(sound)) if not sound.all() else len(units)
         if target.built is not None and count < len(units):
-            return 0  # a hole in it; the queue begins anew with fillers up to its first number
+            return range(0)  # a hole in it; the queue begins anew with fillers up to its first number
         kept = base + count * consumequeue.UNIT_BYTES if count else kept
         if count < len(units):
             break
-    return kept
+    return range(front, kept) if target.built is None or kept == stop else range(0)
 
 
 def _differences(

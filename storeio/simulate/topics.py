@@ -15,7 +15,7 @@ import numpy as np
 from storeio.format import consumequeue
 from storeio.format import properties as text
 from storeio.format.fastjson import decode
-from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE
+from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE, TOPIC_DATABASES
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import RefusesError
 from storeio.simulate.memo import Memo
@@ -89,8 +89,11 @@ class Topics:
 
 
 def declared_topics(disk: Disk) -> dict[str, bool] | None:
-    """Return the topics that the topics' table names, and whether they have batch queues; None without one."""
-    for path in TOPICS:
+    """Return the topics that the topics' table names, and whether they have batch queues; None without one.
+
+    A table beside a database of topics is of the time before that.
+    """
+    for path in () if any(map(disk.is_file, TOPIC_DATABASES)) else TOPICS:
         if not disk.is_file(path) or not 0 < disk.size(path) <= MOST_BYTES:
             continue
         data = disk.read(path, 0, disk.size(path)).data
