@@ -40,20 +40,14 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import audit
-from storeio.commands.console import Meter, coloured, explain, html_target, json_sink, put, terminal_width
+from storeio.commands.console import Meter, coloured, complain, explain, html_target, json_sink, put, terminal_width
 from storeio.commands.options import failure_of
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
 from storeio.incremental.verdicts import PartKey, Verdict, store_name
-from storeio.report import (
-    TABLES,
-    audit_object,
-    render,
-    table_rows,
-    to_json,
-    verdict_sentence,
-)
+from storeio.paths import COMMITLOG
+from storeio.report import TABLES, audit_object, render, table_rows, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.report.rows import Row
 from storeio.results import EXIT_SOUND, Audit, Unfinished
@@ -63,6 +57,8 @@ from udfs.datasource import read_records
 from udfs.incremental import Outcome, Runner, audit_incrementally
 
 DESCRIPTION: Final = "Audit RocketMQ stores with Spark: the report of storeio check, and Delta tables."
+
+UNREADABLE: Final = "UNREADABLE"  # the finding's code
 
 # The JVM of an incremental audit handles a few rows: its better compiler and collector cost more than they earn there.
 SHORT_WORK: Final = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -142,8 +138,8 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
             kept = pool.submit(verdicts.keep, spark, args.tables, pending)
             frames = table_frames(call.audits, run_id, arguments, there)
-            if args.records:
-                frames[tables.RECORDS] = record_frame(spark, call, run_id)
+            if args.records and (records := record_frame(spark, call, run_id)) is not None:
+                frames[tables.RECORDS] = records
             tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
             kept.result()
         history.after_run(spark, args.tables, call.audits, run_id)
@@ -253,16 +249,17 @@ def table_frames(
     return {name: tables.rows_of(name, part) for name, part in rows.items() if part or name not in there}
 
 
-def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame:
-    """Return the records of all stores as rows of the table ``records``."""
+def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame | None:
+    """Return the records of all stores as rows of the table ``records``; those of a store are all there, or none."""
     options = source_options(call.args, call.given)
-    parts = [
-        read_records(spark, call.roots[one.store], **options).withColumns(
-            {"run_id": F.lit(run_id), "store": F.lit(one.store)}
-        )
-        for one in call.audits
-    ]
-    return tables.in_contract(functools.reduce(DataFrame.unionByName, parts), tables.RECORDS)
+    parts = []
+    for one in call.audits:
+        if any(found.code == UNREADABLE and found.path.split("/")[0] in (".", COMMITLOG) for found in one.findings):
+            complain(f"{one.store}: its records are in no table, since some of its log could not be read")
+            continue
+        rows = read_records(spark, call.roots[one.store], **options)
+        parts.append(rows.withColumns({"run_id": F.lit(run_id), "store": F.lit(one.store)}))
+    return tables.in_contract(functools.reduce(DataFrame.unionByName, parts), tables.RECORDS) if parts else None
 
 
 if __name__ == "__main__":
