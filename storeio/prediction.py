@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from storeio.around import ReadAround
@@ -21,16 +19,7 @@ from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONFIG, CONSUMEQUEUE, LOCK, QUEUE_EXT
 from storeio.results import Tell
-from storeio.scan import (
-    Bytes,
-    Listing,
-    data_stretches,
-    kept_open,
-    list_store,
-    not_listed,
-    read_range,
-    require_same,
-)  # fmt: skip
+from storeio.scan import Bytes, Listing, kept_open, list_store, not_listed, read_range, require_same
 from storeio.settings import default, log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
@@ -41,10 +30,8 @@ from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules, rules_of
-from storeio.staging import PIECE_BYTES, staged
-from storeio.targets import checked_target
 from storeio.timer_files import switches_of
-from storeio.uris import is_remote, place_of, refuse_remote, shown
+from storeio.uris import is_remote, place_of, shown
 
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
@@ -254,51 +241,3 @@ def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
         ext_enabled=None if ext is None else ext == "true",
         most_recovered=int(values.get("commitLogRecoverMaxNum", "0")),
     )
-
-
-def place_for(target: str | os.PathLike[str], store: str | os.PathLike[str]) -> Path:
-    """Return the directory for a predicted store.
-
-    Raises:
-        UsageError: The directory is not local, holds something, or lies in the store.
-        WriteError: It cannot be read.
-    """
-    place = refuse_remote(os.fspath(target), "--into of a simulated start is a directory on a local disk")
-    return checked_target(place, store)
-
-
-def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Write the predicted store into a directory that is new or empty; whole or not at all. Holes stay holes.
-
-    Return sentences on what runs that were killed left beside it.
-
-    Raises:
-        UsageError: The directory holds something, or lies in the store.
-        WriteError: A file could not be written.
-        UnreadableError: Some of the store could not be read.
-    """
-    store, disk = prediction.store, prediction.disk
-    for text in prediction.unread:
-        raise UnreadableError(text)
-    with staged(place_for(target, store)) as staging:
-        if not is_remote(store):  # elsewhere only reading them tells what of files is zero
-            files = (path for path, file in disk.files.items() if not file.is_dir)
-            staging.require_room(sum(stop - start for path in files for start, stop in _to_write(disk, store, path)))
-        for path, file in sorted(disk.files.items()):
-            if file.is_dir:
-                staging.make_directory(path)
-                continue
-            staging.write(path, 0, b"", size=file.size)
-            for start, stop in _to_write(disk, store, path):
-                for at, piece in disk.pieces(path, start, stop, PIECE_BYTES):
-                    if first_nonzero(piece, 0, len(piece)) < len(piece):  # not every file system tells of holes
-                        staging.write(path, at, piece.data, size=file.size)
-            if not (file.made or is_remote(store)):  # elsewhere times are those of the copy, not the broker's
-                shutil.copystat(Path(store) / path, staging.partial / path)
-        staging.finish(os.cpu_count() or 1)
-        return staging.notes
-
-
-def _to_write(disk: Disk, store: str, path: str) -> list[tuple[int, int]]:
-    """Return the stretches of a predicted file that may hold something."""
-    return disk.stretches(path, data_stretches(store, path, 0, disk.files[path].stored))

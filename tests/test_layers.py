@@ -75,7 +75,8 @@ LAYERS: Final = {
     "plan": PURE,
     "dead_links": PURE,
     "timer_files": PURE | {"scan"},
-    "prediction": FILES | {"around", "audit", "dead_links", "staging", "timer_files"},
+    "prediction": FILES | {"around", "audit", "dead_links", "timer_files"},
+    "predicted_store": FILES | {"staging"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
@@ -117,7 +118,7 @@ LAYERS: Final = {
     "commands.inspect_options": FILES | {"commands.options", "inspect"},
     "commands.inspect": FILES | COMMAND | {"commands.inspect_options", "inspect"},
     "commands.check": FILES | COMMAND | {"audit", "history", "partials", "prediction", "whole_file"},
-    "commands.simulate": FILES | COMMAND | {"prediction", "forecast"},
+    "commands.simulate": FILES | COMMAND | {"prediction", "predicted_store", "forecast"},
     "commands.plan": FILES | COMMAND | {"planning", "prediction"},
     "commands.apply": PURE | COMMAND | {"apply", "targets"},
     "commands.rebuild": FILES | COMMAND | {"audit", "rebuild", "staging"},

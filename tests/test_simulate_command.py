@@ -355,7 +355,7 @@ def test_json_of_a_write_that_fails_late_says_so(
     def full(*args: object) -> None:
         raise WriteError("no space left on device")
 
-    monkeypatch.setattr("storeio.prediction.write_into", full)
+    monkeypatch.setattr("storeio.predicted_store.write_into", full)
     root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
     words = ["simulate", str(root), "--broker", "5.3.3", *SETS, "--into", str(tmp_path / "new"), "--json", "-"]
     assert cli.run(words) == 8

@@ -12,7 +12,8 @@ import pytest
 from rebuilds import sizes_of
 
 import storeio
-from storeio.prediction import simulate, write_into
+from storeio.predicted_store import write_into
+from storeio.prediction import simulate
 from storeio.results import EXIT_FAILED
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (

@@ -99,7 +99,7 @@ def _one(
     found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
     """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
-    from storeio.prediction import place_for, write_into
+    from storeio.predicted_store import place_for, write_into
     from storeio.prediction import simulate as predict
     from storeio.report.simulation import simulation_object
 

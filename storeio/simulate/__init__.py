@@ -3,9 +3,9 @@
 ``predicted`` has the order and joins what is said; ``outcome`` is one start from end to end, on a ``disk`` that lies
 over the files. What differs between broker lines is a row of ``rules``. Modules follow the broker's own classes:
 
-* Load: ``metadata`` goes through ``tables`` of ``config/`` and the timers' files; ``broker`` is the store in memory,
-  of ``mapped`` files: log, ``topics`` with their queues (``consumequeue``, with a ``queueext``, or ``batchqueue``),
-  ``index``, checkpoint.
+* Load: ``metadata`` goes through ``tables`` of ``config/``, read once for all lines (``memo``), and the timers' files;
+  ``broker`` is the store in memory, of ``mapped`` files: log, ``topics`` with their queues (``consumequeue``, with a
+  ``queueext``, or ``batchqueue``), ``index``, checkpoint.
 * ``recover`` scans the log from where it thinks best, ``message`` checks a record and makes a request of it, ``reput``
   dispatches from there. ``logscan`` passes ordinary records at the speed of the compiled walk: those that are
   dispatched in ``blocks``, others by ``skipping``.

@@ -12,7 +12,8 @@ from rebuilds import contents, sizes_of, tree
 
 from broker.brokers import VERSIONS, Queue, Started, run
 from broker.versions import EVERY_VERSION
-from storeio.prediction import Prediction, simulate, write_into
+from storeio.predicted_store import write_into
+from storeio.prediction import Prediction, simulate
 from tests import golden_data
 
 pytestmark = pytest.mark.broker
