@@ -25,31 +25,49 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class LinkedStore:
-    """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes."""
+    """Files of a store below ``root``; the store's own are only read. Paths are relative, with slashes.
+
+    Nothing is made while nobody asks for ``root`` or changes anything: of a sound store there is nothing to plan.
+    """
 
     def __init__(self, listing: Listing, root: Path) -> None:
-        """Link everything that the store has, which lies on this machine; ``origin`` is the store itself.
+        """Take the listing of a store on this machine, which is ``origin``, and a directory that can be made."""
+        self._listing, self._root, self._is_made = listing, root, False
+        self._kept = 0  # files that were copied before they were written
+        self.origin = followed(listing.root)
+        self._closed = {path for path, _ in listing.unreadable}
+
+    @property
+    def root(self) -> Path:
+        """The directory in which everything that the store has is linked: from when this is first asked for.
 
         Raises:
             WriteError: There is no room for the links.
         """
-        self.root = root
-        self._kept = 0  # files that were copied before they were written
-        self.origin = store = followed(listing.root)
-        self._closed = {path for path, _ in listing.unreadable}
+        if not self._is_made:
+            self._link_all()
+            self._is_made = True
+        return self._root
+
+    def _link_all(self) -> None:
+        root = self._root
         with explained(str(root)):
             root.mkdir(parents=True)
-            for file in listing.files:
+            for file in self._listing.files:
                 if file.path in self._closed:
                     continue
                 if file.is_dir:
                     (root / file.path).mkdir(parents=True, exist_ok=True)
                 else:
-                    _link(root / file.path, store / file.path)
+                    _link(root / file.path, self.origin / file.path)
             # A link to nothing and a directory that cannot be listed are that here, too, and not taken for cured.
             for path in self._closed:
                 if not os.path.lexists(root / path):
-                    _link(root / path, store / path)
+                    _link(root / path, self.origin / path)
+
+    def _place(self, path: str) -> str:
+        """Return where a name can be looked at; before anything was linked that is in the store itself."""
+        return f"{self._root if self._is_made else self.origin}/{path}"
 
     def is_closed(self, path: str) -> bool:
         """Tell whether a name lies in a directory that could not be listed: nothing is known of what is there."""
@@ -57,16 +75,16 @@ class LinkedStore:
 
     def exists(self, path: str) -> bool:
         """Tell whether there is something of this name."""
-        return (self.root / path).exists()
+        return os.path.exists(self._place(path))
 
     def length(self, path: str) -> int:
         """Return a file's length; that of a link to nothing is 0."""
-        place = f"{self.root}/{path}"
+        place = self._place(path)
         return os.stat(place).st_size if os.path.exists(place) else 0
 
     def is_directory(self, path: str) -> bool:
         """Tell whether there is a directory of this name."""
-        return (self.root / path).is_dir()
+        return os.path.isdir(self._place(path))
 
     def pieces(self, path: str, start: int, stop: int) -> Iterator[bytes]:
         """Yield bytes of a file in pieces of bounded size; holes are not read.
@@ -75,7 +93,7 @@ class LinkedStore:
             UnreadableError: It cannot be read, or is shorter.
         """
         try:
-            with os.fdopen(open_file(self.root / path), "rb") as file:
+            with os.fdopen(open_file(self._place(path)), "rb") as file:
                 while start < stop:
                     if hole := hole_bytes(file.fileno(), start, stop):
                         yield from zeros(hole)

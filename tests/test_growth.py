@@ -18,10 +18,12 @@ from rebuilds import settings_of
 from storebuilder import StoreBuilder
 
 import storeio
+from storeio import linked
 from storeio.apply.session import Patience
 from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
 from storeio.format.fastjson import decode
+from storeio.planning import plan_store
 from storeio.prediction import next_starts
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
@@ -86,6 +88,23 @@ def test_predicted_starts_are_not_all_kept(tmp_path: Path) -> None:
         return sum(disk() is not None for disk in disks)
 
     assert [*starmap(left, next_starts(builder.close(), settings_of(builder.settings)))] == [1] * len(LINES)
+
+
+def test_a_plan_makes_no_links_to_a_sound_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    builder.message("t")
+    root, made, link = builder.close(), [0], linked._link
+
+    def counted(place: Path, target: Path) -> None:
+        made[0] += 1
+        link(place, target)
+
+    monkeypatch.setattr(linked, "_link", counted)
+    for is_sound in (True, False):
+        if not is_sound:
+            shutil.rmtree(root / "consumequeue")
+        planned = plan_store(root, tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1).plan
+        assert bool(planned.actions) is bool(made[0]) is not is_sound
 
 
 def test_a_message_that_fills_a_gap_of_its_queue_is_not_read_for_each_unit(

@@ -54,13 +54,12 @@ class Tree:
         fd = os.dup(self._fd)
         try:
             for name in filter(None, path.split("/")):
-                try:
-                    with naming("open", self.shown(path)):
-                        below = os.open(name, _FOLDER, dir_fd=fd)
-                except OperationError as error:
+                try:  # not ``naming``: this is done for each name of each path of each action
+                    below = os.open(name, _FOLDER, dir_fd=fd)
+                except OSError as error:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
                         raise MismatchError(f"{self.shown(path)}: {name} is a link or no directory") from error
-                    raise
+                    raise OperationError(error, "open", self.shown(path)) from error
                 os.close(fd)
                 fd = below
             yield fd

@@ -156,8 +156,9 @@ def read_table(path: str, data: bytes | memoryview, parsers: Sequence[str]) -> V
 
 def _verdicts(table: _Bean, data: bytes | memoryview) -> dict[str, Verdict]:
     """Return whether each parser reads a table."""
-    text = bytes(data).rstrip(b"\0")  # zeros behind the end are passed over, and end a text that a power loss cut
-    if not text:
+    # Zeros behind the end are passed over, and end a text that a power loss cut; what has none need not be copied.
+    text = bytes(data).rstrip(b"\0") if data[-1] == 0 else data
+    if not len(text):
         return dict.fromkeys(PASSED, Verdict(REFUSES, "nothing but zeros"))
     found = j.decode(text, partial(_kept, table))
     return {parser: _of_text(found, parser) or _of_value(table, found.value, parser) for parser in PASSED}
