@@ -226,3 +226,18 @@ def test_a_unit_at_the_log_s_first_byte_is_damage_where_consumers_come_to_it(
     got = planned.predicted_after.consumers
     assert got is not None
     assert (got.messages, got.undecodable) == (planned.after.log.records, 0)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_unit_that_goes_back_in_the_log_is_no_lost_message(goes_on: bool, tmp_path: Path) -> None:
+    """Behind a queue's last record, whose units rise in the log; salvage made a tombstone in front of that record."""
+    name = "base-5.3.3"
+    last = max(int(row["phy_offset"]) + int(row["size"]) for row in golden.dump(name))
+    rows = [row for row in golden.dump(name) if (row["topic"], row["queue_id"]) == ("topic_0", "1")]
+    base, at = divmod(20 * len(rows), 1000)
+    unit = f"{last if goes_on else 0:016x}{last + 4711:08x}{1:016x}"
+    edits = [["write", f"consumequeue/topic_0/1/{1000 * base:020d}", at, unit]]
+    found = audit.check(golden.damaged(name, edits, tmp_path / "store"), given=given(name), jobs=1)
+    assert [f.code for f in found.findings if f.code.startswith("CQ_")] == ["CQ_BEYOND_LOG"]
+    lost = [(part.topic, part.queue_id, part.first_queue_offset, part.stop_queue_offset) for part in found.lost]
+    assert lost == ([("topic_0", 1, len(rows), len(rows) + 1)] if goes_on else [])

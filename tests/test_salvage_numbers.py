@@ -10,6 +10,8 @@ from typing import Any
 import golden_data as golden
 import pytest
 import salvages
+from rebuilds import settings_of
+from storebuilder import StoreBuilder
 
 from storeio import audit
 from storeio.format import commitlog as log
@@ -43,6 +45,28 @@ def numbers_in(parts: Iterable[Any]) -> set[tuple[tuple[str, int], int]]:
         ((part.topic, part.queue_id), n)
         for part in parts for n in range(part.first_queue_offset, part.stop_queue_offset)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("delay", [None, 12])
+def test_the_only_record_of_a_queue_gets_its_number_from_its_unit_where_it_says_none(
+    delay: int | None, tmp_path: Path
+) -> None:
+    """In a log of which retention has taken the begin, nothing else tells; the message was lost, and not even told."""
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=4096)
+    for _ in range(30):
+        builder.message("t", 0, b"body" * 20)
+    place = builder.message("one", 0, b"body", delay=delay).physical_offset
+    builder.message("t", 0, b"body")
+    root, base = builder.close(), place - place % 4096
+    assert base > 0
+    (root / f"commitlog/{0:020d}").unlink()
+    segment = root / f"commitlog/{base:020d}"
+    before = segment.read_bytes()
+    at = place - base + log.QUEUE_OFFSET_AT
+    segment.write_bytes(before[:at] + struct.pack(">q", -5) + before[at + 8 :])
+    result = salvage(root, tmp_path / "new", given=settings_of(builder.settings), jobs=1)
+    assert [(change.field, change.physical_offset) for change in result.restored] == [("queue_offset", place)]
+    assert (tmp_path / f"new/commitlog/{base:020d}").read_bytes() == before
 
 
 CHANGES = ([1, 1], [-1, -1], [7, 7], [1, 1, 1], [1, -1], [5, 8], [-30, 50, 2], [1, 1, -2], [2, 0, 2], [3] * 16)

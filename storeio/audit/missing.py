@@ -13,7 +13,8 @@ from storeio.checks.uncovered import Leftover
 from storeio.paths import BATCHQUEUE
 from storeio.results import LostRange
 
-# Units that point farther behind the log, or at more, are no lost messages, but damaged themselves.
+# Units that point farther behind the log, or at more, or in front of their queue's last record, are no lost messages,
+# but damaged themselves.
 MOST_LOG_BYTES: Final = 1 << 50
 MOST_UNIT_BYTES: Final = 1 << 29
 
@@ -27,8 +28,12 @@ def missing_of(queue: Queue, numbering: Numbering, leftover: Leftover, view: Log
     if queue.kind == BATCHQUEUE:
         return lost
     known = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
-    last = max((stop for _, stop in numbering.runs), default=0)
-    beyond = [row for row in leftover.beyond if row[0] >= last and row[1] < MOST_LOG_BYTES and row[2] < MOST_UNIT_BYTES]
+    last, behind, _ = numbering.end or (-1, 0, 0)
+    beyond = [
+        (number, physical, size)
+        for number, physical, size in leftover.beyond
+        if number > last and behind <= physical < MOST_LOG_BYTES and size < MOST_UNIT_BYTES
+    ]
     gone = sorted(beyond + leftover.damaged + leftover.unread)
     for part in between_units(queue.topic, queue.queue_id, numbering.end, gone):
         is_unread = view.is_unread(part.physical_start, part.physical_stop)

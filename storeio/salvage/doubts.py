@@ -160,6 +160,7 @@ class Doubts:
         unit = Unit(topic, record.queue_id, own, place, record.size, 0)
         # Between units that agree with their records it is right, behind the queue's last record, too.
         fits = any(row.code == "LOG_UNIT_DISAGREES" for row in self.survey.doubts.get(place, ()))
+        fits |= numbers_of(record)[0] < 0  # which no record has
         missing = own in numbers.get((topic, record.queue_id), ()) or (fits and self.survey.lacks(unit))
         if own >= 0 and own != record.queue_offset and missing:
             units.append(unit)

@@ -63,8 +63,8 @@ class Support:
             return not (has_own and follows)
         if has_own or self.is_inner(record, place):
             return False
-        if run is None or (not follows and self._of(record).shape[1] > 1):
-            return True  # nothing but the record speaks for its number
+        if run is None or (not follows and self._of(record).shape[1] > 1) or numbers_of(record)[0] < 0:
+            return True  # nothing but the record speaks for its number, if that is one
         fits, beside = bool(parts) or self._fits(unit), list(self._beside(unit))
         is_right, is_wrong = True in beside, False in beside
         if follows:  # each of both may be right; a file whose other units are right lies in its place
