@@ -46,6 +46,8 @@ Settings = dict[str, str]
 # A session on this machine alone must not depend on its host name and network.
 LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 
+EXECUTOR = "org.apache.spark.executor.Executor"  # says with stacks what is the job's error, too
+
 # What --py-files brings is shipped to the workers, but Spark has them look only into files with names that it knows.
 WHEEL = ".whl"
 
@@ -135,6 +137,7 @@ def _submitted_settings() -> Settings:
         getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$").initializeLogIfNecessary(False)
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setRootLevel(log4j.Level.ERROR)
+        log4j.core.config.Configurator.setLevel(EXECUTOR, log4j.Level.OFF)
     return settings
 
 
