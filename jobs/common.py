@@ -32,7 +32,7 @@ from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import complain, explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import end_undisturbed, hold_streams, stop_when_asked
+from storeio.process import end_undisturbed, hold_streams, stop_alike, stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -110,12 +110,14 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     for key, value in wanted.items():
         builder = builder.config(key, value)
     if wanted["spark.master"].startswith("local"):
-        return builder.getOrCreate()
-    try:
         session = builder.getOrCreate()
-    except (Py4JError, PySparkException) as error:
-        raise ClusterError(f"{wanted['spark.master']}: no session; is a master there? {reason(error)}") from error
-    wait_for_executors(session.sparkContext)
+    else:
+        try:
+            session = builder.getOrCreate()
+        except (Py4JError, PySparkException) as error:
+            raise ClusterError(f"{wanted['spark.master']}: no session; is a master there? {reason(error)}") from error
+        wait_for_executors(session.sparkContext)
+    stop_alike()
     return session
 
 
