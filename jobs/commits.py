@@ -6,24 +6,43 @@ import contextlib
 import fcntl
 import os
 import random
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.errors import PySparkException
 
-from storeio.uris import is_remote, place_of
+from storeio.commands.console import complain
+from storeio.uris import is_remote, place_of, shown
 
 R = TypeVar("R")
 
 TRIES: Final = 8
 LONGEST_WAIT: Final = 0.5  # before another attempt with Spark, seconds
+POLL_SECONDS: Final = 0.1
+QUIET_POLLS: Final = 50  # commits take less, rows of records may take hours
+
+stopped: Final = threading.Event()
+"""The job is being stopped, of which only its main thread is told."""
 
 
 def pause(attempt: int, longest_seconds: float) -> None:
     """Wait before another attempt, the longer the more there were, so that not all come again at one time."""
     time.sleep(random.uniform(longest_seconds / 5, longest_seconds) * (attempt + 1))
+
+
+def each_of(work: Callable[[str], None], names: Iterable[str]) -> None:
+    """Do the work for every table; a commit mostly waits, so several at a time."""
+    stopped.clear()
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        try:
+            list(pool.map(work, names))
+        except KeyboardInterrupt:
+            stopped.set()
+            raise
 
 
 @contextlib.contextmanager
@@ -41,8 +60,26 @@ def alone_at(path: str) -> Iterator[None]:
                 os.makedirs(place_of(path), exist_ok=True)
                 handle = os.open(place_of(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 held.callback(os.close, handle)
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                _lock(handle, path)
         yield
+
+
+def _lock(handle: int, path: str) -> None:
+    """Lock a directory; that this takes long is said.
+
+    Raises:
+        KeyboardInterrupt: The job was stopped meanwhile.
+    """
+    polls = 0
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        polls += 1
+        if polls == QUIET_POLLS:
+            complain(f"{shown(path)}: another run writes there; waiting for its end")
+        if stopped.wait(POLL_SECONDS):
+            raise KeyboardInterrupt
 
 
 def retried(commit: Callable[[], R], path: str) -> R:

@@ -32,7 +32,7 @@ from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import complain, explain
 from storeio.errors import NotAStoreError, StoreError, UsageError
-from storeio.process import end_undisturbed, hold_streams, stop_when_asked
+from storeio.process import end_undisturbed, hold_streams, stop_alike, stop_when_asked
 from storeio.uris import shown
 from udfs.checks import reason
 
@@ -45,6 +45,8 @@ Settings = dict[str, str]
 
 # A session on this machine alone must not depend on its host name and network.
 LOCAL: Settings = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+
+EXECUTOR = "org.apache.spark.executor.Executor"  # says with stacks what is the job's error, too
 
 # What --py-files brings is shipped to the workers, but Spark has them look only into files with names that it knows.
 WHEEL = ".whl"
@@ -108,12 +110,14 @@ def build_session(app_name: str, *, master: str | None = None, extra: Mapping[st
     for key, value in wanted.items():
         builder = builder.config(key, value)
     if wanted["spark.master"].startswith("local"):
-        return builder.getOrCreate()
-    try:
         session = builder.getOrCreate()
-    except (Py4JError, PySparkException) as error:
-        raise ClusterError(f"{wanted['spark.master']}: no session; is a master there? {reason(error)}") from error
-    wait_for_executors(session.sparkContext)
+    else:
+        try:
+            session = builder.getOrCreate()
+        except (Py4JError, PySparkException) as error:
+            raise ClusterError(f"{wanted['spark.master']}: no session; is a master there? {reason(error)}") from error
+        wait_for_executors(session.sparkContext)
+    stop_alike()
     return session
 
 
@@ -135,6 +139,7 @@ def _submitted_settings() -> Settings:
         getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$").initializeLogIfNecessary(False)
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setRootLevel(log4j.Level.ERROR)
+        log4j.core.config.Configurator.setLevel(EXECUTOR, log4j.Level.OFF)
     return settings
 
 

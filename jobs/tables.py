@@ -8,8 +8,7 @@ the same id. Runs of different ids only append and do not disturb each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from jobs import here
-from jobs.commits import retried
+from jobs.commits import each_of, retried
 from jobs.declared import (
     ACTIONS,
     MORE_TABLES,
@@ -159,7 +158,7 @@ def write_run(
         # What a run of this id left that did not end; it may have written tables that this one does not.
         discard(spark, tables, run_id, listed_in(runs))
     try:
-        _each(lambda name: append(frames[name], path_of(tables, name), spark), names)
+        each_of(lambda name: append(frames[name], path_of(tables, name), spark), names)
         append(frames[runs], path_of(tables, runs), spark)
     except Exception as error:
         if _discarded(spark, tables, run_id, runs):
@@ -193,13 +192,7 @@ def discard(spark: Spark, tables: str, run_id: str, names: Iterable[str]) -> Non
             retried(lambda: table.delete(F.col("run_id") == run_id), path)
 
     with tables_told(tables):
-        _each(one, names)
-
-
-def _each(work: Callable[[str], None], names: Iterable[str]) -> None:
-    """Do the work for every table; a commit mostly waits, so several at a time."""
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        list(pool.map(work, names))
+        each_of(one, names)
 
 
 def append(frame: DataFrame | pa.Table, path: str, spark: Spark) -> None:

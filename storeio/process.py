@@ -69,6 +69,12 @@ def stop_when_asked() -> None:
     sys.unraisablehook = come_again
 
 
+def stop_alike() -> None:
+    """Have SIGTERM, where it stops the work, do what Ctrl-C does by now: a library has its own work end, too."""
+    if signal.getsignal(signal.SIGTERM) is signal.default_int_handler:
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+
+
 @contextlib.contextmanager
 def undivided() -> Iterator[None]:
     """Have Ctrl-C and SIGTERM wait for the end of the block, unless they come twice; only the main thread gets them.

@@ -32,6 +32,13 @@ spark = build_session("small", master="local[1]", extra={"spark.sql.shuffle.part
 spark.range(5).write.format("delta").save("TABLE")
 print(spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions"))
 """
+# A task that fails, which the job takes.
+FAILS = """
+try:
+    spark.sparkContext.parallelize([0], 1).map(lambda zero: 1 / zero).collect()
+except Exception:
+    pass
+"""
 # Its end, and then what a worker says that notices how the JVM leaves it.
 END = """
 import atexit
@@ -239,7 +246,8 @@ def test_python_starts_a_quiet_session(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_spark_submit_decides_where_to_run(tmp_path: Path) -> None:
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    run = run_small_job([*submit, "--conf", "spark.sql.shuffle.partitions=5"], tmp_path, END)
+    run = run_small_job([*submit, "--conf", "spark.sql.shuffle.partitions=5"], tmp_path, FAILS + END)
     assert (run.returncode, run.stdout) == (4, "local[2] 5\n"), run.stderr
     assert " INFO " not in run.stderr
     assert "BrokenPipeError" not in run.stderr
+    assert "Traceback" not in run.stderr

@@ -6,6 +6,8 @@ import fcntl
 import itertools
 import os
 import random
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
-from jobs import here, history, tables
+from jobs import commits, here, history, tables
 from jobs.declared import FINDING_HISTORY
 
 if TYPE_CHECKING:
@@ -154,3 +156,28 @@ def test_nobody_else_commits_to_a_local_table_meanwhile(
     tables.append(rows, path, spark)
     assert held == [writer]
     assert here.deleted(path, "store", ["/s"])
+
+
+def test_who_waits_for_another_run_says_so_and_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commits, "QUIET_POLLS", 1)
+    handle, came = os.open(tmp_path, os.O_RDONLY), []
+
+    def wait(name: str) -> None:
+        with commits.alone_at(str(tmp_path)):
+            came.append(name)
+
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    stop = [threading.main_thread().ident, signal.SIGINT]
+    timers = [threading.Timer(0.5, signal.pthread_kill, stop), threading.Timer(60, os.close, [handle])]
+    for timer in timers:
+        timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        commits.each_of(wait, ["one"])
+    timers[1].cancel()
+    os.close(handle)
+    assert came == []
+    assert f"{tmp_path}: another run writes there" in capsys.readouterr().err
+    commits.each_of(wait, ["one"])
+    assert came == ["one"]
