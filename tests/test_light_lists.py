@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rebuilds import settings_of
 from storebuilder import StoreBuilder
 
 from storeio import audit
+from storeio.apply import apply_plan
 from storeio.findings import Finding
 from storeio.format import properties
+from storeio.planning import plan_store
 
 ON = {"enableMultiDispatch": "true"}
 
@@ -78,3 +81,28 @@ def test_brokers_without_light_queues_do_not_read_the_list(tmp_path: Path) -> No
 def test_the_place_of_a_value_is_that_of_the_one_that_is_read(raw: bytes, value: bytes) -> None:
     start, stop = properties.value_place(raw, "N")
     assert raw[start:stop] == value == properties.parse(raw).get("N", "").encode()
+
+
+@pytest.mark.parametrize(("split_bytes", "apart"), [(None, 1), (None, 3), (1024, 1), (1024, 2)])
+def test_units_of_a_light_queue_that_changed_places_are_found(
+    split_bytes: int | None, apart: int, tmp_path: Path
+) -> None:
+    """They stand in the order of the log; nothing else says at which number each belongs."""
+    builder = StoreBuilder(tmp_path / "store", multi_dispatch=True, segment_bytes=1024)
+    for number in range(12):
+        lists = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": str(number)}
+        builder.message("t", 0, b"body", properties=lists)
+    root, given = builder.close(), settings_of(builder.settings)
+    path = root / f"consumequeue/%LMQ%a/0/{0:020d}"
+    before = path.read_bytes()
+    assert audit.check(root, given=given, split_bytes=split_bytes).exit_code == 0
+    for first in range(12 - apart):
+        low, high = 20 * first, 20 * (first + apart)
+        swapped = bytearray(before)
+        swapped[low : low + 20], swapped[high : high + 20] = before[high : high + 20], before[low : low + 20]
+        path.write_bytes(swapped)
+        found = audit.check(root, given=given, split_bytes=split_bytes)
+        assert {(f.code, f.topic) for f in found.findings if f.severity != "info"} == {("CQ_SHIFTED", "%LMQ%a")}
+    assert plan_store(root, tmp_path / "plan.json", given=given, jobs=1).cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert path.read_bytes() == before

@@ -12,11 +12,13 @@ from storeio.checks.queue_files import Queue, Read
 from storeio.checks.queue_units import Checked, record_side
 from storeio.dispatch import Implied
 from storeio.findings import Finding
+from storeio.format import consumequeue
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE
 from storeio.walk import Walked
 
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 def check_in_log_order(
@@ -63,6 +65,8 @@ def check_in_log_order(
         if not is_other[i]:
             checked.classed.append(("garbage", number, number + 1, int(physical[row])))
             checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
+    if prefix == "CQ" and len(matched):
+        checked.findings += _out_of_order(queue, implied, np.flatnonzero(hit), numbers[matched], read)
     checked.findings += _missing(queue, implied, ~hit, read, prefix)
     checked.whole |= bool(checked.findings)
     return checked
@@ -84,6 +88,34 @@ def _has_other_delay(disk: npt.NDArray[np.void], implied: Implied, which: Mask) 
     marks, times = implied.column(w.R_MARKS)[which], implied.column(w.R_STORE_MS)[which]
     same = disk["size"] == implied.column(w.R_SIZE)[which]
     return same & ((marks & w.MARK_SCHEDULED) != 0) & is_deliver_time(disk["tags_code"].astype(np.int64), times)
+
+
+def _out_of_order(queue: Queue, implied: Implied, rows: Numbers, numbers: Numbers, read: Read) -> list[Finding]:
+    """Return a finding for each unit beside which another one of its file is not where the log has its record.
+
+    Args:
+        queue: A light queue.
+        implied: Its records.
+        rows: Those that have a unit.
+        numbers: Where these units stand.
+        read: Reads files of the store.
+    """
+    findings, size = [], queue.unit_bytes
+    follows = np.diff(numbers) == 1
+    at_edge = ~np.append(follows, False) | ~np.append(False, follows)
+    for i in np.flatnonzero(at_edge).tolist():
+        number, physical = int(numbers[i]), implied.physical_at(int(rows[i]))
+        first = max(number - 1, 0)
+        units = consumequeue.decode(queue.read(read, first * size, (number + 2) * size)[0].tobytes())
+        real = consumequeue.is_written(units) & ~consumequeue.is_pre_blank(units)
+        apart = np.sign(units["physical_offset"].astype(np.int64) - physical)
+        if (real & (apart != np.sign(np.arange(first, number + 2) - number))).any():
+            path, position = queue.path_at(number * size)
+            detail = "a unit beside it stands on the other side than its record in the log"
+            findings.append(
+                Finding("CQ_SHIFTED", path, position, size, queue.topic, queue.queue_id, number, physical, 1, detail)
+            )
+    return findings
 
 
 def _missing(queue: Queue, implied: Implied, mask: Mask, read: Read, prefix: str) -> list[Finding]:
