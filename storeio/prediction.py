@@ -52,11 +52,9 @@ def next_starts(
         return
     for line, version in LINES.items():
         try:
-            found: Prediction | StoreError = simulate(root, broker=version, given=given, whole_log=small, digests=False)
+            yield line, simulate(root, broker=version, given=given, whole_log=small, digests=False)
         except StoreError as error:
-            found = error
-        yield line, found
-        del found
+            yield line, error
 
 
 def versions_of(broker: str) -> list[str]:
