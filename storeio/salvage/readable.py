@@ -67,10 +67,10 @@ def readable(
     for segment in plan.segments:
         base = segment.base_offset or 0
         if found.view.is_unread(base, base + segment.size):
-            _copy(plan, segment, scratch / segment.path)
+            _copy(plan, segment, store.root / segment.path)
     for file in nameless(plan):
         if file.path in besides:
-            _copy(plan, file, scratch / file.path)
+            _copy(plan, file, store.root / file.path)
     return look(store.root)
 
 

@@ -157,7 +157,7 @@ def read_table(path: str, data: bytes | memoryview, parsers: Sequence[str]) -> V
 def _verdicts(table: _Bean, data: bytes | memoryview) -> dict[str, Verdict]:
     """Return whether each parser reads a table."""
     # Zeros behind the end are passed over, and end a text that a power loss cut; what has none need not be copied.
-    text = bytes(data).rstrip(b"\0") if data[-1] == 0 else data
+    text = data if len(data) and data[-1] else bytes(data).rstrip(b"\0")
     if not len(text):
         return dict.fromkeys(PASSED, Verdict(REFUSES, "nothing but zeros"))
     found = j.decode(text, partial(_kept, table))
