@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ LOOK_SECONDS: Final = 0.02
 KINDS: Final = ("worker", "driver", "jvm")
 WORK: Final = ("audit", "rebuild", "records", "bodies", "units", "count")
 HEADINGS: Final = (
-    "store", "work", "worker RSS", "worker anon", "driver RSS", "driver anon", "JVM RSS", "rows", "exit",
+    "store", "work", "worker RSS", "worker anon", "driver RSS", "driver anon", "JVM RSS", "rows", "exit", "measured",
 )  # fmt: skip
 
 
@@ -221,7 +222,7 @@ def measured(shapes: Sequence[Shape], works: Sequence[str], directory: Path) -> 
         root = shape.make(directory)
         counts = {"segments": len(list((root / "commitlog").iterdir())), "queues": shape.topics * shape.queues}
         for work in wanted:
-            row = {"store": shape.name, **counts, **run_apart(work, root)}
+            row = {"store": shape.name, "day": time.strftime("%Y-%m-%d"), **counts, **run_apart(work, root)}
             print(json.dumps(row), file=sys.stderr)
             yield row
         shutil.rmtree(root)
@@ -231,7 +232,7 @@ def cells(row: Row) -> tuple[str, ...]:
     """Return a row of the table."""
     names = ("worker_rss", "worker_anon", "driver_rss", "driver_anon", "jvm_rss")
     sizes = (f"{row[f'{name}_bytes'] / MIB:.0f}" for name in names)
-    return (row["store"], row["work"], *sizes, str(row["rows"]), str(row["exit_code"]))
+    return (row["store"], row["work"], *sizes, str(row["rows"]), str(row["exit_code"]), row["day"])
 
 
 def slopes(rows: Sequence[Row]) -> list[str]:
