@@ -354,6 +354,7 @@ def test_the_only_message_of_a_queue_stays_there_where_its_record_says_another(
     assert damaged.read_bytes() == units
     assert not (root / "consumequeue" / "topqc_a").exists()
     assert any("topic_a/1" in text and "name different queues" in text for text in found.plan.left)
+    assert not plan_store(root, tmp_path / "again.json", given=given).plan.actions
 
 
 def test_a_delayed_message_is_of_the_queue_of_its_level(tmp_path: Path) -> None:

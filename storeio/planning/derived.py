@@ -137,7 +137,7 @@ def _differences(
     old = np.memmap(f"{draft.store.root}/{path}", np.uint8, mode="r")[:stop]
     found = [
         (at + low, at + high)
-        for at in _chunks(start, len(new), (f"{draft.store.root}", path), ("", f"{source}"))
+        for at in _chunks(start, len(new), (str(draft.store.root), path), ("", str(source)))
         for low, high in _ranges(old[at : at + CHUNK], new[at : at + CHUNK])
     ]
     for low, high in found:
@@ -175,7 +175,7 @@ def _used(source: Path, start: int = 0) -> list[tuple[int, int]]:
     """Return ranges of a file that are not zero."""
     data = np.memmap(source, np.uint8, mode="r")
     found = []
-    for at in _chunks(start, len(data), ("", f"{source}")):
+    for at in _chunks(start, len(data), ("", str(source))):
         piece = data[at : at + CHUNK]
         found += [(at + low, at + high) for low, high in _ranges(piece, np.zeros(len(piece), np.uint8))]
     return found

@@ -1,7 +1,7 @@
 """What a broker of each line does at its next start: pure, from a view of the store to an outcome.
 
-``predicted`` has the order and joins what is said; ``outcome`` is one start from end to end, on a ``disk`` that lies
-over the files. What differs between broker lines is a row of ``rules``. Modules follow the broker's own classes:
+``outcome`` is one start from end to end, on a ``disk`` that lies over the files; ``predicted`` holds it with all that
+else is said of it. What differs between broker lines is a row of ``rules``. Modules follow the broker's own classes:
 
 * Load: ``metadata`` goes through ``tables`` of ``config/``, read once for all lines (``memo``), and the timers' files;
   ``broker`` is the store in memory, of ``mapped`` files: log, ``topics`` with their queues (``consumequeue``, with a

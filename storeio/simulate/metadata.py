@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storeio.paths import PIPE
+from storeio.paths import PIPE, TOPIC_DATABASES
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (
     CONFIG_STAGE,
@@ -50,7 +50,7 @@ WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32
 
 LOAD_ORDER: Final = (TOPICS, QUEUE_MAPPING, CONSUMER_OFFSETS, GROUPS, FILTERS, ORDER_INFO)
 LOAD_ORDER_4: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS, FILTERS)
-DATABASES: Final = ("config/rdb", "config/topics", "config/metadata")  # these then hold the tables instead
+DATABASES: Final = tuple(path.rpartition("/")[0] for path in TOPIC_DATABASES)  # these then hold the tables instead
 
 
 @dataclass(frozen=True, slots=True)
