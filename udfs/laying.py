@@ -11,6 +11,7 @@ from typing import Final
 from pyspark import Accumulator, SparkContext
 
 from storeio.audit import AuditPlan, Progress
+from storeio.errors import StoreError
 from storeio.rebuild.lay import FileLaid, Target, lay_parcel
 from storeio.rebuild.old import old_units
 from storeio.rebuild.parcels import Parcel, parcels
@@ -39,8 +40,8 @@ class Output:
 
 def laid_by_workers(
     context: SparkContext, outputs: Sequence[Output | None], tell: Tell | None
-) -> list[tuple[int, FileLaid]]:
-    """Return what was written, with the number of its store; those without orders have no files.
+) -> list[tuple[int, FileLaid | Exception]]:
+    """Return what was written, or why it was not, with the number of its store; those without orders have no files.
 
     Raises:
         WorkersError: Spark could not finish.
@@ -93,17 +94,20 @@ def tasks_of(orders: Sequence[Orders | None], share: int) -> list[Task]:
 
 def lay_files(
     given: Sequence[tuple[str, Target] | None], task: Task, done: Accumulator[int] | None = None
-) -> Iterator[tuple[int, FileLaid]]:
-    """Write the files of a task."""
+) -> Iterator[tuple[int, FileLaid | Exception]]:
+    """Write the files of a task; of a parcel with one that cannot be written, no more than those in front of it."""
     with kept_open(), freed_at_end():
         for store, parcel in task:
             of_store = given[store]
             assert of_store is not None  # only such stores have files
             root, target = of_store
             began_ns = time.monotonic_ns()
-            for file, laid in lay_parcel(parcel, target):
-                laid.failed = noted_since(root, began_ns)
-                yield store, laid
-                began_ns = time.monotonic_ns()
-                if done is not None:
-                    done.add(file.weight)
+            try:
+                for file, laid in lay_parcel(parcel, target):
+                    laid.failed = noted_since(root, began_ns)
+                    yield store, laid
+                    began_ns = time.monotonic_ns()
+                    if done is not None:
+                        done.add(file.weight)
+            except (StoreError, OSError) as error:  # a full disk is one store's
+                yield store, error

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark import Accumulator, SparkContext
 
 from storeio.audit import AuditPlan, Progress, Told, all_told
-from storeio.errors import UnreadableError, WriteError
+from storeio.errors import StoreError, WriteError
 from storeio.paths import CHECKPOINT
 from storeio.rebuild.derive import Derived, Wanted, derive_split
 from storeio.rebuild.lay import FileLaid
@@ -88,15 +88,17 @@ def _rebuilt(context: SparkContext, builds: Sequence[Building], tell: Tell | Non
         if isinstance(told, Facts):
             builds[store].facts.append(told)
         else:
-            builds[store].fail(UnreadableError(told))
+            builds[store].fail(told)
     if _stitch(builds):
         return False
     _lay(context, builds, tell)
     return True
 
 
-def _derived(context: SparkContext, builds: Sequence[Building], tell: Tell | None) -> list[tuple[int, Facts | str]]:
-    """Return what the splits of all stores say, with the store's number, neighbours in one task; or why one cannot."""
+def _derived(
+    context: SparkContext, builds: Sequence[Building], tell: Tell | None
+) -> list[tuple[int, Facts | Exception]]:
+    """Return what the splits of all stores say, with the store's number, neighbours in one task; or why they cannot."""
     work = [
         (store, number, split)
         for store, build in enumerate(builds)
@@ -109,15 +111,16 @@ def _derived(context: SparkContext, builds: Sequence[Building], tell: Tell | Non
     given = sent(context, [(build.plan.root, build.wanted, build.staging.shared) for build in builds])
     done = context.accumulator(0)
 
-    def derive(group: list[tuple[int, int, Split]]) -> Iterator[tuple[int, Facts | str]]:
+    def derive(group: list[tuple[int, int, Split]]) -> Iterator[tuple[int, Facts | Exception]]:
         with kept_open(), freed_at_end():
             for store, of_store in groupby(group, key=itemgetter(0)):
-                unread: list[str] = []
                 root, wanted, place = given.value[store]
                 splits = ((number, split) for _, number, split in of_store)
-                found = _each_derived(root, wanted, splits, unread, done)
-                yield from ((store, facts) for facts in facts_of(place, found))
-                yield from ((store, why) for why in unread)
+                try:
+                    found = _each_derived(root, wanted, splits, done)
+                    yield from ((store, facts) for facts in facts_of(place, found))
+                except (StoreError, OSError) as error:  # what cannot be read or written is one store's
+                    yield store, error
 
     try:
         with workers_named(LOG_PHASE), telling(tell, lambda: Progress(done.value, total, LOG_PHASE)):
@@ -127,14 +130,11 @@ def _derived(context: SparkContext, builds: Sequence[Building], tell: Tell | Non
 
 
 def _each_derived(
-    root: str, wanted: Wanted, splits: Iterable[tuple[int, Split]], unread: list[str], done: Accumulator[int]
+    root: str, wanted: Wanted, splits: Iterable[tuple[int, Split]], done: Accumulator[int]
 ) -> Iterator[tuple[int, Derived]]:
-    """Yield what each split holds, with its number; why one could not be read is added to ``unread``."""
+    """Yield what each split holds, with its number."""
     for number, split in splits:
-        try:
-            yield number, derive_split(root, split, wanted)
-        except UnreadableError as error:
-            unread.append(str(error))
+        yield number, derive_split(root, split, wanted)
         done.add(split.stop - split.start)
 
 
@@ -166,6 +166,9 @@ def _lay(context: SparkContext, builds: Sequence[Building], tell: Tell | None) -
         None if build.orders is None else Output(build.plan, build.orders, build.staging.shared) for build in builds
     ]
     for store, laid in laid_by_workers(context, outputs, tell):
+        if isinstance(laid, Exception):
+            builds[store].fail(laid)
+            continue
         builds[store].laid.append(laid)
         for text in laid.failed:
             note(builds[store].plan.root, text)  # as if this process had read

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,7 @@ from storeio.rebuild.shares import Orders, OutFile, orders_of
 from storeio.rebuild.tally import Names, Tally
 from storeio.remote.failures import note
 from storeio.report.rebuilding import rebuilt_object
+from storeio.staging import Staging
 from udfs import laying
 from udfs.checks import MOST_ITEMS, WorkersError
 
@@ -158,6 +161,31 @@ def test_an_error_that_nobody_expected_is_one_stores(
     words = ["--store", *map(str, roots), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
     assert rebuild_queues.main([*words, "--quiet"]) == 8
     assert f"{roots[0]}: unexpected ValueError: odd" in capsys.readouterr().err
+    rebuild(roots[1], tmp_path / "node")
+    assert tree(tmp_path / "new" / roots[1].name) == tree(tmp_path / "node")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [roots[1].name]
+
+
+@pytest.mark.parametrize("wanted", [".writing", "consumequeue/*/*"])
+def test_what_workers_cannot_write_is_one_stores(
+    wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file lies in the way where one store's splits are spilled, or where its queues go."""
+    roots = [golden.store("base-5.3.3"), golden.store("base-4.9.8")]
+    make_directory = Staging.make_directory
+
+    def in_the_way(staging: Staging, path: str) -> None:
+        make_directory(staging, path)
+        if staging.place.name == roots[0].name and fnmatch(path, wanted):
+            (staging.partial / path).rmdir()
+            (staging.partial / path).write_bytes(b"")
+
+    monkeypatch.setattr(Staging, "make_directory", in_the_way)
+    words = ["--store", *map(str, roots), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
+    assert rebuild_queues.main([*words, "--quiet", "--json", str(tmp_path / "told")]) == 8
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert {found["store"]: found["exit_code"] for found in told} == {str(roots[0]): 8, str(roots[1]): 0}
+    assert re.search(f"{roots[0]}: .*: could not be written: Not a directory", capsys.readouterr().err)
     rebuild(roots[1], tmp_path / "node")
     assert tree(tmp_path / "new" / roots[1].name) == tree(tmp_path / "node")
     assert [path.name for path in (tmp_path / "new").iterdir()] == [roots[1].name]
