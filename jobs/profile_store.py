@@ -53,6 +53,7 @@ DESCRIPTION: Final = "Profile RocketMQ stores with Spark: sizes, rates, topics, 
 READ: Final = ("path", "topic", "queue_id", "tag", "store_timestamp_ms", "size", "body_length", "valid")
 FINEST: Final = ("store", "path", "topic", "queue_id", "tag", "bucket_start_ms", "min_bytes")
 FEW: Final = 50_000  # counts, of which no table has more rows: for Spark, a commit is longer work than they are
+COUNT: Final = "count of the records"
 TOLD: Final = (
     "records", "bytes", "body_bytes", "min_size", "mean_size", "max_size", "first_store_timestamp_ms",
     "last_store_timestamp_ms", "records_per_second", "bytes_per_second",
@@ -191,11 +192,13 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
     run_id = args.run_id or new_run_id()
     tables.refuse_finished(spark, args.tables, run_id, PROFILE_RUNS)
     with contextlib.ExitStack() as cleaning:
+        parts = counts_of(call, spark, [*logs], cleaning)
+        logs = {store: failed for store, failed in logs.items() if shown(store) not in call.failed}
+        if not logs:
+            return
+        counts = functools.reduce(DataFrame.unionByName, parts)
         try:
-            with workers_named("count of the records"):
-                records = records_of(spark, [*logs], source_options(args, call.given))
-                counts = counted(records, args.bucket_seconds * 1000).persist(StorageLevel.MEMORY_AND_DISK)
-                cleaning.callback(counts.unpersist)
+            with workers_named(COUNT):
                 are_few = counts.count() <= FEW
                 frames = profile(counts, args.bucket_seconds * 1000)
                 totals = totals_of(spark, counts, logs)
@@ -220,6 +223,24 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
             return
     if not args.quiet:
         put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
+
+
+def counts_of(
+    call: Call, spark: SparkSession, stores: Sequence[str], cleaning: contextlib.ExitStack
+) -> list[DataFrame]:
+    """Return the counts of the stores, made together; where that fails each by itself, without those that fail then."""
+    try:
+        with workers_named(COUNT):
+            records = records_of(spark, stores, source_options(call.args, call.given))
+            counts = counted(records, call.args.bucket_seconds * 1000).persist(StorageLevel.MEMORY_AND_DISK)
+            cleaning.callback(counts.unpersist)
+            counts.count()
+    except (StoreError, OSError) as error:
+        if len(stores) > 1:
+            return [part for store in stores for part in counts_of(call, spark, [store], cleaning)]
+        call.fail(stores[0], error)
+        return []
+    return [counts]
 
 
 def totals_of(spark: SparkSession, counts: DataFrame, logs: Mapping[str, Sequence[str]]) -> DataFrame:

@@ -174,16 +174,30 @@ def test_a_finished_run_is_refused(run: Path) -> None:
         profile_store.main(words)
 
 
-def test_a_log_that_cannot_be_read_is_one_line_and_is_told_of_each_store(
+def test_a_log_that_cannot_be_read_is_one_line_and_one_stores(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del spark
-    stores = [str(unreadable_store(tmp_path / "store")), str(golden.store("base-4.9.8"))]
-    assert profile_store.main(["--store", *stores, "--tables", str(tmp_path / "tables"), "--json", "-"]) == 8
+    bad, good = str(unreadable_store(tmp_path / "store")), str(golden.store("base-4.9.8"))
+    where = str(tmp_path / "tables")
+    assert profile_store.main(["--store", bad, good, "--tables", where, "--json", "-"]) == 8
     out, err = capsys.readouterr()
-    told = [json.loads(line) for line in out.splitlines()]
-    assert [(line["store"], line["exit_code"]) for line in told] == [(store, 8) for store in stores]
+    told = {line["store"]: line for line in map(json.loads, out.splitlines())}
+    assert {store: (line["exit_code"], line.get("records")) for store, line in told.items()} == (
+        {bad: (8, None), good: (0, 850)}
+    )
     assert re.search(r"UnreadableError: .*00000000000000000000", err)
+    rows = tables.rows_with(spark, where, "profile_runs", {})
+    assert [(row["store"], row["exit_code"], row["records"]) for row in rows] == [(good, 0, 850)]
+    topics = tables.rows_with(spark, where, "profile_topics", {})
+    assert {(row["store"], row["topic"]): row["records"] for row in topics} == (
+        {(good, "topic_0"): 412, (good, "topic_1"): 438}
+    )
+
+
+def test_a_run_without_a_log_that_can_be_read_is_none(tmp_path: Path, spark: SparkSession) -> None:
+    del spark
+    bad = str(unreadable_store(tmp_path / "store"))
+    assert profile_store.main(["--store", bad, "--tables", str(tmp_path / "tables"), "--quiet"]) == 8
     assert not (tmp_path / "tables").exists()
 
 
