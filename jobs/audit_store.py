@@ -51,6 +51,7 @@ from storeio.report import TABLES, audit_object, render, table_rows, to_json, ve
 from storeio.report.parsed import Failure
 from storeio.report.rows import Row
 from storeio.results import EXIT_SOUND, Audit, Unfinished
+from storeio.scan import may_be_of
 from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
 from udfs.datasource import read_records
@@ -254,7 +255,7 @@ def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame | No
     options = source_options(call.args, call.given)
     parts = []
     for one in call.audits:
-        if any(found.code == UNREADABLE and found.path.split("/")[0] in (".", COMMITLOG) for found in one.findings):
+        if any(found.code == UNREADABLE and may_be_of(found.path, (COMMITLOG,)) for found in one.findings):
             complain(f"{one.store}: its records are in no table, since some of its log could not be read")
             continue
         rows = read_records(spark, call.roots[one.store], **options)

@@ -1,13 +1,20 @@
-"""What the jobs that make something of each store have in common: one call, its reports and its exit code."""
+"""What the jobs that make something of each store have in common: one call, its reports, its tables and exit code."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from typing import IO, Any, Generic, Protocol, TypeVar
 
-from storeio.commands.console import put
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from jobs import tables
+from jobs.later import Spark
+from storeio.commands.console import explain, put
 from storeio.commands.options import failure_of
 from storeio.config import Given
+from storeio.errors import StoreError
 from storeio.report import to_json
 from storeio.results import EXIT_SOUND
 from storeio.uris import shown
@@ -56,3 +63,24 @@ class StoreCall(Generic[D]):
             self.show(result)
         self.done.append(result)
         self.exit_code |= result.exit_code
+
+
+def kept(
+    spark: Spark,
+    where: str,
+    run_id: str,
+    runs: str,
+    frames: Callable[[], Mapping[str, DataFrame | pa.Table]],
+    *,
+    made: bool,
+) -> int:
+    """Write a run's tables and return the bits of what went wrong; the reports stand, and so do theirs.
+
+    A run that ``made`` nothing is not finished, so that the same call may work another time: of it nothing is written.
+    """
+    try:
+        if made:
+            tables.write_run(spark, where, run_id, frames(), runs=runs)
+    except StoreError as error:
+        return explain(error)
+    return EXIT_SOUND

@@ -17,8 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+
 from jobs import tables
 from jobs.apply_repair import action_rows
+from jobs.calls import kept
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
@@ -103,14 +106,12 @@ def _simulate(args: argparse.Namespace) -> int:
             answers = [Answer(start, None, error=error) for start in starts]
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
-    if all(answer.found is None for answer in answers):
-        return code  # such a run is not finished: the same call may work another time
-    try:
-        frame = tables.tuples_of(SIMULATIONS, (_row(run_id, started_ms, found) for found in objects))
-        tables.write_run(spark, args.tables, run_id, {SIMULATIONS: frame}, runs=SIMULATIONS)
-    except StoreError as error:
-        return code | explain(error)
-    return code
+    made = any(answer.found is not None for answer in answers)
+
+    def frames() -> dict[str, pa.Table]:
+        return {SIMULATIONS: tables.tuples_of(SIMULATIONS, (_row(run_id, started_ms, found) for found in objects))}
+
+    return code | kept(spark, args.tables, run_id, SIMULATIONS, frames, made=made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +179,12 @@ def _plan(args: argparse.Namespace) -> int:
             put(sink, to_json(found))
             objects.append(found)
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
-    rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
-    try:
-        frame = tables.tuples_of(ACTIONS, rows)
-        tables.write_run(spark, args.tables, run_id, {ACTIONS: frame}, runs=ACTIONS)
-    except StoreError as error:
-        return code | explain(error)
-    return code
+
+    def frames() -> dict[str, pa.Table]:
+        rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
+        return {ACTIONS: tables.tuples_of(ACTIONS, rows)}
+
+    return code | kept(spark, args.tables, run_id, ACTIONS, frames, made=any(each.found is not None for each in made))
 
 
 def plan_files(stores: Sequence[str], into: str) -> list[str]:

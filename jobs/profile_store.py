@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import tables
-from jobs.calls import StoreCall
+from jobs.calls import StoreCall, kept
 from jobs.common import build_session, run_job
 from jobs.declared import PROFILE_RUNS
 from jobs.stores import (
@@ -44,7 +44,7 @@ from storeio.report.tables import bytes_text, table
 from storeio.report.tables import counted as counted_text
 from storeio.results import EXIT_FAILED, EXIT_SOUND
 from storeio.safe import printable, time_text
-from storeio.scan import list_store
+from storeio.scan import list_store, may_be_of
 from storeio.uris import shown
 from udfs.checks import WorkersError, workers_named
 from udfs.datasource import read_records
@@ -163,9 +163,7 @@ def listed(call: Call, stores: Sequence[str]) -> dict[str, list[str]]:
     for store in stores:
         try:
             require_text([store], "rows of records")
-            unread = [
-                (path, why) for path, why in list_store(store).unreadable if path.split("/")[0] in (".", COMMITLOG)
-            ]
+            unread = [(path, why) for path, why in list_store(store).unreadable if may_be_of(path, (COMMITLOG,))]
         except (StoreError, OSError) as error:
             call.fail(store, error)
             continue
@@ -214,14 +212,14 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
-        try:
+
+        def written() -> dict[str, DataFrame | pa.Table]:
             with workers_named("tables of the profile"):
-                written = {name: rows_of_run(name, frame, run_id, are_few=are_few) for name, frame in frames.items()}
-            tables.write_run(spark, args.tables, run_id, written, runs=PROFILE_RUNS)
-        except StoreError as error:
-            call.exit_code |= explain(error)  # the reports stand, and so do their bits
-            return
-    if not args.quiet:
+                return {name: rows_of_run(name, frame, run_id, are_few=are_few) for name, frame in frames.items()}
+
+        failed_bits = kept(spark, args.tables, run_id, PROFILE_RUNS, written, made=True)
+    call.exit_code |= failed_bits
+    if not (failed_bits or args.quiet):
         put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
 
 

@@ -15,13 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
+import pyarrow as pa
+
 from jobs import tables
-from jobs.calls import StoreCall
+from jobs.calls import StoreCall, kept
 from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
-from storeio.commands.console import Meter, explain, json_sink
+from storeio.commands.console import Meter, json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.rebuild import names_of, parts_of, show
 from storeio.config import Given
@@ -119,16 +121,14 @@ def run(call: Call, targets: dict[str, Path | str]) -> None:
                 build.fail(error)
         for build in builds:
             ended(call, build)
-    if not call.done:
-        return  # such a run is not finished: the same call may work another time
-    try:
-        frames = {
+
+    def frames() -> dict[str, pa.Table]:
+        return {
             REBUILT_QUEUES: tables.tuples_of(REBUILT_QUEUES, _queue_rows(run_id, call.done)),
             REBUILDS: tables.tuples_of(REBUILDS, _rows(run_id, call)),
         }
-        tables.write_run(spark, args.tables, run_id, frames, runs=REBUILDS)
-    except StoreError as error:
-        call.exit_code |= explain(error)  # what was built stands, and so do its bits
+
+    call.exit_code |= kept(spark, args.tables, run_id, REBUILDS, frames, made=bool(call.done))
 
 
 def begun(call: Call, store: str, target: Path | str, cleaning: contextlib.ExitStack) -> Building | None:

@@ -18,14 +18,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import tables
-from jobs.calls import StoreCall
+from jobs.calls import StoreCall, kept
 from jobs.common import build_session, run_job
 from jobs.declared import SALVAGE_LOST, SALVAGED_MESSAGES, SALVAGES
 from jobs.rebuild_queues import targets_of
 from jobs.stores import given_of, master_of, new_run_id, require_text, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.audit import Concluded
-from storeio.commands.console import explain, json_sink
+from storeio.commands.console import json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.salvage import choice_of, show
 from storeio.config import Given
@@ -96,19 +96,15 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
             call.report(salvaged(spark, call, store, place))
         except (StoreError, OSError, WorkersError) as error:
             call.fail(store, error)
-    if not call.done:
-        return  # such a run is not finished: the same call may work another time
-    try:
-        frames: dict[str, DataFrame | pa.Table] = {}
-        if args.messages:
-            frames[SALVAGED_MESSAGES] = _messages(spark, run_id, call, places)
-        frames |= {
+
+    def frames() -> dict[str, DataFrame | pa.Table]:
+        found = {SALVAGED_MESSAGES: _messages(spark, run_id, call, places)} if args.messages else {}
+        return found | {
             SALVAGE_LOST: tables.tuples_of(SALVAGE_LOST, _lost_rows(run_id, call.done)),
             SALVAGES: tables.tuples_of(SALVAGES, _rows(run_id, call)),
         }
-        tables.write_run(spark, args.tables, run_id, frames, runs=SALVAGES)
-    except StoreError as error:
-        call.exit_code |= explain(error)  # what was saved stands, and so do its bits
+
+    call.exit_code |= kept(spark, args.tables, run_id, SALVAGES, frames, made=bool(call.done))
 
 
 def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> Salvaged:

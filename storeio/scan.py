@@ -222,7 +222,12 @@ def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:
     """
     gone = os.strerror(errno.ENOENT)
     found = listing.unreadable if not is_remote(listing.root) else ()
-    return [path for path, why in found if why != gone and (not names or path == "." or path.split("/")[0] in names)]
+    return [path for path, why in found if why != gone and (not names or may_be_of(path, names))]
+
+
+def may_be_of(path: str, names: Collection[str]) -> bool:
+    """Tell whether what a listing, or a finding, tells of concerns what has these names at the top of a store."""
+    return path == "." or path.split("/")[0] in names
 
 
 def read_range(root: str, path: str, start: int, stop: int, *, populate_to: int | None = None) -> Bytes:
