@@ -194,10 +194,10 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
         logs = {store: failed for store, failed in logs.items() if shown(store) not in call.failed}
         if not logs:
             return
-        counts = functools.reduce(DataFrame.unionByName, parts)
+        counts = functools.reduce(DataFrame.unionByName, (part for part, _ in parts))
+        are_few = sum(rows for _, rows in parts) <= FEW
         try:
             with workers_named(COUNT):
-                are_few = counts.count() <= FEW
                 frames = profile(counts, args.bucket_seconds * 1000)
                 totals = totals_of(spark, counts, logs)
                 found = {row["store"]: row for row in totals.collect()}
@@ -225,20 +225,19 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
 
 def counts_of(
     call: Call, spark: SparkSession, stores: Sequence[str], cleaning: contextlib.ExitStack
-) -> list[DataFrame]:
-    """Return the counts of the stores, made together; where that fails each by itself, without those that fail then."""
+) -> list[tuple[DataFrame, int]]:
+    """Return the stores' counts, made together, and how many rows these are; where that fails of each that can be."""
     try:
         with workers_named(COUNT):
             records = records_of(spark, stores, source_options(call.args, call.given))
             counts = counted(records, call.args.bucket_seconds * 1000).persist(StorageLevel.MEMORY_AND_DISK)
             cleaning.callback(counts.unpersist)
-            counts.count()
+            return [(counts, counts.count())]
     except (StoreError, OSError) as error:
         if len(stores) > 1:
             return [part for store in stores for part in counts_of(call, spark, [store], cleaning)]
         call.fail(stores[0], error)
         return []
-    return [counts]
 
 
 def totals_of(spark: SparkSession, counts: DataFrame, logs: Mapping[str, Sequence[str]]) -> DataFrame:
