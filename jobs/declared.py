@@ -140,8 +140,8 @@ PROFILE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("topics", LONG, "topics with valid records"),
         *_COUNTED,
         *_TIMES,
-        ("exit_code", INT, "0 all of the log is counted, 8 not all of it could be read"),
-        ("failed", STRING, "what of the log could not be read, a line each"),
+        ("exit_code", INT, "0 all of the log is counted, 8 not all of it could be read, else that of the error"),
+        ("failed", STRING, "what of the log could not be read, a line each, or why nothing is counted"),
     ),
 }
 

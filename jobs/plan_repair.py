@@ -69,6 +69,11 @@ class Answer:
     error: Exception | None = None
 
 
+def across(error: Exception) -> Exception:
+    """Return an error as the driver can be sent it: of a kind that nobody expected its name and words."""
+    return error if isinstance(error, StoreError | OSError) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
 def predict(start: Start) -> Answer:
     """Return the prediction of one start; a store that cannot be read is an answer, too."""
     try:
@@ -76,8 +81,8 @@ def predict(start: Start) -> Answer:
             start.store, broker=start.version, given=start.given, whole_log=start.whole_log,
             heap_bytes=start.heap_bytes,
         )  # fmt: skip
-    except (StoreError, OSError) as error:
-        return Answer(start, None, error=error)
+    except Exception as error:
+        return Answer(start, None, error=across(error))
     return Answer(start, simulation_object(found), warning_sentence(found))
 
 
@@ -142,8 +147,8 @@ def make(wish: Wish) -> Made:
         found = plan_store(
             wish.store, wish.out, broker=wish.broker, given=wish.given, select=wish.select, allow_log=wish.allow_log
         )
-    except (StoreError, OSError) as error:
-        return Made(wish, None, error=error)
+    except Exception as error:
+        return Made(wish, None, error=across(error))
     return Made(wish, plan_object(found, wish.out), plan_sentence(found))
 
 

@@ -13,18 +13,19 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import tables
 from jobs.calls import StoreCall, kept
 from jobs.common import build_session, run_job
 from jobs.declared import PROFILE_RUNS
+from jobs.profiles import counted, profile, records_of, summed
 from jobs.stores import (
     given_of,
     master_of,
@@ -44,20 +45,25 @@ from storeio.report.tables import bytes_text, table
 from storeio.report.tables import counted as counted_text
 from storeio.results import EXIT_FAILED, EXIT_SOUND
 from storeio.safe import printable, time_text
-from storeio.scan import list_store, may_be_of
+from storeio.scan import Listing, list_store, may_be_of
 from storeio.uris import shown
 from udfs.checks import WorkersError, workers_named
-from udfs.datasource import read_records
 
 DESCRIPTION: Final = "Profile RocketMQ stores with Spark: sizes, rates, topics, tags, times, as Delta tables."
-READ: Final = ("path", "topic", "queue_id", "tag", "store_timestamp_ms", "size", "body_length", "valid")
-FINEST: Final = ("store", "path", "topic", "queue_id", "tag", "bucket_start_ms", "min_bytes")
 FEW: Final = 50_000  # counts, of which no table has more rows: for Spark, a commit is longer work than they are
 COUNT: Final = "count of the records"
 TOLD: Final = (
     "records", "bytes", "body_bytes", "min_size", "mean_size", "max_size", "first_store_timestamp_ms",
     "last_store_timestamp_ms", "records_per_second", "bytes_per_second",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The files of a store's log as they were listed, and what of it is not counted."""
+
+    paths: tuple[str, ...]
+    failed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,63 +93,6 @@ class Call(StoreCall[Profile]):
             put(sys.stdout, ("\n" if self.done else "") + as_text(result))
 
 
-def counted(records: DataFrame, bucket_ms: int) -> DataFrame:
-    """Return how many valid records, and how large, there are of everything that a table tells apart."""
-    store_ms, size = F.col("store_timestamp_ms"), F.col("size").cast("long")
-    told = records.filter("valid").withColumns(
-        {
-            "bucket_start_ms": F.floor(store_ms / bucket_ms).cast("long") * bucket_ms,
-            "min_bytes": F.pow(F.lit(2.0), F.length(F.bin("size")) - 1).cast("long"),
-        }
-    )
-    return told.groupBy(*FINEST).agg(
-        F.count("*").alias("records"),
-        F.sum(size).alias("bytes"),
-        F.sum(F.col("body_length").cast("long")).alias("body_bytes"),
-        F.min("size").alias("min_size"),
-        F.max("size").alias("max_size"),
-        F.min(store_ms).alias("first_store_timestamp_ms"),
-        F.max(store_ms).alias("last_store_timestamp_ms"),
-    )
-
-
-def summed(counts: DataFrame, *keys: str) -> DataFrame:
-    """Return the counts added up by store and these keys, with sizes, times and rates."""
-    added = counts.groupBy("store", *keys).agg(
-        F.sum("records").alias("records"),
-        F.sum("bytes").alias("bytes"),
-        F.sum("body_bytes").alias("body_bytes"),
-        F.min("min_size").alias("min_size"),
-        F.max("max_size").alias("max_size"),
-        F.min("first_store_timestamp_ms").alias("first_store_timestamp_ms"),
-        F.max("last_store_timestamp_ms").alias("last_store_timestamp_ms"),
-        F.countDistinct("queue_id").alias("queues"),
-        F.countDistinct("topic").alias("topics"),
-    )
-    seconds = (F.col("last_store_timestamp_ms") - F.col("first_store_timestamp_ms")) / 1000
-    return with_rates(added.withColumn("mean_size", F.col("bytes") / F.col("records")), seconds)
-
-
-def with_rates(frame: DataFrame, seconds: Column) -> DataFrame:
-    """Return the frame with records and bytes per second; null where no time has passed."""
-    passed = F.when(seconds > 0, seconds)
-    rates = {name: (F.col(name.split("_")[0]) / passed) for name in ("records_per_second", "bytes_per_second")}
-    return frame.withColumns(rates)
-
-
-def profile(counts: DataFrame, bucket_ms: int) -> dict[str, DataFrame]:
-    """Return the rows of each table but ``profile_runs``, without the run's id."""
-    over_time = summed(counts, "topic", "bucket_start_ms").withColumn("bucket_ms", F.lit(bucket_ms))
-    return {
-        "profile_topics": summed(counts, "topic"),
-        "profile_queues": summed(counts, "topic", "queue_id"),
-        "profile_tags": summed(counts, "topic", "tag"),
-        "profile_time": with_rates(over_time, F.col("bucket_ms") / 1000),
-        "profile_sizes": summed(counts, "topic", "min_bytes").withColumn("max_bytes", 2 * F.col("min_bytes")),
-        "profile_segments": summed(counts, "path"),
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -157,20 +106,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return call.exit_code
 
 
-def listed(call: Call, stores: Sequence[str]) -> dict[str, list[str]]:
-    """Return what of its log cannot be opened and so is not counted, for each store that can be listed."""
+def listed(call: Call, stores: Sequence[str]) -> dict[str, Log]:
+    """Return the log of each store that can be listed; what of it cannot be opened, and so is not counted, is said."""
     found = {}
     for store in stores:
         try:
             require_text([store], "rows of records")
-            unread = [(path, why) for path, why in list_store(store).unreadable if may_be_of(path, (COMMITLOG,))]
+            listing = list_store(store)
         except (StoreError, OSError) as error:
             call.fail(store, error)
             continue
-        found[store] = [printable(f"{path}: {why}") for path, why in unread]
-        for text in found[store]:
-            explain(UnreadableError(text), store)
+        unread = [(path, why) for path, why in listing.unreadable if may_be_of(path, (COMMITLOG,))]
+        log = Log(log_paths(listing), tuple(printable(f"{path}: {why}") for path, why in unread))
+        found[store] = log
+        say(store, log.failed)
     return found
+
+
+def log_paths(listing: Listing) -> tuple[str, ...]:
+    """Return the paths of all segments."""
+    return tuple(file.path for file in listing.of_kind(COMMITLOG))
+
+
+def say(store: str, failed: Sequence[str]) -> None:
+    """Say what of a log is not counted."""
+    for text in failed:
+        explain(UnreadableError(text), store)
+
+
+def listed_again(store: str, log: Log) -> Log:
+    """Return a log after the count, with the segments that went since: a read lists anew, and does not miss them.
+
+    Those that a running broker added since may be counted or not.
+    """
+    try:
+        now = frozenset(log_paths(list_store(store)))
+    except (StoreError, OSError) as error:
+        went = [f"{COMMITLOG}: could not be listed again: {error}"]
+    else:
+        went = [f"{path}: went while the log was read" for path in log.paths if path not in now]
+    say(store, went)
+    return replace(log, failed=(*log.failed, *went))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -182,8 +158,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> None:
-    """Count, print what there is of each topic, and write the tables; ``logs`` has what is not counted, by store."""
+def run(call: Call, logs: Mapping[str, Log], *, arguments: str) -> None:
+    """Count, print what there is of each topic, and write the tables."""
     args = call.args
     started_ms = time.time_ns() // 1_000_000
     spark = build_session("storeio profile", master=master_of(args))
@@ -191,7 +167,7 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
     tables.refuse_finished(spark, args.tables, run_id, PROFILE_RUNS)
     with contextlib.ExitStack() as cleaning:
         parts = counts_of(call, spark, [*logs], cleaning)
-        logs = {store: failed for store, failed in logs.items() if shown(store) not in call.failed}
+        logs = {store: listed_again(store, log) for store, log in logs.items() if shown(store) not in call.failed}
         if not logs:
             return
         counts = functools.reduce(DataFrame.unionByName, (part for part, _ in parts))
@@ -199,16 +175,16 @@ def run(call: Call, logs: Mapping[str, Sequence[str]], *, arguments: str) -> Non
         try:
             with workers_named(COUNT):
                 frames = profile(counts, args.bucket_seconds * 1000)
-                totals = totals_of(spark, counts, logs)
+                totals = totals_of(spark, counts, codes_of(call, logs))
                 found = {row["store"]: row for row in totals.collect()}
                 topics = frames["profile_topics"].orderBy("topic").collect()
         except WorkersError as error:
             for store in logs:
                 call.fail(store, error)
             return
-        for store, failed in logs.items():
+        for store, log in logs.items():
             mine = [row for row in topics if row["store"] == shown(store)]
-            call.report(Profile(found[shown(store)], mine, failed))
+            call.report(Profile(found[shown(store)], mine, log.failed))
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})
@@ -240,13 +216,18 @@ def counts_of(
         return []
 
 
-def totals_of(spark: SparkSession, counts: DataFrame, logs: Mapping[str, Sequence[str]]) -> DataFrame:
-    """Return a row for each store, of one without records, too, with what of its log is not counted."""
-    told = [
-        (shown(store), EXIT_FAILED if failed else EXIT_SOUND, "\n".join(failed) or None)
-        for store, failed in logs.items()
+def codes_of(call: Call, logs: Mapping[str, Log]) -> list[tuple[str, int, str | None]]:
+    """Return each store with its bits of the exit code and what went wrong; those of which nothing is counted, too."""
+    counted_ones = [
+        (shown(store), EXIT_FAILED if log.failed else EXIT_SOUND, "\n".join(log.failed) or None)
+        for store, log in logs.items()
     ]
-    stores = spark.createDataFrame(told, "store string, exit_code int, failed string")
+    return [*counted_ones, *((store, code, text) for store, (text, code) in call.failed.items())]
+
+
+def totals_of(spark: SparkSession, counts: DataFrame, codes: list[tuple[str, int, str | None]]) -> DataFrame:
+    """Return a row for each store, of one without records, too, with what of its log is not counted."""
+    stores = spark.createDataFrame(codes, "store string, exit_code int, failed string")
     return summed(stores.select("store").join(counts, "store", how="left")).join(stores, "store", how="inner")
 
 
@@ -254,14 +235,6 @@ def rows_of_run(name: str, frame: DataFrame, run_id: str, *, are_few: bool) -> D
     """Return the rows of a table with the run's id; few of them as a table, which local ones take without Spark."""
     rows = tables.in_contract(frame.withColumn("run_id", F.lit(run_id)).coalesce(1), name)
     return tables.rows_of(name, rows.toArrow().to_pylist()) if are_few else rows
-
-
-def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, str]) -> DataFrame:
-    """Return the records of all stores, with the columns that are counted."""
-    parts = [
-        read_records(spark, store, columns=READ, **options).withColumn("store", F.lit(shown(store))) for store in stores
-    ]
-    return functools.reduce(DataFrame.unionByName, parts)
 
 
 def as_object(found: Profile) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ import pytest
 from jobs import plan_repair, tables
 from jobs.declared import ACTIONS, SIMULATIONS
 from storeio.apply import apply_plan
+from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.plan import from_json
+from storeio.planning import Selection
 from storeio.prediction import simulate
 from storeio.report.simulation import simulation_object
-from storeio.simulate.rules import LINES
+from storeio.simulate.rules import LINES, NEWEST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +86,21 @@ def test_lost_workers_are_told_of_each_store_and_the_same_call_may_be_made_again
         told = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
         assert [(line["store"], line["exit_code"]) for line in told] == [(str(store), 8) for store in stores]
         assert all(line["error"].endswith("ValueError: gone") for line in told)
+
+
+def test_an_error_that_nobody_expected_is_one_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unsendable(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(f"{one} is not {two}")
+
+    def surprised(*_: object, **__: object) -> None:
+        raise Unsendable(1, 2)
+
+    for work in ("plan_store", "simulate"):
+        monkeypatch.setattr(plan_repair, work, surprised)
+    wish = plan_repair.Wish("s", str(tmp_path / "plan"), None, Given(), Selection(), False)
+    for found in (plan_repair.make(wish), plan_repair.predict(plan_repair.Start("s", NEWEST, Given(), None, 1 << 31))):
+        assert str(pickle.loads(pickle.dumps(found)).error) == "Unsendable: 1 is not 2"
 
 
 def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from jobs import profile_store, tables
 from storeio.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 STORES = ("rich-5.3.3", "base-4.9.8")
 BUCKET_MS = 1000
@@ -121,7 +121,7 @@ def test_table(name: str, run: Path, spark: SparkSession) -> None:
     keys, change = TABLES[name]
     expected = {key: change(told) for key, told in summed(keys).items()}
     found = tables.rows_with(spark, str(run / "tables"), name, {})
-    rows = [row for row in found if row["store"] != str(run / "partly")]
+    rows = [row for row in found if row["store"] not in (str(run / "partly"), str(run / "nowhere"))]
     assert len(rows) < len(found)
     assert {tuple(row[key] for key in ("store", *keys)) for row in rows} == set(expected)
     assert len(rows) == len(expected)
@@ -187,11 +187,33 @@ def test_a_log_that_cannot_be_read_is_one_line_and_one_stores(
     )
     assert re.search(r"UnreadableError: .*00000000000000000000", err)
     rows = tables.rows_with(spark, where, "profile_runs", {})
-    assert [(row["store"], row["exit_code"], row["records"]) for row in rows] == [(good, 0, 850)]
+    assert sorted((row["exit_code"], row["store"], row["records"]) for row in rows) == [(0, good, 850), (8, bad, None)]
+    assert ["commitlog/00000000000000000000" in row["failed"] for row in rows if row["failed"]] == [True]
     topics = tables.rows_with(spark, where, "profile_topics", {})
     assert {(row["store"], row["topic"]): row["records"] for row in topics} == (
         {(good, "topic_0"): 412, (good, "topic_1"): 438}
     )
+
+
+def test_a_segment_that_goes_during_the_count_is_said(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count lists the store anew; without a word the sum would be that of another store."""
+    del spark
+    store, of_all = golden.copy_of("base-4.9.8", tmp_path / "store"), profile_store.records_of
+
+    def records_of(*given: Any) -> DataFrame:
+        (store / SEGMENT).unlink()
+        return of_all(*given)
+
+    monkeypatch.setattr(profile_store, "records_of", records_of)
+    words = ["--store", str(store), "--tables", str(tmp_path / "tables"), "--json", "-"]
+    assert profile_store.main(words) == 8
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert told["failed"] == [f"{SEGMENT}: went while the log was read"]
+    assert 0 < told["records"] < 850
+    assert told["failed"][0] in err
 
 
 def test_a_run_without_a_log_that_can_be_read_is_none(tmp_path: Path, spark: SparkSession) -> None:
@@ -211,4 +233,6 @@ def test_a_segment_that_cannot_be_listed_is_said(run: Path, spark: SparkSession)
     assert 0 < told["records"] < 850
     assert f"{told['records']} messages in what could be read, " in (run / "out").read_text()
     rows = tables.rows_with(spark, str(run / "tables"), "profile_runs", {})
-    assert sorted((row["exit_code"], row["failed"]) for row in rows)[-1] == (8, why)
+    told = {Path(row["store"]).name: (row["exit_code"], row["failed"]) for row in rows if row["exit_code"]}
+    assert told.pop("partly") == (8, why)
+    assert [(code, text.rpartition(": ")[2]) for code, text in told.values()] == [(16, "not a directory")]
