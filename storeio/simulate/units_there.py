@@ -103,10 +103,21 @@ class QueueUnits:
             return 0
         file = self.files[number]
         at = position - file.base
+        if self._is_good_behind(number, at // UNIT):
+            return file.wrote // UNIT - at // UNIT
         stop = min(at + PULLED_UNITS * UNIT, file.wrote)
         sizes = self.queue.units(file, at, stop)["size"].astype(np.int64)
         is_end = stop == file.wrote and file.wrote % UNIT == 0
         return int(units_pulled(sizes, self.good[number], at // UNIT, is_end))
+
+    def _is_good_behind(self, number: int, first: int) -> bool:
+        """Tell whether a file holds whole units only, of which all from one on are known to be good.
+
+        However large they are, pulls get all of them then, and nobody needs to read the sizes.
+        """
+        units, rest = divmod(self.files[number].wrote, UNIT)
+        bits = np.unpackbits(self.good[number][first >> 3 :], bitorder="little")
+        return rest == 0 and bool(bits[first & 7 : units - (first & ~7)].all())
 
     def is_good(self, number: int) -> bool:
         """Tell whether a unit is known to be of a message that consumers get."""
