@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,7 @@ settings.register_profile("any-machine", settings(deadline=None))
 settings.load_profile("any-machine")
 
 memory: Final = temporary.in_memory()
+gc.disable()  # until all tests are collected: nothing of them is garbage
 
 FAILED: Final = pytest.StashKey[bool]()
 FAILED_RUN: Final = pytest.StashKey[bool]()
@@ -81,6 +83,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if wanted and collection_path.suffix == ".py" and "spark" not in collection_path.read_text(encoding="utf-8"):
         return True
     return None
+
+
+def pytest_collection_finish() -> None:
+    """Leave the thousands of tests out of what is looked through for garbage, and out of what a fork has to copy."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

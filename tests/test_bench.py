@@ -290,7 +290,7 @@ def measured(place: Path, *words: str) -> tuple[list[dict[str, Any]], str]:
     return rows, ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_measure_prints_table_and_json(tmp_path: Path) -> None:
     cases = ("walk", "audit", "audit from disk", "audit, small pages", "rebuild")
     rows, text = measured(tmp_path, "--cases", *cases)

@@ -81,7 +81,7 @@ LENGTHS: Final = {"unit.physical_offset": 8, "unit 0": 1, "tail": 1} | {
 }
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.long] if n > 3 else []) for n in range(8)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.long] if n > 1 else []) for n in range(8)])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_flipped_bit_is_found_where_it_is(name: str, seed: int) -> None:
     chance = random.Random(f"{name}{seed}")

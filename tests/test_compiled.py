@@ -135,6 +135,7 @@ def test_second_process_loads_whatever_its_hash_seed(package: Path, warm: Path) 
         assert_loaded(probe(package, warm, PYTHONHASHSEED=seed))
 
 
+@pytest.mark.long
 def test_package_may_be_read_only(package: Path, warm: Path, tmp_path: Path) -> None:
     install = tmp_path / "install"
     shutil.copytree(package, install)
@@ -205,6 +206,7 @@ def test_edited_callee_invalidates_its_caller(cache: Path, tmp_path: Path) -> No
     assert result["loaded"] == 0
 
 
+@pytest.mark.long
 def test_changed_constants_of_another_package_count(package: Path, cache: Path, tmp_path: Path) -> None:
     write_package(tmp_path / "new", layout="FIRST = 3\nSECOND = 2\n")  # the same values under other names
     result = probe(tmp_path / "new", cache)
@@ -213,6 +215,7 @@ def test_changed_constants_of_another_package_count(package: Path, cache: Path, 
     assert_loaded(probe(package, cache))
 
 
+@pytest.mark.long
 def test_file_edited_after_its_import_is_not_cached_as_the_new_one(package: Path, cache: Path, tmp_path: Path) -> None:
     write_package(tmp_path / "old", callee=CALLEE.replace("layout.SECOND", "layout.SECOND + 10"))
     callee = tmp_path / "old" / "storeio" / "small" / "callee.py"
@@ -225,6 +228,7 @@ def test_file_edited_after_its_import_is_not_cached_as_the_new_one(package: Path
     assert (result["found"], result["loaded"]) == (TOTAL, 1)  # factorial is the same in both
 
 
+@pytest.mark.long
 def test_bounds_checked_code_has_its_own_entries(package: Path, cache: Path) -> None:
     result = probe(package, cache, count=6, NUMBA_BOUNDSCHECK="1")
     assert (result["compiled"], result["found"]) == (FUNCTIONS, "IndexError")
@@ -249,6 +253,7 @@ def test_killed_while_writing_leaves_no_entry_and_no_lock(package: Path, tmp_pat
     assert_loaded(probe(package, cache))
 
 
+@pytest.mark.long
 def test_compiles_and_keeps_where_locking_is_impossible(package: Path, tmp_path: Path) -> None:
     broken = "def refuse(*_): raise OSError(37, 'No locks available')\nentries.fcntl.flock = refuse"
     assert_compiled(probe(package, tmp_path / "cache", before=broken))
@@ -292,6 +297,7 @@ def test_shared_directory_is_refused_with_a_warning(package: Path, cache: Path, 
     assert str(cache) in result["stderr"]
 
 
+@pytest.mark.long
 def test_home_then_temporary_directory(package: Path, tmp_path: Path) -> None:
     home, temporary = tmp_path / "home", tmp_path / "tmp"
     home.mkdir()

@@ -215,6 +215,7 @@ def test_without_jit_pythons_zlib_runs() -> None:
 
 
 @EVERY_ENGINE
+@pytest.mark.long
 def test_engines_run_with_bounds_checks(name: str) -> None:
     assert chosen(NUMBA_BOUNDSCHECK="1", STOREIO_CRC_ENGINE=name)["engine"] == name
 

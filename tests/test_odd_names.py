@@ -11,6 +11,7 @@ import golden_data as golden
 import pytest
 import salvages
 from rebuilds import sizes_of
+from sampled import sampled
 
 from storeio import audit, cli, prediction
 from storeio.apply import apply_plan
@@ -341,7 +342,7 @@ def test_a_file_and_a_directory_in_each_other_s_place(tmp_path: Path, name: str,
     assert [entry for entry in after if entry[0] != Path("lock")] == [e for e in before if e[0] != Path("lock")]
 
 
-@pytest.mark.parametrize("number", [2**63 - 1, 2**63 - 20])
+@pytest.mark.parametrize("number", sampled((2**63 - 1, 2**63 - 20), [2**63 - 20]))
 def test_a_light_queue_s_file_where_positions_end(number: int, tmp_path: Path) -> None:
     """For brokers it ends before it begins: ``broker/test_simulated.py``."""
     root = copy(tmp_path, "rich-5.3.3")

@@ -224,7 +224,7 @@ def mypy(core: Path, place: Path, code: str) -> Run:
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_types(core: Path, tmp_path: Path) -> None:
     """A program that is right passes, and each mistake is seen: what is not typed would be Any, and pass, too."""
     found = mypy(core, tmp_path, TYPED + "".join(f"{line}\n" for line in MISTYPED))

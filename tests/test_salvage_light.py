@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 import salvages
+from sampled import sampled
 
 from storeio import audit
 from storeio.format import commitlog as log
@@ -21,6 +23,7 @@ from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 
 STORES = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
+LOST = [*itertools.product(STORES, ("body", "head"), (0, 3, -1))]
 
 
 def given(name: str) -> dict[str, str]:
@@ -43,9 +46,7 @@ def units_of(root: Path) -> dict[str, list[tuple[int, int, int]]]:
     return {name: [unit for unit in units if unit[1]] for name, units in found.items()}
 
 
-@pytest.mark.parametrize("which", [0, 3, -1])
-@pytest.mark.parametrize("how", ["body", "head"])
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize(("name", "how", "which"), sampled(LOST, LOST[::4]))
 def test_a_lost_message_leaves_no_gap_in_its_light_queues(name: str, how: str, which: int, tmp_path: Path) -> None:
     size = int(golden.options(name)["clFile"])
     place = list(light(name))[which]

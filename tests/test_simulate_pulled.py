@@ -193,7 +193,7 @@ def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
         assert count > 0 or told.messages < 200
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.data())
 def test_what_is_called_decodable_decodes(data: st.DataObject) -> None:
     builder = StoreBuilder(segment_bytes=1 << 16)

@@ -17,6 +17,7 @@ from storeio.paths import BATCHQUEUE, COMMITLOG, file_name
 Numbers = npt.NDArray[np.int64]
 
 PIECE_UNITS: Final = 1 << 20  # of a queue without order that are looked at together
+READ_UNITS: Final = 512  # among which to look for one place is cheaper than to read some more units one by one
 
 
 def decode(queue: Queue, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
@@ -67,16 +68,18 @@ def _bisect(queue: Queue, read: Read, physical: int) -> int:
     if place == len(queue.real):
         return -(-queue.stop // queue.unit_bytes)
     file = queue.real[place]
-    low, high = file.first_real, file.last_real
-    while low < high:
+    low, high, size = file.first_real, file.last_real, queue.unit_bytes
+    while high - low > READ_UNITS:
         middle = (low + high) // 2
-        at = middle * queue.unit_bytes
-        offset = int(decode(queue, read(file.path, at, at + queue.unit_bytes))[0]["physical_offset"])
+        offset = int(decode(queue, read(file.path, middle * size, (middle + 1) * size))[0]["physical_offset"])
         if offset < physical:
             low = middle + 1
         else:
             high = middle
-    return file.base // queue.unit_bytes + low
+    if low < high:
+        rest = decode(queue, read(file.path, low * size, high * size))["physical_offset"].astype(np.int64)
+        low += int(np.searchsorted(rest, physical))
+    return file.base // size + low
 
 
 def numbers_of(queue: Queue, read: Read, physical: Numbers) -> Numbers:

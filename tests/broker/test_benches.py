@@ -37,6 +37,7 @@ def run(bench: Any, made: Generated, place: Path, *words: str) -> Any:
     return json.loads((place / "out.json").read_text())
 
 
+@pytest.mark.long
 def test_rebuild(made: Generated, tmp_path: Path) -> None:
     found = run(rebuild, made, tmp_path, "--brokers", VERSION, "--cores", "1", "2")
     theirs = found["brokers"][VERSION]
@@ -48,6 +49,7 @@ def test_rebuild(made: Generated, tmp_path: Path) -> None:
         assert ours["ratio"] == {VERSION: pytest.approx(theirs["seconds"] / ours["seconds"])}
 
 
+@pytest.mark.long
 def test_recovery(made: Generated, tmp_path: Path) -> None:
     found = run(recovery, made, tmp_path, "--brokers", VERSION)
     assert found["ours"]["1"]["records"] == made.records

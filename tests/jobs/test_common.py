@@ -17,6 +17,7 @@ import pytest
 from jobs import common, here, maintain_tables, profile_store
 from jobs.common import build_session, conf_text, job_parser, parse_conf, run_job
 from jobs.resolve_jars import MissingJarsError
+from storeio.entries import cache_directory
 from storeio.errors import NotAStoreError, UsageError
 from storeio.incremental.choice import parse_share
 
@@ -223,6 +224,9 @@ def run_small_job(command: list[str], folder: Path, end: str = "") -> subprocess
     work.mkdir()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # as in an activated environment
     env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": "/proc/none", "PYTHONDONTWRITEBYTECODE": "1"}
+    env["STOREIO_CACHE_DIR"] = str(
+        cache_directory()
+    )  # without a home kernels would be compiled anew, which takes a minute
     env.pop("PYSPARK_GATEWAY_PORT", None)
     env.pop("PYSPARK_PYTHON", None)
     env.pop("PYSPARK_DRIVER_PYTHON", None)

@@ -83,8 +83,9 @@ def test_chosen_messages(tmp_path: Path, spark: SparkSession) -> None:
 def test_decisions_are_those_of_the_node_whatever_the_splits(first: int, spark: SparkSession, tmp_path: Path) -> None:
     """Damaged stores of all versions audited by workers in splits of chance: every patch is the node's."""
     chance = random.Random(first)
-    names = (*golden.STORES, *golden.STORES)
-    damages = [salvages.damaged(name, 1000 * (first + 1) + i, tmp_path / f"store-{i}") for i, name in enumerate(names)]
+    damages = [
+        salvages.damaged(name, 1000 * (first + 1) + i, tmp_path / f"store-{i}") for i, name in enumerate(golden.STORES)
+    ]
     splits = [chance.choice((1, 700, 4096, 20_000, 1 << 20)) for _ in damages]
     plans = [
         audit.prepare(str(damage.root), given=damage.given, split_bytes=max(split, damage.segment_bytes // 50))

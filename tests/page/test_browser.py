@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from itertools import starmap
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import salvages
 from page import browser
+from sampled import sampled
 
 from storeio import audit
 from storeio.prediction import next_starts
@@ -48,8 +50,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Path]:
     return found, page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    sampled(itertools.product((1280, 390), ("light", "dark")), [(1280, "light"), (390, "dark")]),
+)
 def test_what_a_person_sees(width: int, scheme: str, chromium: Any, made: tuple[Audit, Path], tmp_path: Path) -> None:
     found, place = made
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
