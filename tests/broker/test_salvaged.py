@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 import pytest
 import salvages
 from rebuilds import sizes_of
+from sampled import sampled
 
 from broker.brokers import VERSIONS, Key, Queue
 from broker.whole import (
@@ -86,8 +88,9 @@ def put_to(records: Sequence[Record]) -> list[Queue]:
     return sorted(plain)
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(1, 28))
-@pytest.mark.parametrize("kind", ["base", "rich"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "kind", "seed"),
+    sampled(itertools.product(VERSIONS, ("base", "rich"), range(28)), [("4.9.8", "rich", 0), ("5.5.1", "base", 0)]),
+)
 def test_the_broker_goes_on(version: str, kind: str, seed: int, tmp_path: Path) -> None:
     assert_accepted(version, f"{kind}-{version}", seed, tmp_path)
