@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import pickle
@@ -52,8 +53,9 @@ def readonly(array: Any) -> Any:
 
 NOTATION = {**vars(types), "readonly": readonly}
 config: Any = numba.config  # its attributes are set at run time
-REBUILD: Any = compiler.CompileResult._rebuild  # these two because numba has no types
+REBUILD: Any = compiler.CompileResult._rebuild  # these three because numba has no types
 DUMP: Any = serialize.dumps
+ALLOCATOR: Any = importlib.import_module("numba.core.runtime._nrt_python")
 COUNTS = {"loaded": 0, "compiled": 0}  # signatures, in this process
 
 
@@ -101,6 +103,7 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, dispatcher: Any, signatures: str | Sequence[str], options: dict[str, Any]) -> None:
         self._dispatcher = dispatcher
+        self._allocates = bool(options["_nrt"])
         self.content = function_content(dispatcher.py_func)
         content = digest([environment(dispatcher.targetctx), self.content, repr(sorted(options.items())).encode()])
         name = re.sub(r"[^A-Za-z0-9_.]", "", f"{dispatcher.__module__}.{dispatcher.__qualname__}")[-80:]
@@ -151,7 +154,8 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
         """Numba's compile result for a signature, None where it has to be compiled."""
         payload: Any = (entry := self._entries.get(sig)) and read_entry(entry)
         with contextlib.suppress(Exception):  # no entry, or whatever is wrong with it: compiling writes another
-            target_context.refresh()
+            if self._allocates:
+                tell_allocator()
             symbols, reduced = pickle.loads(payload)
             result = with_late_bitcode(target_context, symbols, *reduced)
             COUNTS["loaded"] += 1
@@ -167,6 +171,17 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
             reduced = data._reduce()
             write_entry(entry, DUMP((defined_symbols(data.library._get_module_for_linking()), reduced)))
             remove_stale(entry.parent)
+
+
+@functools.cache
+def tell_allocator() -> None:
+    """Tell LLVM where the functions are that kernels allocate with.
+
+    Numba does it, and imports all of itself that compiling needs, before it compiles or loads anything: half a second
+    and 40 MB, without which code that is compiled already can be called.
+    """
+    for name, address in ALLOCATOR.c_helpers.items():
+        llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def defined_symbols(module: Any) -> list[str]:
