@@ -10,6 +10,7 @@ from typing import Any
 import golden_data as golden
 import pytest
 import salvages
+from implied import PREPARED
 from rebuilds import settings_of
 from storebuilder import StoreBuilder
 
@@ -395,3 +396,24 @@ def test_units_that_changed_places_are_wrong_themselves(one: int, other: int, tm
     assert sum(f.count for f in found.findings if f.code == "CQ_SHIFTED") == 2
     result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
     assert (result.restored, result.dropped, result.lost, result.problems) == ([], [], [], [])
+
+
+def test_the_tombstone_of_a_message_that_was_smaller_stays_behind_those_before_it(tmp_path: Path) -> None:
+    """The hole begins with room for it, as it begins with a message that is in no queue."""
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=4096)
+    builder.message("t", body=b"body", delay=3)
+    start = builder.message("other", body=b"x" * 300, transaction=PREPARED).physical_offset
+    before = builder.message("t", body=b"x" * 300, delay=3).physical_offset
+    builder.message("t", delay=3)
+    builder.message("other", body=b"x" * 300, transaction=PREPARED)
+    stop = builder.end
+    builder.message("other", body=b"body")
+    root, given = builder.close(), settings_of(builder.settings)
+    golden.apply_edits(root, [["zero", f"commitlog/{0:020d}", start, stop - start]])
+    result = salvage(root, tmp_path / "new", given=given, jobs=1)
+    assert result.problems == []
+    saved = salvages.records_of(tmp_path / "new", 4096)
+    delayed = {at: row.numbers.start for at, row in sorted(saved.items()) if row.name == (log.SCHEDULE_TOPIC, 2)}
+    assert list(delayed.values()) == [0, 1, 2]
+    assert delayed[before] == 1
+    assert audit.check(tmp_path / "new", given=given, jobs=1).exit_code == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -69,25 +69,27 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
             unit = known.get((*queue, number))
             if unit is None and number - part.first_queue_offset > room:
                 break  # more numbers than records fit: the number is damaged that they are counted up to
-            at = bisect_right(own, number)
+            before, at = bisect_left(own, number), bisect_right(own, number)
             following = own[at] if at < len(own) else part.stop_queue_offset
             count = unit.messages if unit is not None else min(step, following - number)
             stop = min(number + count, part.stop_queue_offset)
-            near = [known[part.topic, part.queue_id, other] for other in own[max(at - 1, 0) : at + 1]]
+            near = [known[part.topic, part.queue_id, other] for other in own[max(before - 1, 0) : at + 1]]
             yield Missing(
                 *queue, number, stop, part.physical_start, part.physical_stop, unit, *_between(part, number, near)
             )
 
 
 def _between(part: LostRange, number: int, near: Iterable[Unit]) -> tuple[int, int]:
-    """Return the places between which the units before and after a number leave room, as far as they fit its range."""
+    """Return the places between which the units before and after a number leave room, as far as they fit its range.
+
+    A tombstone that is larger than the message was is put elsewhere: the range does not keep it in its queue's order.
+    """
     behind, ahead = 0, BEHIND_ALL
     for unit in near:
-        if part.physical_start <= unit.physical_offset < part.physical_stop:
-            if unit.number < number:
-                behind = unit.physical_offset + unit.size
-            elif unit.number > number:
-                ahead = unit.physical_offset
+        if unit.number < number and unit.physical_offset < part.physical_stop:
+            behind = unit.physical_offset + unit.size
+        elif unit.number > number and unit.physical_offset >= part.physical_start:
+            ahead = unit.physical_offset
     return (behind, ahead) if behind < ahead else (0, BEHIND_ALL)
 
 

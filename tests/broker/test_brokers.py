@@ -193,11 +193,12 @@ def test_empty_store_is_whole(version: str, tmp_path: Path) -> None:
         assert_new_messages(started, put)
 
 
-def test_unknown_setting_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "option"), [("set.enabledAppendPropCRC", "true"), ("bcqTopics", "bcq_a,bcq_b")])
+def test_unknown_setting_is_reported(name: str, option: str, tmp_path: Path) -> None:
     root = golden_data.copy_of("base-4.9.8", tmp_path / "store")
-    options = golden_data.options("base-4.9.8") | {"set.enabledAppendPropCRC": "true"}
+    options = golden_data.options("base-4.9.8") | {name: option}
     started = run("4.9.8", root, options, consume=False, stop="halt")
-    assert (started.outcome, started.unknown_settings) == ("starts", ("enabledAppendPropCRC",))
+    assert (started.outcome, started.unknown_settings) == ("starts", (name.removeprefix("set."),))
 
 
 def test_a_killed_broker_leaves_no_library_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * <pre>STORE [name=value]...
  *   clFile= cqEntries= indexSlots= indexNum= cqExtFile=    file sizes: bytes, units, slots, units, bytes
  *   cqExt=true       queues with consumequeue_ext
- *   bcqTopics=A,B    topics whose queues hold batches (5.0 and later)
+ *   bcqTopics=A,B    topics whose queues hold batches; unknown to 4.x, where they are topics like others
  *   set.NAME=VALUE   any other setting of MessageStoreConfig
  *   pause=DIR        once it runs make DIR/up, wait for DIR/go; with busy=A,B put 2,000 messages a second of these topics
  *   delivered=FILE   pull every queue from its minimum to its maximum, one line a message
@@ -601,12 +601,18 @@ public final class BrokerStart {
         throw new IllegalStateException("BrokerStatsManager has no constructor that is known here");
     }
 
+    /** Returns the topics whose queues hold batches; none for 4.x, which has no attributes and no such queues. */
     private ConcurrentHashMap<String, TopicConfig> topics() throws Exception {
         ConcurrentHashMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
-        for (String name : options.getOrDefault("bcqTopics", "").split(",")) {
+        String names = options.getOrDefault("bcqTopics", "");
+        Method attributes = method(TopicConfig.class, "getAttributes");
+        if (attributes == null && !names.isEmpty()) {
+            emit("unknown setting", "name", "bcqTopics");
+            return topics;
+        }
+        for (String name : names.split(",")) {
             if (!name.isEmpty()) {
                 TopicConfig topic = new TopicConfig(name);
-                Method attributes = TopicConfig.class.getMethod("getAttributes"); // 4.x has none, and no such queues
                 @SuppressWarnings("unchecked")
                 Map<String, String> map = (Map<String, String>) attributes.invoke(topic);
                 map.put("queue.type", "BatchCQ");
