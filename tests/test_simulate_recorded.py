@@ -64,3 +64,13 @@ def test_the_broker_logs_the_phrase(name: str, case: dict[str, Any], tmp_path: P
     found, _ = simulate_start(disk_of(root), rules_of(case["broker"]), setup, digests=False)
     assert found.phrase
     assert any(found.phrase in line for line in case["log"])
+
+
+def test_a_start_that_hangs_says_what_the_broker_logs_while_it_waits(tmp_path: Path) -> None:
+    """As in ``DefaultMessageStore.start`` of 4.9.8: the recorder kept no lines of a start that did not end."""
+    (case,) = (case for case in golden_data.cases("rows-4.9.8") if case["id"] == "23-clean")
+    root = golden_data.damaged("base-4.9.8", case["edits"], tmp_path / "store")
+    setup = setup_of(root, golden_data.options("base-4.9.8"))
+    found, _ = simulate_start(disk_of(root), rules_of("4.9.8"), setup, digests=False)
+    assert found.outcome == "hangs"
+    assert found.phrase.startswith("Try to finish doing reput the messages fall behind")
