@@ -412,6 +412,24 @@ def test_a_log_without_a_record_becomes_an_empty_store(
     assert cli.run(["check", str(tmp_path / "new")]) == 0
 
 
+@pytest.mark.parametrize("zeroed", [False, True])
+@pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.3.3"])
+def test_of_a_log_that_is_gone_queues_tell_what_is_lost(name: str, zeroed: bool, tmp_path: Path) -> None:
+    """Message by message as of any other loss; no record stands in for them, as there is no log to stand in."""
+    root, size = golden.copy_of(name, tmp_path / "store"), int(golden.options(name)["clFile"])
+    for path in (root / "commitlog").iterdir():
+        path.write_bytes(bytes(size)) if zeroed else path.unlink()
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    originals = salvages.originals_of(name).values()
+    lost = [(part.topic, part.queue_id, part.first_queue_offset, part.stop_queue_offset) for part in result.lost]
+    assert not any(part.tombstone for part in result.lost)
+    for queue in {record.name for record in originals if record.numbers}:
+        stop = max(record.numbers.stop for record in originals if record.name == queue and record.numbers)
+        assert sum(row[3] - row[2] for row in lost if row[:2] == queue) == stop, queue
+    assert result.unnamed <= sum(not record.numbers for record in originals)  # of these only the index tells
+    assert (result.problems, result.exit_code) == ([], 4)
+
+
 def test_the_store_is_only_read(tmp_path: Path) -> None:
     damage = salvages.damaged("rich-5.3.3", 3, tmp_path / "store")
     before = tree_of(damage.root)

@@ -23,6 +23,7 @@ CASES = [
     for case in golden_data.cases(name)[number % SAMPLE :: SAMPLE]
     if case["outcome"] == "starts"
 ]
+FILLED = 2**31 - 1  # size of units that stand in front of a queue's first one
 QUEUED = (0, 8)  # transaction bits of messages that enter a queue
 
 
@@ -56,7 +57,8 @@ def units_after(found: Prediction) -> dict[str, set[int]]:
                 first = int(path.rpartition("/")[2]) // 20
                 for i in range(len(data) // 20):
                     if low <= first + i < high:
-                        offsets[queue].add(struct.unpack_from(">q", data, 20 * i)[0])
+                        place, size = struct.unpack_from(">qi", data, 20 * i)
+                        offsets[queue] |= {place} if place or size not in (0, FILLED) else set()
     return offsets
 
 
@@ -100,6 +102,20 @@ def test_actions_and_numbers(tmp_path: Path) -> None:
     assert found.exit_code == 4
     newer = simulate(tmp_path / "store", broker="5.3.3", given=given("base-4.9.8"))
     assert (newer.exit_code, newer.given_up and newer.given_up.losses) == (0, [])
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
+def test_a_unit_that_fills_up_does_not_point_at_the_first_message(version: str, tmp_path: Path) -> None:
+    """In front of a queue's first new unit stand units of place 0, where a message of that queue lies."""
+    found = predicted(f"rows-{version}", "38-abort", tmp_path)
+    assert found.given_up is not None
+    first = next(row for row in golden_data.dump(f"base-{version}") if row["phy_offset"] == "0")
+    (loss,) = (
+        loss
+        for loss in found.given_up.losses
+        if (loss.topic, loss.queue_id) == (first["topic"], int(first["queue_id"]))
+    )
+    assert (loss.first_queue_offset, loss.first_physical_offset) == (0, 0)
 
 
 def test_lost_directory_restarts_a_queue(tmp_path: Path) -> None:

@@ -50,3 +50,27 @@ def test_prediction_equals_the_broker(name: str, case: dict[str, Any], tmp_path:
         got = consume(broker)
         counts = {"messages": got.messages, "undecodable": got.undecodable}
         assert counts == {key: case["consumers"][key] for key in counts}
+
+
+REFUSED = [
+    (name, case) for name, case in CASES if case["id"] in ("46-clean", "63-clean") and case["outcome"] == "refuses"
+]
+
+
+@pytest.mark.parametrize(("name", "case"), REFUSED, ids=[f"{name}:{case['id']}" for name, case in REFUSED])
+def test_the_broker_logs_the_phrase(name: str, case: dict[str, Any], tmp_path: Path) -> None:
+    root = golden_data.damaged(golden_data.base_of(name), case["edits"], tmp_path / "store")
+    setup = setup_of(root, golden_data.options(golden_data.base_of(name)))
+    found, _ = simulate_start(disk_of(root), rules_of(case["broker"]), setup, digests=False)
+    assert found.phrase
+    assert any(found.phrase in line for line in case["log"])
+
+
+def test_a_start_that_hangs_says_what_the_broker_logs_while_it_waits(tmp_path: Path) -> None:
+    """As in ``DefaultMessageStore.start`` of 4.9.8: the recorder kept no lines of a start that did not end."""
+    (case,) = (case for case in golden_data.cases("rows-4.9.8") if case["id"] == "23-clean")
+    root = golden_data.damaged("base-4.9.8", case["edits"], tmp_path / "store")
+    setup = setup_of(root, golden_data.options("base-4.9.8"))
+    found, _ = simulate_start(disk_of(root), rules_of("4.9.8"), setup, digests=False)
+    assert found.outcome == "hangs"
+    assert found.phrase.startswith("Try to finish doing reput the messages fall behind")

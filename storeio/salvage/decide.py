@@ -74,6 +74,8 @@ class _Decider:
         """Decide it all."""
         survey, made = self.survey, self.made
         if not survey.concluded.view.segments or not survey.audit.log.records:
+            self._lost(survey.units)
+            made.unplaced = made.missing  # there is no log in which records could stand in for them
             return made
         made.first = survey.concluded.view.min_physical_offset
         judged = list(self._judged())
@@ -85,7 +87,7 @@ class _Decider:
         self._doubted()
         self._blank_sizes()
         self._widen()
-        self._lost()
+        self._lost([unit for _, slots in self.holes for unit in slots])
         self._fill()
         for fixed in made.fixed:
             made.patches.append(Patch(fixed.start, holes.RESTORED, Bytes(fixed.restored.raw, 0, b"")))
@@ -211,11 +213,10 @@ class _Decider:
     def _covers(self, place: int) -> bool:
         return bool(meeting(self.covered, place, place + 1))
 
-    def _lost(self) -> None:
-        """Tell which messages are missing."""
+    def _lost(self, units: list[Unit]) -> None:
+        """Tell which messages are missing; units are those of records that are not there."""
         made, survey = self.made, self.survey
         now = [(fixed.start, fixed.restored.record) for fixed in made.fixed]
-        units = [unit for _, slots in self.holes for unit in slots]
         lost = lost_after(survey.lost, survey.concluded.runs, survey.concluded.view, (self.gone, now), units)
         made.missing = list(missing_of(lost, units, self.batch_topics))
 

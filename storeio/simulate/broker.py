@@ -97,7 +97,7 @@ class Broker:
         self.start_file = ""
         self.reput_from = 0  # where 4.x begins to dispatch once it has loaded; if the log ends before, it waits
         self.queues_stopped = ""  # why no queue gets a unit any more
-        self.index_failed = ""  # what keeps its files from being loaded, where that refuses the start
+        self.index_failed = ""  # path that keeps its files from being loaded, where that refuses the start
 
     def checker(self, *, recovering: bool) -> Checker:
         """Return what checks records in one thread."""
@@ -136,8 +136,9 @@ class Broker:
 
     def refuse_for_index(self) -> None:
         """Refuse if the index could not be loaded; recovery has run by then."""
-        if self.index_failed:
-            raise RefusesError(f"{self.index_failed}, and its name is a number", "load index failed", INDEX)
+        if path := self.index_failed:
+            reason = f"{path} is {self.disk.no_file(path)}, and its name is a number"
+            raise RefusesError(reason, f"{path} error", INDEX)
 
     def _read_checkpoint(self) -> Checkpoint:
         if odd := self.disk.no_file(CHECKPOINT):

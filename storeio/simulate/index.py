@@ -49,13 +49,13 @@ class Index:
         self.destroyed: list[str] = []
 
     def load(self, *, clean: bool, index_timestamp_ms: int) -> str:
-        """Map the files; after a crash delete those newer than the checkpoint. Return what loading stops at."""
+        """Map files; after a crash delete those newer than the checkpoint. Return the path at which loading stops."""
         for entry in self.disk.entries("index"):
             path = f"index/{entry.name}"
             if text.java_long(entry.name) is None:
                 continue
-            if odd := self.disk.no_file(path):
-                return f"{path} is {odd}"
+            if self.disk.no_file(path):
+                return path
             self.disk.create(path, self.bytes)  # a shorter file is extended
             fields = HEADER.unpack(self.disk.read(path, 0, HEADER.size).tobytes())
             file = IndexFile(path, *fields)

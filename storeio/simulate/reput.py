@@ -14,7 +14,7 @@ from storeio.simulate.java import as_long
 from storeio.simulate.logscan import EVERY, LogScan
 from storeio.simulate.mapped import Mapped
 
-WAITS: Final = "[SetReputOffset] get reput offset from CQ"
+WAITS: Final = "Try to finish doing reput the messages fall behind during the starting"  # each second
 
 
 def start(broker: Broker) -> None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storeio.format.consumequeue import PRE_BLANK_SIZE
 from storeio.kernels.pulls import find_decodable, set_bits, units_pulled
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
@@ -84,7 +85,7 @@ class QueueUnits:
             places = (positions[inside] - self.files[i].base) // unit
             low = int(places.min())
             units = self.queue.units(self.files[i], low * unit, (int(places.max()) + 1) * unit)[places - low]
-            found[inside] = units["physical_offset"] == messages.physical[inside]
+            found[inside] = (units["physical_offset"] == messages.physical[inside]) & _point_somewhere(units)
             if self.is_plain:
                 same = found[inside] & whole[inside] & (units["size"] == messages.sizes[inside])
                 self._keep(i, places[same])
@@ -135,9 +136,10 @@ class QueueUnits:
             start = max(self.queue.min_position - file.base, 0)
             if start < file.wrote:
                 units = self.queue.units(file, start, file.wrote)
-                physical, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int32)
-                numbers = (file.base + start) // self.queue.unit_bytes + np.arange(len(units))
-                found.append(SortedUnits(physical, sizes, numbers))
+                rows = np.flatnonzero(_point_somewhere(units))
+                physical, sizes = (units[name][rows] for name in ("physical_offset", "size"))
+                numbers = (file.base + start) // self.queue.unit_bytes + rows
+                found.append(SortedUnits(physical.astype(np.int64), sizes.astype(np.int32), numbers))
         physical, sizes, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
         order = np.argsort(physical, kind="stable")
         return SortedUnits(physical[order], sizes[order], numbers[order])
@@ -155,6 +157,11 @@ class QueueUnits:
             for i in np.unique(files).tolist():
                 self._keep(i, (positions[files == i] - self.files[i].base) // UNIT)
         return found
+
+
+def _point_somewhere(units: npt.NDArray[np.void]) -> Mask:
+    """Tell which units do not only seem to point at the log's first byte: zeros, and what fills up to a first unit."""
+    return (units["physical_offset"] != 0) | ~np.isin(units["size"], (0, PRE_BLANK_SIZE))
 
 
 def in_place(files: MappedQueue) -> bool:
