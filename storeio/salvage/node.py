@@ -217,10 +217,10 @@ def _from(origins: Mapping[str, Concluded], piece: Moved) -> Moved:
 
 
 def _barren(first: Audit, placed: Audit, result: Salvaged) -> list[str]:
-    """Return a sentence where a log has bytes and not one message is known, saved or lost: it may be something else."""
+    """Return a sentence where a log has bytes and not one message of it is known: it may be something else."""
     kept = first.bytes_by_kind().get(COMMITLOG, {})
     count = sum(kept.get(name, 0) for name in ("stale", "torn", "garbage"))
-    if not count or placed.log.records or result.restored or result.lost:
+    if not count or placed.log.records or result.restored:
         return []
     return [f"no record was found in the log, and {count} of its bytes are no free space"]
 
