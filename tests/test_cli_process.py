@@ -16,6 +16,7 @@ import golden_data
 import pytest
 
 from storeio import __version__
+from storeio.audit import check as check_here
 
 SILENT = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "STOREIO_DEBUG", "FORCE_COLOR")}
 
@@ -41,6 +42,15 @@ def test_process_on_a_sound_store() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("SOUND: ")
     assert "\x1b" not in done.stdout
+
+
+def test_compiled_kernels_run_without_what_only_compiling_needs() -> None:
+    """Numba imports all of that before it loads anything: as long a start again, and 40 MB in each worker."""
+    check_here(store := golden_data.store("rich-5.5.1"))  # compiles what is not compiled yet
+    code = "import sys; from storeio.cli import run; print(run(sys.argv[1:]), 'numba.misc.cffiimpl' in sys.modules)"
+    words = [sys.executable, "-c", code, "check", str(store), "--quiet"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=SILENT)
+    assert done.stdout.endswith("\n0 False\n")
 
 
 def test_process_on_a_damaged_store(tmp_path: Path) -> None:
