@@ -103,7 +103,6 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, dispatcher: Any, signatures: str | Sequence[str], options: dict[str, Any]) -> None:
         self._dispatcher = dispatcher
-        self._allocates = bool(options["_nrt"])
         self.content = function_content(dispatcher.py_func)
         content = digest([environment(dispatcher.targetctx), self.content, repr(sorted(options.items())).encode()])
         name = re.sub(r"[^A-Za-z0-9_.]", "", f"{dispatcher.__module__}.{dispatcher.__qualname__}")[-80:]
@@ -154,8 +153,7 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
         """Numba's compile result for a signature, None where it has to be compiled."""
         payload: Any = (entry := self._entries.get(sig)) and read_entry(entry)
         with contextlib.suppress(Exception):  # no entry, or whatever is wrong with it: compiling writes another
-            if self._allocates:
-                tell_allocator()
+            tell_allocator()
             symbols, reduced = pickle.loads(payload)
             result = with_late_bitcode(target_context, symbols, *reduced)
             COUNTS["loaded"] += 1

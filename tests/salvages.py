@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import golden_data as golden
-import pytest
 import slow
 from storebuilder import forged
 
@@ -195,11 +194,6 @@ KINDS: Final[dict[str, Callable[[Damage], Any]]] = {
     "queue missing": _remove_queue,
     "all queues missing": lambda d: shutil.rmtree(d.root / "consumequeue", ignore_errors=True),
 }
-
-
-def seeds(few: int, many: int) -> list[Any]:
-    """Return seeds as parameters: a few for make test, the rest up to ``many`` for make long-test."""
-    return [pytest.param(seed, marks=[] if seed < few else [pytest.mark.long]) for seed in range(many)]
 
 
 def overwrite_units(damage: Damage) -> None:

@@ -20,3 +20,8 @@ def sampled(values: Iterable[Any], short: Collection[Any]) -> list[Any]:
         made.append(pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks))
     assert sum(not param.marks for param in made) == len(short), "some of the short ones are none of the values"
     return made
+
+
+def seeds(few: int, many: int) -> list[Any]:
+    """Return seeds as parameters: a few for make test, the rest up to ``many`` for make long-test."""
+    return sampled(range(many), range(few))

@@ -33,6 +33,7 @@ from applies import (
     small_store,
     tree_of,
 )
+from sampled import seeds
 
 from storeio.apply import apply_plan, undo
 from storeio.errors import MismatchError, NotAppliedError, UsageError
@@ -157,12 +158,13 @@ def test_killed_while_it_is_taken_back(place: Place) -> None:
         place.take_back(run, at)
 
 
-def test_killed_while_it_is_resumed(place: Place) -> None:
+@pytest.mark.parametrize("first", seeds(1, 5))
+def test_killed_while_it_is_resumed(place: Place, first: int) -> None:
     count = place.count(apply)
     for at in range(count // 3, count, count // 4):
         half = place.fresh("half")
         assert kill(apply, half, at, die_torn)
-        for again in range(0, count - at, 5):
+        for again in range(first, count - at, 5):
             run = copied(half, place.directory / "run")
             kill(resume, run, again, die_torn)
             place.finish_and_take_back(run, (at, again))
@@ -188,12 +190,13 @@ def _tried(work: Callable[[Path], object], place: Path) -> None:
         assert "nothing" in str(error) or "being taken back" in str(error)
 
 
-def test_a_power_cut_at_every_operation(place: Place) -> None:
+@pytest.mark.parametrize("first", seeds(1, 3))
+def test_a_power_cut_at_every_operation(place: Place, first: int) -> None:
     """Nothing is relied on that was not synced; neither going forward nor going back."""
     done = place.fresh("done")
     apply(done)
     for work, count in ((apply, place.count(apply)), (take_back, place.count(take_back, before=apply))):
-        for at in range(0, count, 3):
+        for at in range(first, count, 3):
             run = place.fresh() if work is apply else copied(done, place.directory / "run")
             assert killed(functools.partial(work, run), PowerCut(at, run / "store"))
             if work is apply:

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sampled import seeds
 
 from storeio import audit
 from storeio.findings import Finding
@@ -108,7 +109,7 @@ def is_seen(findings: list[Finding], path: str, position: int, size: int) -> boo
     )
 
 
-@pytest.mark.parametrize("batch", [pytest.param(n, marks=[pytest.mark.long] if n else []) for n in range(BATCHES)])
+@pytest.mark.parametrize("batch", seeds(1, BATCHES))
 def test_mutations_never_crash_and_no_changed_body_is_sound(batch: int, tmp_path: Path) -> None:
     rng = random.Random(batch)
     for run in range(RUNS):

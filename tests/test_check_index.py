@@ -27,7 +27,7 @@ from indexes import (
     structure_of,
     walk,
 )
-from sampled import sampled
+from sampled import sampled, seeds
 
 from storeio import audit
 from storeio.checks import index_border, index_damage, index_stretch
@@ -84,7 +84,7 @@ LENGTHS: Final = {"unit.physical_offset": 8, "unit 0": 1, "tail": 1} | {
 }
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.long] if n > 1 else []) for n in range(8)])
+@pytest.mark.parametrize("seed", seeds(2, 8))
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_flipped_bit_is_found_where_it_is(name: str, seed: int) -> None:
     chance = random.Random(f"{name}{seed}")

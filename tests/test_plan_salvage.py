@@ -10,6 +10,7 @@ import salvages
 from applies import tree_of
 from rebuilds import no_waiting_for_disks
 from salvages import log_of
+from sampled import seeds
 
 from storeio import audit
 from storeio.apply import apply_plan, undo
@@ -38,7 +39,7 @@ def assert_in_place_as_elsewhere(damage: salvages.Damage, tmp_path: Path) -> Non
     assert tree_of(damage.root) == before
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(2, 12))
+@pytest.mark.parametrize("seed", seeds(2, 12))
 @pytest.mark.parametrize("name", STORES)
 def test_in_place_as_elsewhere(name: str, seed: int, tmp_path: Path) -> None:
     assert_in_place_as_elsewhere(salvages.damaged(name, seed, tmp_path / "store"), tmp_path)

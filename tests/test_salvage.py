@@ -12,6 +12,7 @@ import pytest
 import salvages
 from applies import tree_of
 from rebuilds import no_waiting_for_disks, sizes_of
+from sampled import seeds
 
 from storeio import audit, cli
 from storeio.format.commitlog import encode_blank
@@ -78,13 +79,13 @@ def assert_saved(name: str, seed: int, place: Path, *, units: bool = False) -> N
     assert not odd, (damage.kinds, odd[:5])
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(2, 240))
+@pytest.mark.parametrize("seed", seeds(2, 240))
 @pytest.mark.parametrize("name", STORES)
 def test_random_damage(name: str, seed: int, tmp_path: Path) -> None:
     assert_saved(name, seed, tmp_path)
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(1, 60))
+@pytest.mark.parametrize("seed", seeds(1, 60))
 @pytest.mark.parametrize("name", STORES)
 def test_random_damage_of_log_and_queues(name: str, seed: int, tmp_path: Path) -> None:
     assert_saved(name, seed, tmp_path, units=True)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import salvages
 from rebuilds import no_waiting_for_disks
+from sampled import seeds
 
 from storeio import audit, cli
 from storeio.inspect.bodies import decoded
@@ -82,7 +83,7 @@ def expected(saved: Saved, choice: Choice) -> Saved:
     return {at: saved[at] for at in single}
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(2, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 @pytest.mark.parametrize("name", STORES)
 def test_what_is_chosen_is_kept_and_nothing_else(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")
@@ -142,7 +143,7 @@ def test_first_bytes_that_a_file_lost_are_told(gone: int, tmp_path: Path) -> Non
     assert first["found"] == "restored"
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(3, 30))
+@pytest.mark.parametrize("seed", seeds(3, 30))
 @pytest.mark.parametrize("name", STORES)
 def test_messages(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")

@@ -9,6 +9,7 @@ import pytest
 import salvages
 from rebuilds import no_waiting_for_disks
 from salvages import Bytes, log_of
+from sampled import seeds
 
 from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
@@ -34,7 +35,7 @@ def unprotected(now: Bytes, before: Bytes, damage: salvages.Damage) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(3, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("name", STORES)
 def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")
@@ -46,7 +47,7 @@ def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path
     assert result.problems == []
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(3, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("name", STORES)
 def test_two_copies_damaged_in_different_places(name: str, seed: int, tmp_path: Path) -> None:
     damage = salvages.damaged(name, seed, tmp_path / "store")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import golden_data as golden
 import pytest
-from salvages import Original, Originals, originals_of, records_of, seeds
+from salvages import Original, Originals, originals_of, records_of
+from sampled import seeds
 
 import storeio
 from storeio.format import commitlog as log

@@ -34,7 +34,7 @@ from tests import golden_data
 from tests.simulated import SETUP, disk_of, in_memory, on_lines, setup_of, stores
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
-SAMPLED = CASES[7::24]
+SAMPLED = CASES[7::12]
 Pulled = tuple[Consumed, Consumed, int]
 """What consumers get as told and as pulled one by one, and how many messages were told without a pull."""
 
@@ -176,7 +176,7 @@ def odd_units(rng: random.Random, data: bytes) -> bytes:
     return b"".join(units)
 
 
-@settings(max_examples=12)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(LINES.values())))
 def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
     rng = random.Random(seed)
@@ -194,7 +194,7 @@ def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
         assert count > 0 or told.messages < 200
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(st.data())
 def test_what_is_called_decodable_decodes(data: st.DataObject) -> None:
     builder = StoreBuilder(segment_bytes=1 << 16)

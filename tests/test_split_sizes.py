@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from sampled import seeds
 
 from storeio import audit
 from storeio.report import audit_object
 from tests import golden_data
-from tests.salvages import seeds
 from tests.test_audit_fuzz import mutate
 from tests.test_simulate_other_stores import place, store  # noqa: F401
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import salvages
+from sampled import seeds
 
 from broker.brokers import VERSIONS, Queue, Started, run
 from broker.whole import messages_of, records_of
@@ -30,7 +31,7 @@ def delivered(started: Started, name: str) -> set[tuple[str, int, int]]:
     return {row[:3] for row in found & sent}
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(3, 60))
+@pytest.mark.parametrize("seed", seeds(3, 60))
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_plan_takes_no_message_from_consumers(version: str, seed: int, tmp_path: Path) -> None:
     name, root, before = f"base-{version}", tmp_path / "store", tmp_path / "before"

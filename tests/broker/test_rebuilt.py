@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import salvages
 from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, tree
+from sampled import seeds
 from storebuilder import StoreBuilder
 from test_rebuild_rules import with_copied_lists
 
@@ -70,7 +70,7 @@ def test_brokers_fail_at_the_lists_that_are_found(version: str, what: str, tmp_p
         assert started.outcome != "starts" or started.queues["t", 0] == (0, 3)
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(1, 2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_path: Path) -> None:
     builder = log_with_lists(tmp_path / "store", seed, ordinary=version == "4.9.8", ext=True, ext_bytes=204)
@@ -81,7 +81,7 @@ def test_queues_that_messages_list_and_are_sent_to(version: str, seed: int, tmp_
     assert [f.code for f in audit.check(made, given=given).findings if f.severity != "info"] == []
 
 
-@pytest.mark.parametrize("seed", salvages.seeds(1, 2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 @pytest.mark.parametrize("version", EVERY_VERSION[1:])
 def test_a_random_log_is_built_as_the_broker_does(version: str, seed: int, tmp_path: Path) -> None:
     """One with topics of 130 bytes, with which 4.9 ends the log."""

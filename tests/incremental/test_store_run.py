@@ -12,8 +12,7 @@ import golden_data
 import pytest
 from implied import Settings
 from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
-from salvages import seeds
-from sampled import sampled
+from sampled import sampled, seeds
 from storebuilder import StoreBuilder
 from test_audit_fuzz import mutate
 

@@ -224,9 +224,8 @@ def run_small_job(command: list[str], folder: Path, end: str = "") -> subprocess
     work.mkdir()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # as in an activated environment
     env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": "/proc/none", "PYTHONDONTWRITEBYTECODE": "1"}
-    env["STOREIO_CACHE_DIR"] = str(
-        cache_directory()
-    )  # without a home kernels would be compiled anew, which takes a minute
+    # Without a home, and so a cache, all kernels would be compiled anew.
+    env["STOREIO_CACHE_DIR"] = str(cache_directory())
     env.pop("PYSPARK_GATEWAY_PORT", None)
     env.pop("PYSPARK_PYTHON", None)
     env.pop("PYSPARK_DRIVER_PYTHON", None)

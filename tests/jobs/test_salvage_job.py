@@ -12,6 +12,7 @@ import golden_data as golden
 import pytest
 import salvages
 from rebuilds import no_waiting_for_disks, sizes_of, tree
+from sampled import seeds
 
 from jobs import salvage_store, tables
 from storeio import audit
@@ -79,7 +80,7 @@ def test_chosen_messages(tmp_path: Path, spark: SparkSession) -> None:
     assert {row["topic"] for row in there} == {"topic_1", "bcq_a"}
 
 
-@pytest.mark.parametrize("first", salvages.seeds(1, 12))
+@pytest.mark.parametrize("first", seeds(1, 24))
 def test_decisions_are_those_of_the_node_whatever_the_splits(first: int, spark: SparkSession, tmp_path: Path) -> None:
     """Damaged stores of all versions audited by workers in splits of chance: every patch is the node's."""
     chance = random.Random(first)
