@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import golden_data as golden
 import pytest
+import sampled
 import temporary
 from faults import Faults
 from hypothesis import settings
@@ -92,7 +93,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the session, so that ``-m spark`` selects all of them."""
+    """Mark what make test leaves out, and every test that uses the session: ``-m spark`` selects all of them."""
+    sampled.leave_out(items)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")

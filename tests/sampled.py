@@ -1,11 +1,13 @@
 """Parameters of which ``make test`` runs some, and ``make long-test`` all others.
 
 CI has 25 minutes, on whatever machine it gets. What is proven on every store and version at length is proven there on a
-few of each.
+few of each: on those that a test names, or on a share, ``@pytest.mark.share(3)``.
 """
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -25,3 +27,21 @@ def sampled(values: Iterable[Any], short: Collection[Any]) -> list[Any]:
 def seeds(few: int, many: int) -> list[Any]:
     """Return seeds as parameters: a few for make test, the rest up to ``many`` for make long-test."""
     return sampled(range(many), range(few))
+
+
+def leave_out(items: Iterable[pytest.Item]) -> None:
+    """Make long what is not of the share of its function that make test runs: of three, one third, and one at least.
+
+    Which ones their names tell, by no order, so that of two lists that are crossed all values come.
+    """
+    shared: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("share") and not item.get_closest_marker("long"):
+            shared.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for of_one in shared.values():
+        marker = of_one[0].get_closest_marker("share")
+        assert marker is not None
+        (parts,) = marker.args
+        of_one.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        for item in of_one[math.ceil(len(of_one) / parts) :]:
+            item.add_marker("long")

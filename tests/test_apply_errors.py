@@ -42,6 +42,7 @@ def apply(place: Path) -> None:
     apply_plan(place / "plans" / "plan.json", place / "store", allow_log=True)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
 def test_every_operation_may_fail(base: Path, number: int) -> None:
     maker = every_kind(base / "store")

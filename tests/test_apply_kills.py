@@ -123,10 +123,11 @@ def place() -> Iterator[Place]:
         yield Place(directory)
 
 
-def test_killed_in_front_of_every_operation(place: Place) -> None:
+@pytest.mark.parametrize("first", seeds(1, 2))
+def test_killed_in_front_of_every_operation(place: Place, first: int) -> None:
     count = place.count(apply)
     assert count > 120
-    for at in range(count):
+    for at in range(first, count, 2):
         run = place.fresh()
         assert kill(apply, run, at)
         place.finish_and_take_back(run, at)
@@ -146,12 +147,13 @@ def test_killed_in_the_middle_of_every_write(place: Place) -> None:
         place.finish_and_take_back(run, at)
 
 
-def test_killed_while_it_is_taken_back(place: Place) -> None:
+@pytest.mark.parametrize("first", seeds(1, 2))
+def test_killed_while_it_is_taken_back(place: Place, first: int) -> None:
     count = place.count(take_back, before=apply)
     assert count > 60
     done = place.fresh("done")
     apply(done)
-    for at in range(count):
+    for at in range(first, count, 2):
         run = copied(done, place.directory / "run")
         assert kill(take_back, run, at, die_torn)
         place.refuses_to_resume(copied(run, place.directory / "a"), at)
@@ -170,9 +172,10 @@ def test_killed_while_it_is_resumed(place: Place, first: int) -> None:
             place.finish_and_take_back(run, (at, again))
 
 
-def test_killed_again_and_again(place: Place) -> None:
+@pytest.mark.parametrize("first", seeds(1, 2))
+def test_killed_again_and_again(place: Place, first: int) -> None:
     """Chains of kills: any of the three verbs next, dying anywhere, until one gets through."""
-    for seed in range(40):
+    for seed in range(first, 40, 2):
         chance = seeded(seed)
         run = place.fresh()
         assert kill(apply, run, chance.randrange(30, 120), chance.choice([die, die_torn]))
@@ -205,6 +208,7 @@ def test_a_power_cut_at_every_operation(place: Place, first: int) -> None:
                 place.take_back(run, at)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("torn", [False, True])
 def test_killed_while_moving_to_another_file_system(place: Place, torn: bool) -> None:
     """Renames between store and backup are refused as the kernel does, so that all is copied."""

@@ -58,6 +58,7 @@ def test_every_record_that_enters_a_queue_is_compared_with_its_unit(name: str) -
     assert found.checks["queue_units"] == found.checks["queue_units_on_disk"] >= len(queued)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", sampled(SPLIT, SPLIT[::2]))
 def test_splits_change_nothing_of_a_sound_store(name: str) -> None:
     root = golden_data.store(name)
@@ -66,6 +67,7 @@ def test_splits_change_nothing_of_a_sound_store(name: str) -> None:
         assert facts(audit.check(root, split_bytes=split_bytes)) == whole, split_bytes
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", ["rows-5.5.1", "fuzz-4.9.8", "fuzz-5.3.3"])
 def test_splits_and_turns_change_nothing_of_a_damaged_store(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def test_sound_stores(name: str) -> None:
     assert_adds_up(audit.check(golden.store(name), jobs=1))
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(900, 904))
 @pytest.mark.parametrize("name", ["rich-4.9.8", "rich-5.5.1"])
 def test_damaged_stores(name: str, seed: int, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def given(name: str) -> dict[str, str]:
     return sizes_of(golden.options(name))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("what", LEFT)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_harms_is_found_and_moved_aside(version: str, what: str, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ LENGTHS: Final = {"unit.physical_offset": 8, "unit 0": 1, "tail": 1} | {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(2, 8))
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_flipped_bit_is_found_where_it_is(name: str, seed: int) -> None:

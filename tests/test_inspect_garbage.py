@@ -106,6 +106,7 @@ def test_random_stores(files: dict[str, bytes], numbers: list[int]) -> None:
                 assert str(error)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["rich-5.5.1", "ext-4.9.8"])
 def test_real_stores_with_flipped_bytes(name: str, tmp_path: Path) -> None:
     root = golden.copy_of(name, tmp_path / "s")

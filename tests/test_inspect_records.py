@@ -145,6 +145,7 @@ def test_a_start_in_the_middle_gives_what_a_walk_of_all_gives(back: int) -> None
         assert starts.tolist() == [p for p in places(rows) if int(starts[0]) <= p <= last]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SOME)
 def test_queue_offsets_through_the_queue_and_by_scan(name: str) -> None:
     root, notes = Reader(golden.store(name), note=pytest.fail), []

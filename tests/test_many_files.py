@@ -144,6 +144,7 @@ def test_a_file_that_shrank_is_left_to_who_can_say_so(tmp_path: Path) -> None:
     assert "became shorter than 40 bytes" in report.failed
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", sampled((*golden.STORES, *DAMAGED), (*golden.STORES[::3], *DAMAGED[::2])))
 def test_an_audit_says_the_same_without(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in golden.STORES:

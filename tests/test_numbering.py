@@ -28,6 +28,7 @@ def places() -> list[int]:
     return [int(row["phy_offset"]) for row in sorted(rows, key=lambda row: int(row["queue_offset"]))]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("wild", [2**62 + 17, 2**41, -3])
 @pytest.mark.parametrize("number", [0, 1, 2, 60, -2, -1])
 def test_the_record_is_named_and_mended(number: int, wild: int, tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def test_a_stray_that_holds_nothing_of_its_own_is_moved_and_never_padded(case: s
 NUMBERS = ["1", "00", f"+{2 * SEGMENT:019d}", f"{14 * SEGMENT + 3:020d}", "9999999", "-1", f"-{SEGMENT}"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", [*NUMBERS, "x", f"{2 * SEGMENT:020d}.bak", f"old/{2 * SEGMENT:020d}"])
 @pytest.mark.parametrize("length", [SEGMENT, 20_000])
 def test_a_stray_that_holds_what_the_log_lacks_stays_until_a_salvage_has_it(
@@ -301,6 +302,7 @@ def mixed_up(root: Path, chance: random.Random) -> None:
         chance.choice(edits)(path, path.with_name(f"{number:0{chance.choice([0, 20, 20, 20, 21])}d}"))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_no_name_makes_an_audit_void_or_endless(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

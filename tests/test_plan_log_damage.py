@@ -59,6 +59,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_message_stays_in_its_queue_where_its_record_says_another(name: str, damage: str, tmp_path: Path) -> None:

@@ -54,12 +54,8 @@ def files_of(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
-def _row(number: int, name: str, case: dict[str, Any]) -> Any:
-    """Return a case as a parameter: every fourth one belongs to make test, the others to make long-test."""
-    return pytest.param(name, case, id=f"{name}:{case['id']}", marks=[pytest.mark.long] if number % 4 else [])
-
-
-@pytest.mark.parametrize(("name", "case"), [_row(number, *row) for number, row in enumerate(CASES)])
+@pytest.mark.share(8)
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_a_plan_makes_it_what_it_was(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     found = planned(name, case, tmp_path)
     assert found.cures, found.plan.left

@@ -39,12 +39,14 @@ def assert_in_place_as_elsewhere(damage: salvages.Damage, tmp_path: Path) -> Non
     assert tree_of(damage.root) == before
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(2, 12))
 @pytest.mark.parametrize("name", STORES)
 def test_in_place_as_elsewhere(name: str, seed: int, tmp_path: Path) -> None:
     assert_in_place_as_elsewhere(salvages.damaged(name, seed, tmp_path / "store"), tmp_path)
 
 
+@pytest.mark.share(3)
 # 589 of base-5.3.3: the log's end is gone, and of the units that point there one between others is damaged.
 @pytest.mark.parametrize(("name", "seed"), [("base-5.3.3", 589), ("ext-5.5.1", 561), ("rich-4.9.8", 4)])
 def test_in_place_where_units_are_overwritten(name: str, seed: int, tmp_path: Path) -> None:

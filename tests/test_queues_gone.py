@@ -45,6 +45,7 @@ def test_a_rebuild_gives_every_queue_that_the_broker_had(name: str, split_bytes:
     assert told == ([f"{', '.join(TOPICS)}: batch queues, since their records hold batches"] if name in BATCHES else [])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("emptied", [False, True])
 def test_batch_queues_are_missed_and_planned_as_they_were(name: str, emptied: bool, tmp_path: Path) -> None:
@@ -59,6 +60,7 @@ def test_batch_queues_are_missed_and_planned_as_they_were(name: str, emptied: bo
     assert tree(root, *QUEUES) == tree(golden.store(name), *QUEUES)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", sampled(RICH, ["rich-4.9.8", "rich-5.3.3"]))
 def test_an_audit_misses_light_queues_that_are_gone_with_all_others(name: str, tmp_path: Path) -> None:
     root = golden.without(name, tmp_path / "store", "consumequeue", "batchconsumequeue")

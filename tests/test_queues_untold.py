@@ -84,6 +84,7 @@ def test_imitated_batches_are_not_believed(tmp_path: Path) -> None:
     assert [queue.kind for queue in built.queues] == ["consumequeue"]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("gone", GONE)
 def test_unreadable_splits_are_told_once(
     gone: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,6 +100,7 @@ def test_unreadable_splits_are_told_once(
         assert timeless(kept.audit(root)) == expected
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("most", [5, 30, 100, 170])
 def test_a_cancelled_audit_says_nothing_that_a_whole_one_does_not(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

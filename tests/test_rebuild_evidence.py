@@ -39,6 +39,7 @@ def damage(path: Path, chance: random.Random) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", STORES)
 def test_damage_of_the_index_changes_nothing_of_it(name: str, tmp_path: Path) -> None:
     root = golden.copy_of(name, tmp_path / "store")

@@ -58,6 +58,7 @@ def swap(root: Path, into: Path) -> None:
     (into / "checkpoint").replace(root / "checkpoint")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", LISTS)
 def test_a_damage_of_queues_index_or_checkpoint_is_mended(name: str, tmp_path: Path) -> None:
     given = sizes_of(golden.options(golden.base_of(name)))

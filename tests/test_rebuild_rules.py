@@ -39,6 +39,7 @@ SIZES: tuple[dict[str, Any], ...] = (
 WILD = (2**31 - 1, 2**41, 2**56, 2**62, -1, -(2**40))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = random_log(tmp_path / "store", seed, **SIZES[seed % len(SIZES)])

@@ -65,6 +65,7 @@ def then(monkeypatch: pytest.MonkeyPatch) -> Any:
     return look
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", golden_data.STORES)
 def test_at_every_moment_a_sound_store_was_sound(name: str, then: Any) -> None:
     rows = golden_data.dump(name)

@@ -79,12 +79,14 @@ def assert_saved(name: str, seed: int, place: Path, *, units: bool = False) -> N
     assert not odd, (damage.kinds, odd[:5])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(2, 240))
 @pytest.mark.parametrize("name", STORES)
 def test_random_damage(name: str, seed: int, tmp_path: Path) -> None:
     assert_saved(name, seed, tmp_path)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(1, 60))
 @pytest.mark.parametrize("name", STORES)
 def test_random_damage_of_log_and_queues(name: str, seed: int, tmp_path: Path) -> None:
@@ -141,11 +143,13 @@ def test_the_copy_of_a_record_is_none_though_no_unit_says_so(tmp_path: Path) -> 
     assert [(part.topic, part.queue_id, part.first_queue_offset) for part in result.lost] == [(*record.name, number)]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "seed"), ONCE_WRONG)
 def test_what_once_came_out_wrong(name: str, seed: int, tmp_path: Path) -> None:
     assert_saved(name, seed, tmp_path)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("count", [1, 512])
 @pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.5.1"])
 def test_bytes_that_came_into_the_last_segment(name: str, count: int, tmp_path: Path) -> None:
@@ -197,6 +201,7 @@ def test_a_queue_id_that_repeats_the_number_before(name: str, tmp_path: Path) ->
         assert salvages.records_of(tmp_path / f"new{i}", size)[at].raw == records[at].raw
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("without_queues", [False, True])
 @pytest.mark.parametrize("name", ["base-4.9.8", "rich-4.9.8"])
 def test_a_queue_id_that_takes_the_number_after(name: str, without_queues: bool, tmp_path: Path) -> None:
@@ -319,6 +324,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("gone", [1, 4, 7, 8, 9])
 @pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
 def test_a_segment_that_lost_bytes_behind_its_blank_record(name: str, gone: int, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def unprotected(now: Bytes, before: Bytes, damage: salvages.Damage) -> bool:
     return True
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("name", STORES)
 def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path) -> None:
@@ -47,6 +48,7 @@ def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path
     assert result.problems == []
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("name", STORES)
 def test_two_copies_damaged_in_different_places(name: str, seed: int, tmp_path: Path) -> None:

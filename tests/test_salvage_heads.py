@@ -41,6 +41,7 @@ def field_at(raw: bytes, field: str) -> int:
     return {"born": born_stop - 4, "store": born_stop + 8 + store - 4, "times": born_stop + 8 + store}[field]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("field", "at", "data"), [
     ("born", 0, b"\xff"), ("born", 1, b"\x01"), ("store", 0, b"\xff"), ("store", 0, b"\xff\xff\xff\xff"),
     ("store", 1, b"\x80"), ("times", 0, b"\x80"), ("times", 0, b"\xff"),
@@ -93,6 +94,7 @@ def test_a_message_that_seems_prepared_stays_in_its_queue(which: int, queues: bo
     assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).exit_code == 0
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("state", [0, log.SYS_COMMIT])
 @pytest.mark.parametrize("number", [None, 7])
 @pytest.mark.parametrize("prepared", [log.SYS_PREPARED, log.SYS_ROLLBACK])
@@ -136,6 +138,7 @@ def test_tombstones_name_no_damaged_host(tmp_path: Path) -> None:
     assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).exit_code == 0
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("shift", [1, 50, 350])
 @pytest.mark.parametrize("tail", [True, False])
 def test_units_in_a_queue_file_with_a_wrong_name_tell_true_numbers(shift: int, tail: bool, tmp_path: Path) -> None:

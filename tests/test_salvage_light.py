@@ -46,6 +46,7 @@ def units_of(root: Path) -> dict[str, list[tuple[int, int, int]]]:
     return {name: [unit for unit in units if unit[1]] for name, units in found.items()}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "how", "which"), sampled(LOST, LOST[::4]))
 def test_a_lost_message_leaves_no_gap_in_its_light_queues(name: str, how: str, which: int, tmp_path: Path) -> None:
     size = int(golden.options(name)["clFile"])

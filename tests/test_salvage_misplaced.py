@@ -62,6 +62,7 @@ def assert_untouched(name: str, root: Path, place: Path, *, lost: int = 0) -> No
     assert {path.name: path.read_bytes() for path in (place / "new" / "commitlog").iterdir()} == before
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "edits"), [
     (NAME, [["copytree", "consumequeue/topic_0/1", "consumequeue/topic_9/77"]]),
     (NAME, [["rename", "consumequeue/topic_0/0", "consumequeue/topic_0/99"]]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +73,10 @@ def test_the_only_record_of_a_queue_gets_its_number_from_its_unit_where_it_says_
 CHANGES = ([1, 1], [-1, -1], [7, 7], [1, 1, 1], [1, -1], [5, 8], [-30, 50, 2], [1, 1, -2], [2, 0, 2], [3] * 16)
 
 
-def _changed() -> Iterator[Any]:
-    """Yield changes, where they begin and whether there are queues; to make test belong two of the four of each."""
-    for number, changes in enumerate(CHANGES):
-        for first in (0, 104):
-            for queues in (True, False):
-                marks = [] if ((first > 0) == queues) == bool(number % 2) else [pytest.mark.long]
-                yield pytest.param(first, changes, queues, marks=marks)
-
-
-@pytest.mark.parametrize(("first", "changes", "queues"), list(_changed()))
+@pytest.mark.share(5)
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("first", [0, 104])
+@pytest.mark.parametrize("queues", [True, False])
 def test_records_in_a_row_get_their_numbers_back(first: int, changes: list[int], queues: bool, tmp_path: Path) -> None:
     """The numbers before and behind them leave just theirs, whether queues say the same or are gone."""
     edits = renumbered(first, changes)
@@ -144,6 +138,7 @@ def test_a_unit_beside_records_with_wrong_numbers_tells_its_own(changes: list[in
     assert len(result.restored) == len(changes)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("changes", "queues"), [
     ([1, -1], True), ([1, 1, -2], True), ([-3, -3], True), ([5, 8], True), ([7, 3], True), ([-100, 2**39], True),
     ([2**41, 9, -8], True), ([-8, -8, 2**41, 9], True),
@@ -176,6 +171,7 @@ def test_a_jump_that_has_its_unit_stays_in_front_of_a_last_record_that_goes_back
     assert (again.restored, again.dropped, again.moved) == ([], [], [])
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("queue_id", "changes", "queues"), [
     (15, [3], True), (15, [2**39], True), (15, [-1], True), (15, [-1], False), (7, [5, 8], True), (7, [-1, -1], True),
     (7, [2**45, 2**46], True), (7, [2**45, 2**46], False),

@@ -57,6 +57,7 @@ def with_topic(name: str, prefix: bytes) -> int:
     return next(at for at in sorted(records)[20:] if records[at].head.topic.startswith(prefix))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("data", BROKEN)
 @pytest.mark.parametrize(
     ("name", "prefix"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ def assert_same(root: Path, options: Mapping[str, Any], version: str) -> None:
     assert fast == left_by(disk_of(root), version, replace(setup, scalar=True))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
 def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
@@ -78,18 +79,10 @@ def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: lis
         assert_same(root, golden_data.options(base), version)
 
 
-def _made_again() -> Iterator[Any]:
-    """Yield every store, version and state; to make test belong a quarter, to make long-test the others."""
-    for number, name in enumerate(golden_data.STORES):
-        for line, version in enumerate(LINES.values(), number):
-            for abort in (False, True):
-                marks = [] if line % 4 < 2 and abort == bool(line % 2) else [pytest.mark.long]
-                yield pytest.param(
-                    name, version, abort, marks=marks, id=f"{name}-{version}-{'abort' if abort else 'clean'}"
-                )
-
-
-@pytest.mark.parametrize(("name", "version", "abort"), list(_made_again()))
+@pytest.mark.share(12)
+@pytest.mark.parametrize("name", golden_data.STORES)
+@pytest.mark.parametrize("version", LINES.values())
+@pytest.mark.parametrize("abort", [False, True])
 def test_same_where_queues_are_made_again(name: str, version: str, abort: bool, tmp_path: Path) -> None:
     root = golden_data.copy_of(name, tmp_path / "store")
     shutil.rmtree(root / "consumequeue")
@@ -125,6 +118,7 @@ def test_same_where_a_position_wraps_around(number: int, version: str) -> None:
 STOPPED = [case for case in OTHERS if case["id"].startswith("stop-")]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("version", LINES.values())
 @pytest.mark.parametrize("case", STOPPED, ids=[f"{case['store']}:{case['id']}" for case in STOPPED])
 def test_same_where_all_queues_stop(case: dict[str, Any], version: str, tmp_path: Path) -> None:

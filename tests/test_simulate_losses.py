@@ -62,6 +62,7 @@ def units_after(found: Prediction) -> dict[str, set[int]]:
     return offsets
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_given_up_is_what_no_unit_points_at(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     found = predicted(name, case["id"], tmp_path)

@@ -86,6 +86,7 @@ def compare(found: State, expected: dict[str, Any], sound: Files) -> None:
     assert sorted([size, digest[:16]] for size, digest in found.index) == expected["index"]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", CASES, ids=[f"{c['store']}:{c['id']}" for c in CASES])
 def test_prediction_equals_the_broker(case: dict[str, Any], place: Path, tmp_path: Path) -> None:
     sound = store(case["store"], place)

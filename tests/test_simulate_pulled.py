@@ -75,6 +75,7 @@ def both_ways(disk: Disk, version: str, setup: Setup) -> Iterator[Pulled]:
     yield told, consume(broker), count
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
 def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
@@ -176,7 +177,7 @@ def odd_units(rng: random.Random, data: bytes) -> bytes:
     return b"".join(units)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(LINES.values())))
 def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
     rng = random.Random(seed)
@@ -194,7 +195,7 @@ def test_same_where_answers_are_full_of_bytes(seed: int, version: str) -> None:
         assert count > 0 or told.messages < 200
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data())
 def test_what_is_called_decodable_decodes(data: st.DataObject) -> None:
     builder = StoreBuilder(segment_bytes=1 << 16)

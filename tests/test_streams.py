@@ -53,6 +53,7 @@ def _calls() -> Iterator[Any]:
             yield pytest.param(words, code, text, marks=[*marks, *more], id=f"{words} {text}")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("words", "code", "where"), list(_calls()))
 def test_exit_codes_are_those_of_the_work(words: str, code: int, where: str, world: Path) -> None:
     ran = shell(f"{words} {where}", world)
@@ -60,6 +61,7 @@ def test_exit_codes_are_those_of_the_work(words: str, code: int, where: str, wor
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("where", UNTOLD)
 def test_a_plan_is_carried_out_and_taken_back(where: str, world: Path, tmp_path: Path) -> None:
     shutil.copytree(world / "damaged", tmp_path / "damaged")

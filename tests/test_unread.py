@@ -75,6 +75,7 @@ def test_files_in_directories_that_cannot_be_listed_are_not_missing(path: str, s
     require_only_unread(audit.check(store), [path])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", EVERY_KIND)
 def test_nothing_else_follows_from_one_file_that_cannot_be_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +107,7 @@ def test_what_is_lost_beside_it_is_told(store: Path, faults: Faults) -> None:
     assert {code for code, _ in wrong(found)} == {code for code, _ in wrong(lost)} | {"UNREADABLE"}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("seed", "split_bytes"), [(0, 4096), (1, None), (2, 4096)])
 @pytest.mark.parametrize("name", ["base-5.3.3", "rich-5.3.3"])
 def test_around_bad_blocks_the_rest_is_read(

@@ -99,6 +99,7 @@ def test_brokers_stores_with_random_changes(name: str, seed: int, tmp_path: Path
         assert_same(kept, root)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_histories(seed: int, tmp_path: Path) -> None:
     """A store grows, loses its oldest files, and is damaged and healed in between."""

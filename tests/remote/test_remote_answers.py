@@ -42,6 +42,7 @@ def test_whole_objects_instead_of_ranges(rich: Path, objects: Objects, proxied: 
         read_range(uri, path, 5000, 6000)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("answer", [SHORT, EMPTY, WHOLE])
 def test_one_segment_of_which_other_ranges_come(
     answer: str, rich: Path, objects: Objects, proxied: Start, monkeypatch: pytest.MonkeyPatch

@@ -71,6 +71,7 @@ def test_damaged_stores_are_as_on_disk(listed: str, number: int, objects: Object
     assert timeless(storeio.check(objects.uri(f"{listed}-{number}"), split_bytes=SPLIT_BYTES)) == timeless(local)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("trouble", sampled((RESET, CUT, SLOW, SHORT, EMPTY, WHOLE, 500, 503), [CUT, SLOW, SHORT, 503]))
 def test_trouble_that_passes_changes_nothing(trouble: int | str, rich: Path, objects: Objects, proxied: Start) -> None:
     proxy = proxied(lambda request: trouble if request.number % 5 == 2 else None)

@@ -56,6 +56,7 @@ def plain(place: Path) -> dict[str, Any]:
     return {name: part for name, part in told.items() if name not in ("store", "started_ms", "seconds")}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", sampled(range(6), range(3)))
 def test_an_audit_is_that_of_the_disk_or_says_why_not(
     seed: int, damaged: Path, objects: Objects, proxied: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -77,6 +78,7 @@ def test_an_audit_is_that_of_the_disk_or_says_why_not(
         assert {finding["code"] for finding in plain(remote)["findings"]} >= {"UNREADABLE"}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_an_output_is_whole_or_says_that_it_is_not(
     seed: int, damaged: Path, objects: Objects, proxied: Start, tmp_path: Path

@@ -45,6 +45,7 @@ def without_mark(files: dict[str, bytes]) -> dict[str, bytes]:
     return rest
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("trouble", [None, RESET, 503])
 def test_bytes_are_those_of_the_local_rebuild(
     trouble: int | str | None, local: dict[str, bytes], objects: Objects, proxied: Start
@@ -190,6 +191,7 @@ def test_what_has_come_there_meanwhile_is_not_removed(
     assert objects.tree("meanwhile") == {"theirs": b"theirs"}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("trouble", sampled((503, 403, DOWN), [403, DOWN]))
 def test_an_upload_that_fails_in_the_middle_leaves_what_was_there(
     trouble: int | str, objects: Objects, proxied: Start, tmp_path: Path
