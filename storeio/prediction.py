@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from storeio import many_files
 from storeio.around import ReadAround
 from storeio.audit.running import moment_of
 from storeio.checks.layout import foreign_layout, queues_elsewhere
@@ -128,7 +129,9 @@ def _started(
     found = given_up = None
     whole = COMMITLOG not in unlisted and (small or cuts(started_broker) if whole_log is None else whole_log)
     if outcome.outcome == STARTS and whole and not queues_elsewhere(listing.files):
-        finder = Finder(started_broker, listing.files, read)
+        alone = running_end is None and not is_remote(listing.root)
+        agreeing = partial(many_files.agreeing, listing.root) if alone else None
+        finder = Finder(started_broker, listing.files, read, agreeing)
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
     emptied = [path for path in disk.deleted if held_something(listing, read, path)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import golden_data
 import numpy as np
+import numpy.typing as npt
 import pytest
 from damage import MESSAGES, Draw, _damage, append
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from storebuilder import StoreBuilder
 
 from storeio.config import infer_config
 from storeio.paths import describe, file_name
+from storeio.pieces import Agreeing
 from storeio.scan import list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
@@ -48,6 +50,16 @@ def on_lines(cases: Sequence[tuple[str, golden_data.Case]]) -> list[Any]:
 def disk_of(root: Path) -> Disk:
     """Return a store as a simulated start sees it."""
     return Disk(list_store(root).files, lambda path, start, stop: read_range(str(root), path, start, stop))
+
+
+def agreeing_on(disk: Disk) -> Agreeing:
+    """Return what compares pieces of the store below a disk, one by one."""
+    stored = {path: file.stored for path, file in disk.files.items()}
+
+    def agrees(path: str, start: int, stop: int, expected: npt.NDArray[np.uint8]) -> bool:
+        return stored.get(path, 0) >= stop and disk._read(path, start, stop).tobytes() == expected.tobytes()
+
+    return lambda pieces: np.array([agrees(*pieces.piece(k)) for k in range(pieces.count)], np.bool_)
 
 
 def setup_of(root: Path, options: Mapping[str, Any]) -> Setup:

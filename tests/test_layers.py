@@ -71,11 +71,11 @@ LAYERS: Final = {
     "store": PURE | {"scan", "config", "audit"},
     "results": WALK | {"findings"},
     "checks": PURE,
-    "simulate": PURE,
+    "simulate": PURE | {"pieces", "many_files"},  # of the latter the table of pieces
     "plan": PURE,
     "dead_links": PURE,
     "timer_files": PURE | {"scan"},
-    "prediction": FILES | {"around", "audit", "dead_links", "timer_files"},
+    "prediction": FILES | {"around", "many_files", "audit", "dead_links", "timer_files"},
     "predicted_store": FILES | {"staging"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
@@ -89,7 +89,8 @@ LAYERS: Final = {
     "index_files": FORMAT | {"checks", "scan", "config"},
     "many_files": {"paths", "compiled", "clmul", "crc", "kernels"},
     "around": WALK | {"checks"},
-    "audit": FILES | {"around", "turns", "many_files"},
+    "pieces": WALK | {"dispatch", "many_files", "checks"},
+    "audit": FILES | {"around", "turns", "many_files", "pieces"},
     "fingerprints": FORMAT | {"scan", "uris"},
     "incremental": FILES | {"audit", "many_files", "fingerprints", "report"},
     "partials": set[str](),

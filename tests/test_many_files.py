@@ -18,7 +18,8 @@ from storeio.audit import AuditPlan, FileReport
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.many_files import MOST_BYTES, Pieces, agreeing, summaries_of
 from storeio.paths import CONSUMEQUEUE
-from storeio.results import Audit
+from storeio.prediction import simulate
+from storeio.results import EXIT_SOUND, Audit
 from storeio.scan import data_stop
 
 Piece = tuple[bytes, int, int, int, bytes]
@@ -176,5 +177,9 @@ def test_most_queues_of_a_sound_store_are_looked_at_so(monkeypatch: pytest.Monke
     monkeypatch.setattr(many_files, "agreeing", lambda root, pieces: asked.append(real(root, pieces)) or asked[-1])
     for split in plan.splits:
         audit.audit_split(plan, split)
+    assert sum(len(each) for each in asked) > 0
+    assert all(each.all() for each in asked)
+    asked.clear()
+    assert simulate(root, digests=False).exit_code == EXIT_SOUND
     assert sum(len(each) for each in asked) > 0
     assert all(each.all() for each in asked)

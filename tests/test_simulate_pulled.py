@@ -1,4 +1,7 @@
-"""What consumers get, told from what the walk over the log saw, is what pulling every message gets."""
+"""What consumers get, told from what the walk over the log saw, is what pulling every message gets.
+
+What a start gives up is the same where usual queues are told many at once, and where each is looked at by itself.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,7 +25,7 @@ from storebuilder import StoreBuilder
 from storeio.format import queueext as queue_ext
 from storeio.kernels.pulls import is_decodable
 from storeio.paths import describe, file_name
-from storeio.simulate import units_there
+from storeio.simulate import losses, units_there
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
 from storeio.simulate.losses import Finder
@@ -31,7 +35,7 @@ from storeio.simulate.rules import LINES, rules_of
 from storeio.simulate.units_there import UnitsThere
 from storeio.walk import DEFAULT_DELAYS_MS
 from tests import golden_data
-from tests.simulated import SETUP, disk_of, in_memory, on_lines, setup_of, stores
+from tests.simulated import SETUP, agreeing_on, disk_of, in_memory, on_lines, setup_of, stores
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[7::12]
@@ -64,9 +68,11 @@ def both_ways(disk: Disk, version: str, setup: Setup) -> Iterator[Pulled]:
     files = [
         describe(path, file.stored) for path, file in sorted(disk.files.items()) if file.stored and not file.is_dir
     ]
-    finder = Finder(broker, files, disk.read)
-    finder.there = there = Counting(broker)
-    finder.find()
+    with patch.object(losses, "UnitsThere", Counting):
+        finder = Finder(broker, files, disk.read, agreeing_on(disk))
+    there = finder.there
+    assert isinstance(there, Counting)
+    assert finder.find() == Finder(broker, files, disk.read).find(), "many queues at once, and each by itself"
     told, count = consume(broker, there), there.count
     for key, queue in broker.queues.items():
         asked = {offset for offset, _ in _pulls(broker, key, None)}

@@ -24,6 +24,7 @@ MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_CRC: Final = "__CRC32#"
 PROPERTY_CRC_BYTES: Final = 20
+SHORT_DIGITS: Final = 20  # of a number; files have so many in their names
 
 # Java takes an encoded surrogate as one malformed sequence where Unicode sees two or three.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf](?:[\x80-\xbf])?")
@@ -121,6 +122,9 @@ def java_long(text: str) -> int | None:
 
 def _java_number(text: str, bits: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
+    if len(digits) <= SHORT_DIGITS and digits.isascii() and digits.isdigit():  # as nearly always
+        value = -int(digits) if text[0] == "-" else int(digits)
+        return value if -(2**bits) <= value < 2**bits else None
     # Java looks at UTF-16 units: decimal digits of any script, but none above U+FFFF.
     if not digits or not all(c.isdecimal() and c < "\U00010000" for c in digits):
         return None

@@ -6,13 +6,12 @@ Source: ``ConsumeQueue``.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storeio.format import consumequeue as format_
-from storeio.format import queueext as ext_format
 from storeio.kernels import place
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import JavaError
@@ -21,14 +20,26 @@ from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.message import Request
 from storeio.simulate.queueext import NO_ADDRESS, QueueExt, is_address
 from storeio.simulate.rules import Rules
+from storeio.simulate.unit_search import bisected, last_address
 
 Mask = npt.NDArray[np.bool_]
 
 UNIT: Final = format_.UNIT_BYTES
-OFFSET: Final = struct.Struct(">q")
 PRE_BLANK: Final = struct.pack(">qiq", 0, 2**31 - 1, 0)
 RECOVERED_FILES: Final = 3
 PIECE: Final = 8192 * UNIT  # read at once where only the front of a file may matter
+
+
+class Recovered(NamedTuple):
+    """What recovery found in the last file with units: how many, the highest offset, where the last one ends, and
+    where the first and the last one point."""
+
+    file: Mapped
+    units: int
+    highest: int
+    end: int
+    first: int
+    last: int
 
 
 class ConsumeQueue:
@@ -48,8 +59,7 @@ class ConsumeQueue:
         self.max_physical = -1
         self.min_position = 0
         self.shifted = 0
-        # The last file with units that recovery found: their number, their highest offset, the last one's end.
-        self._recovered: tuple[Mapped | None, int, int, int] = None, 0, 0, 0
+        self._recovered: Recovered | None = None
 
     # ---- What the broker asks
 
@@ -106,8 +116,9 @@ class ConsumeQueue:
             count, highest = (int(n) for n in place.leading_units(units.view(np.uint8), 0, MAX_LONG))
             if count:
                 self._take_end(units[count - 1])
-                self._recovered = files[i], count, highest, self.max_physical
-                address = _last_address(units[:count], address) if self.ext is not None else address
+                first, last = units["physical_offset"][[0, count - 1]].tolist()
+                self._recovered = Recovered(files[i], count, highest, self.max_physical, first, last)
+                address = last_address(units[:count], address) if self.ext is not None else address
             point = as_long(files[i].base + count * UNIT)
             if count * UNIT < files[i].size:
                 break
@@ -127,9 +138,9 @@ class ConsumeQueue:
         self.max_physical = physical_offset
         while self.files.files:
             file = self.files.files[-1]
-            known, wrote, highest, end = self._recovered
-            if known is file and file.wrote == wrote * UNIT and highest < physical_offset:
-                self.max_physical = end  # what recovery found has not changed, and all of it stays
+            known = self._recovered
+            if known and known.file is file and file.wrote == known.units * UNIT and known.highest < physical_offset:
+                self.max_physical = known.end  # what recovery found has not changed, and all of it stays
                 return
             units = self.units(file)
             if not len(units):
@@ -167,17 +178,29 @@ class ConsumeQueue:
         if not self.files.files:
             return
         first = self.files.files[0]
+        if first.wrote >= UNIT and self._physical_at(first, 0) >= physical_min:
+            self._begin_at(first, 0)
+            return
         for start in range(0, first.wrote, PIECE):
             offsets = self.units(first, start, min(start + PIECE, first.wrote))["physical_offset"]
             found = np.flatnonzero(offsets >= physical_min)
             if len(found):
-                at = start + int(found[0]) * UNIT
-                self.min_position = as_long(first.base + at)
-                self._cut_ext(first, at)
+                self._begin_at(first, start + int(found[0]) * UNIT)
                 return
 
-    def _cut_ext(self, file: Mapped, at: int) -> None:
-        """Delete ext files before the one that the unit at a position names."""
+    def _physical_at(self, file: Mapped, at: int) -> int:
+        """Return where the unit at a position of a file points, of which there is all."""
+        known = self._recovered
+        if known and known.file is file and not self.files.disk.changed(file.path):
+            if at == 0:
+                return known.first
+            if at == (known.units - 1) * UNIT:
+                return known.last
+        return int(self.units(file, at, at + UNIT)["physical_offset"][0])
+
+    def _begin_at(self, file: Mapped, at: int) -> None:
+        """Set the min to the unit at a position of a file; delete ext files before the one that it names."""
+        self.min_position = as_long(file.base + at)
         if self.ext is not None:
             self.ext.truncate_before(int(self.units(file, at, at + UNIT)["tags_code"][0]))
 
@@ -193,7 +216,7 @@ class ConsumeQueue:
         if last.wrote >= UNIT or self.rules.reads_empty_last:
             if last.wrote < UNIT:
                 raise JavaError("position before the file")
-            if int(self.units(last, last.wrote - UNIT, last.wrote)["physical_offset"][0]) < physical_min:
+            if self._physical_at(last, last.wrote - UNIT) < physical_min:
                 self.min_position = self.end
                 return
         first = files[0]
@@ -202,13 +225,11 @@ class ConsumeQueue:
         start = max(start, 0)
         if start >= first.wrote:
             return
-        front = self.units(first, start, min(start + UNIT, first.wrote))
-        if intact and len(front) and int(front["physical_offset"][0]) >= physical_min:
+        if intact and start + UNIT <= first.wrote and self._physical_at(first, start) >= physical_min:
             return  # as in most stores; the rest of the file need not be read
-        at = _bisected(self.files.read(first, start, first.wrote).data, physical_min, intact=intact)
+        at = bisected(self.files.read(first, start, first.wrote).data, physical_min, intact=intact)
         if at is not None:
-            self.min_position = as_long(first.base + start + at)
-            self._cut_ext(first, start + at)
+            self._begin_at(first, start + at)
 
     # ---- Dispatch
 
@@ -250,33 +271,3 @@ class ConsumeQueue:
 
     def _pre_blank(self, file: Mapped, stop: int) -> None:
         self.files.append(file, PRE_BLANK * -(-stop // UNIT))
-
-
-def _last_address(units: format_.Units, before: int) -> int:
-    """Return the last address of an ext unit among tags codes, ``before`` if there is none."""
-    codes = units["tags_code"].astype(np.int64)
-    found = np.flatnonzero(codes <= ext_format.MAX_ADDRESS)
-    return int(codes[found[-1]]) if len(found) else before
-
-
-def _bisected(data: memoryview, physical_min: int, *, intact: bool) -> int | None:
-    """Return the position of the unit that becomes the queue's min, None where it stays.
-
-    ``data`` begins at the min so far; ``intact`` tells whether that one may stay.
-    """
-    if len(data) < OFFSET.size or (intact and OFFSET.unpack_from(data)[0] >= physical_min):
-        return None
-    low, high = 0, len(data) - UNIT
-    while high - low > UNIT:
-        middle = (low + high) // 2 // UNIT * UNIT
-        value = OFFSET.unpack_from(data, middle)[0]
-        if value == physical_min:
-            low = high = middle
-        elif value > physical_min:
-            high = middle
-        else:
-            low = middle
-    for at in range(low, high + 1, UNIT):
-        if OFFSET.unpack_from(data, at)[0] >= physical_min:
-            return at
-    return None

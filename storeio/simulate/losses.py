@@ -13,15 +13,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio.dispatch import Implied, all_units, grouped_units, multi_dispatched
+from storeio.dispatch import Grouped, Implied, all_units, grouped_units, multi_dispatched
 from storeio.format import consumequeue as units_format
 from storeio.format.properties import java_decode
 from storeio.kernels import tables as w
+from storeio.kernels.group import RUN_STOP
 from storeio.paths import COMMITLOG, StoreFile
+from storeio.pieces import Agreeing
 from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.replaced import Replaced
 from storeio.simulate.units_there import Messages, UnitsThere, decodable
+from storeio.simulate.usual import UsualQueues
 from storeio.splits import Split, WalkState, cut
 from storeio.walk import walk_split
 
@@ -81,7 +84,10 @@ class GivenUp:
 class Finder:
     """Compares the intact messages of a log with what a broker has after its start."""
 
-    def __init__(self, broker: Broker, files: Iterable[StoreFile], read: Read) -> None:
+    def __init__(
+        self, broker: Broker, files: Iterable[StoreFile], read: Read, agreeing: Agreeing | None = None
+    ) -> None:
+        """Look at usual queues by ``agreeing``, many at once; without it at each by itself."""
         self.broker, self.read = broker, read
         self.stored = {f.path: f for f in files if not f.is_dir and f.base_offset is not None}
         self.replaced = Replaced()
@@ -95,6 +101,7 @@ class Finder:
         self.highest: dict[QueueKey, int] = {}
         self.found = GivenUp()
         self.there = UnitsThere(broker)
+        self.usual = UsualQueues(broker, self.there, self.replaced, agreeing)
 
     def find(self, tell: Tell | None = None) -> GivenUp:
         """Walk the log and return what is given up; ``tell`` is called after each stretch of it.
@@ -131,7 +138,9 @@ class Finder:
         light = setup.multi_dispatch and setup.lmq and self.broker.rules.light_queues
         listed = multi_dispatched(walked) if light else {}
         apart = {key: listed.pop(key) for key, implied in [*listed.items()] if implied.placed}
-        for implied in all_units(grouped, grouped.present(), listed):
+        usual = self.usual.take(split, grouped, listed)
+        self._usual(grouped, np.flatnonzero(usual))
+        for implied in all_units(grouped, grouped.present() & ~usual, listed):
             if implied.placed:
                 self._queue(split, implied)
             elif light:
@@ -139,6 +148,14 @@ class Finder:
         for implied in apart.values():
             self._light(split, implied)
         return walked.end
+
+    def _usual(self, grouped: Grouped, numbers: Numbers) -> None:
+        """Take note of queues of one run each, all of whose units are there."""
+        self.found.intact += int(np.diff(grouped.starts)[numbers].sum())
+        runs = grouped.runs[:, grouped.run_starts[numbers]].T.tolist()
+        for key, run in zip(grouped.names(numbers), runs, strict=True):
+            self.highest[key] = max(self.highest.get(key, 0), run[RUN_STOP])
+            self.replaced.runs(key, [run])
 
     def _queue(self, split: Split, implied: Implied) -> None:
         key = implied.topic, implied.queue_id

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from storeio.checks.begun_again import BegunAgain, believed
 from storeio.checks.numbering import number_queue
-from storeio.checks.runs import joined_runs
+from storeio.checks.runs import Run, joined_runs
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.dispatch import Implied
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
@@ -32,7 +32,7 @@ class Replaced:
         """Begin before the walk."""
         self._spans: dict[str, list[Numbers]] = {}
         self._files: dict[str, StoreFile] = {}
-        self._runs: dict[QueueKey, list[list[int]]] = {}  # joined as they come: mostly one a queue
+        self._runs: dict[QueueKey, list[Run]] = {}  # joined as they come: mostly one a queue
         self._lacking: dict[QueueKey, set[int]] = {}  # physical offsets
         self._begun: dict[QueueKey, list[BegunAgain]] = {}
         self._is_known = False
@@ -50,12 +50,21 @@ class Replaced:
             return
         key = implied.topic, implied.queue_id
         runs = implied.runs()
-        known = self._runs.setdefault(key, [])
-        known[-1:] = joined_runs([*known[-1:], *runs.T.tolist()])
+        self.runs(key, runs.T.tolist())
         if lacks.any():
             alone = runs[RUN_START_AT, runs[RUN_RECORDS] == 1]
             physical = implied.physical()
             self._lacking.setdefault(key, set()).update(physical[lacks & np.isin(physical, alone)].tolist())
+
+    def runs(self, key: QueueKey, runs: list[Run]) -> None:
+        """Take note of the runs of a queue in a stretch of the log, all of whose units are there."""
+        if not self._is_known:
+            known = self._runs.setdefault(key, [])
+            known[-1:] = joined_runs([*known[-1:], *runs])
+
+    def begins_again(self, key: QueueKey) -> bool:
+        """Tell whether the numbers of a queue are known to begin again."""
+        return key in self._begun
 
     def begun_again(self, segment_bytes: int) -> bool:
         """Tell whether numbers of any queue begin again, once the whole log was walked."""

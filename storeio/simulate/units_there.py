@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from storeio.format.consumequeue import PRE_BLANK_SIZE
 from storeio.kernels.pulls import find_decodable, set_bits, units_pulled
+from storeio.paths import file_name
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.mapped import Mapped, MappedQueue
@@ -88,10 +89,19 @@ class QueueUnits:
             found[inside] = (units["physical_offset"] == messages.physical[inside]) & _point_somewhere(units)
             if self.is_plain:
                 same = found[inside] & whole[inside] & (units["size"] == messages.sizes[inside])
-                self._keep(i, places[same])
+                self.keep(i, places[same])
         return found
 
-    def _keep(self, number: int, places: Numbers) -> None:
+    def unchanged_file(self, base: int, start: int, stop: int) -> int:
+        """Return the number of the file that has these bytes as the store has them and readers get them, else -1."""
+        i = bisect_right(self._starts, base + start) - 1 if self.is_plain else -1
+        if i < 0 or self.files[i].base != base or base + stop > self.stops[i]:
+            return -1
+        path = f"{self.queue.files.directory}/{file_name(base)}"
+        return i if self.files[i].path == path and not self.queue.files.disk.changed(path) else -1
+
+    def keep(self, number: int, places: Numbers) -> None:
+        """Take note of units of a file, by their number there, of messages that consumers get."""
         if number not in self.good:
             self.good[number] = np.zeros((self.files[number].wrote // UNIT + 7) // 8, np.uint8)
         set_bits(self.good[number], places)
@@ -155,13 +165,14 @@ class QueueUnits:
             positions = units.numbers[same[units.sizes[same] == messages.sizes[found & whole]]] * UNIT
             files = np.searchsorted(self.starts, positions, side="right") - 1
             for i in np.unique(files).tolist():
-                self._keep(i, (positions[files == i] - self.files[i].base) // UNIT)
+                self.keep(i, (positions[files == i] - self.files[i].base) // UNIT)
         return found
 
 
 def _point_somewhere(units: npt.NDArray[np.void]) -> Mask:
     """Tell which units do not only seem to point at the log's first byte: zeros, and what fills up to a first unit."""
-    return (units["physical_offset"] != 0) | ~np.isin(units["size"], (0, PRE_BLANK_SIZE))
+    sizes = units["size"]
+    return (units["physical_offset"] != 0) | ((sizes != 0) & (sizes != PRE_BLANK_SIZE))
 
 
 def in_place(files: MappedQueue) -> bool:
@@ -187,7 +198,15 @@ class UnitsThere:
 
     def point_at(self, key: QueueKey, numbers: Numbers, messages: Messages) -> Mask:
         """Tell whether the units of a queue at these numbers point at the messages."""
-        return self._of(key).point_at(numbers, messages, self._stop(messages))
+        return self._of(key).point_at(numbers, messages, self.readable_to(messages.path))
+
+    def unchanged_file(self, key: QueueKey, base: int, start: int, stop: int) -> int:
+        """Return the number of a queue's file that has these bytes as the store has them, -1 if none has."""
+        return self._of(key).unchanged_file(base, start, stop)
+
+    def keep(self, key: QueueKey, number: int, places: Numbers) -> None:
+        """Take note of units of a queue's file, by their number there, of messages that consumers get."""
+        self._of(key).keep(number, places)
 
     def point_from_anywhere(self, key: QueueKey, messages: Messages) -> Mask:
         """Tell at which of the messages any unit of a queue points."""
@@ -196,16 +215,22 @@ class UnitsThere:
         kept[key] = units  # the last that was asked for goes last
         while len(kept) > 1 and sum(len(each.physical) for each in kept.values()) > KEPT_UNITS:
             del kept[next(iter(kept))]
-        return queue.point_from_anywhere(units, messages, self._stop(messages))
+        return queue.point_from_anywhere(units, messages, self.readable_to(messages.path))
 
-    def _stop(self, messages: Messages) -> int:
-        """Return where the messages' segment can be read up to, -1 for one that the start has changed."""
-        segment = self._segments.get(messages.path)
+    def readable_to(self, path: str) -> int:
+        """Return where a segment can be read up to, -1 for one that the start has changed."""
+        segment = self._segments.get(path)
         return -1 if segment is None else segment.end
 
     def pulled(self, key: QueueKey, offset: int) -> int:
         """Return how many messages a consumer's next pulls get that find nothing odd, 0 if the next one may."""
         return self._queues[key].pulled(offset) if key in self._queues else 0
+
+    def all_pulled(self, key: QueueKey) -> int:
+        """Return how many messages consumers get of a queue of which they get all, 0 if they may not."""
+        queue = self._broker.queues[key]
+        count = self.pulled(key, queue.min_offset) if len(queue.files.files) == 1 else 0
+        return count if count == queue.max_offset - queue.min_offset else 0
 
     def known(self, key: QueueKey) -> Callable[[int], bool]:
         """Return what tells of a queue's unit whether its message is known to reach consumers."""
