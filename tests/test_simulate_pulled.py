@@ -110,6 +110,14 @@ def test_queues_that_the_start_shifts_need_no_pull(tmp_path: Path) -> None:
     assert told.messages == count > 0
 
 
+def test_same_where_a_start_puts_other_units_over_those_that_agree(tmp_path: Path) -> None:
+    (case,) = (case for case in golden_data.cases("fuzz-5.1.4") if case["id"] == "fuzz-1-36")
+    base = golden_data.base_of("fuzz-5.1.4")
+    root = golden_data.damaged(base, case["edits"], tmp_path / "store")
+    ((told, pulled, _),) = both_ways(disk_of(root), case["broker"], setup_of(root, golden_data.options(base)))
+    assert told == pulled
+
+
 @pytest.mark.parametrize("kept", [1, 1 << 20])
 def test_same_where_few_units_are_kept(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units_there, "KEPT_UNITS", kept)
