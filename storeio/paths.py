@@ -42,9 +42,10 @@ QUEUE_DATABASES: Final = (f"{CONSUMEQUEUE}/CURRENT", f"{CONSUMEQUEUE}_rocksdb/CU
 TOPIC_DATABASES: Final = (f"{CONFIG}/topics/CURRENT", f"{CONFIG}/rdb/CURRENT", f"{CONFIG}/metadata/CURRENT")
 QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 NAME_DIGITS: Final = 20
-MAX_LONG: Final = 2**63 - 1
+LONG_BITS: Final = 63  # beside the sign
+MAX_LONG: Final = 2**LONG_BITS - 1
 MOST_FILE_BYTES: Final = 2**31 - 1  # a broker maps a file as a whole, which Java can do up to here
-MOST_DIGITS: Final = 4000  # behind leading zeros; Python reads no more than 4300
+MOST_DIGITS: Final = 19  # of a number of 64 bits, behind leading zeros
 # Spec 3.5: what TopicValidator accepts, plus what brokers themselves store ($ since 5.5.0, + since 5.x).
 LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_$+-]{1,255}")
 
@@ -85,16 +86,18 @@ def has_usual_name(path: str, base_offset: int) -> bool:
     return path.rpartition("/")[2] == file_name(base_offset)
 
 
-def parse_number(name: str) -> int | None:
-    """Return the number that ``Long.parseLong`` reads from a name, None where it would throw."""
-    digits = name[1:] if name[:1] in "+-" else name
-    if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):  # Java sees UTF-16 units
+def parse_number(text: str, bits: int = LONG_BITS) -> int | None:
+    """Return the number that ``Long.parseLong`` reads, None where it would throw; so do others with fewer bits."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    # Java looks at UTF-16 units: decimal digits of any script, but none above U+FFFF.
+    if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
         return None
+    digits = digits if digits.isascii() else "".join(str(int(digit)) for digit in digits)
     digits = digits.lstrip("0")
     if len(digits) > MOST_DIGITS:
         return None
-    number = int(f"{'-' if name[0] == '-' else ''}{digits or 0}")
-    return number if -MAX_LONG - 1 <= number <= MAX_LONG else None
+    number = -int(digits or 0) if text[0] == "-" else int(digits or 0)
+    return number if -(1 << bits) <= number < 1 << bits else None
 
 
 def is_legal_topic(topic: str) -> bool:

@@ -197,7 +197,8 @@ def _list_into(
                     _list_into(base, path, depth + 1, files, unreadable, linked=linked or is_link)
             else:
                 status = entry.stat()
-                files.append(replace(describe(path, status.st_size), special=special_of(status.st_mode)))
+                file, special = describe(path, status.st_size), special_of(status.st_mode)
+                files.append(replace(file, special=special) if special else file)
         except OSError as error:
             unreadable.append((path, error.strerror or str(error)))
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from storeio.paths import parse_number
+
 NAME_VALUE: Final = "\x01"
 PROPERTY: Final = "\x02"
 TAGS: Final = "TAGS"
@@ -24,7 +26,6 @@ MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_CRC: Final = "__CRC32#"
 PROPERTY_CRC_BYTES: Final = 20
-SHORT_DIGITS: Final = 20  # of a number; files have so many in their names
 
 # Java takes an encoded surrogate as one malformed sequence where Unicode sees two or three.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf](?:[\x80-\xbf])?")
@@ -107,31 +108,14 @@ def java_split(text: str, separator: str) -> list[str]:
 
 def java_short(text: str) -> int | None:
     """Return ``Short.parseShort(text)``, None where it would throw."""
-    return _java_number(text, 15)
+    return parse_number(text, 15)
 
 
 def java_int(text: str) -> int | None:
     """Return ``Integer.parseInt(text)``, None where it would throw."""
-    return _java_number(text, 31)
+    return parse_number(text, 31)
 
 
 def java_long(text: str) -> int | None:
     """Return ``Long.parseLong(text)``, None where it would throw."""
-    return _java_number(text, 63)
-
-
-def _java_number(text: str, bits: int) -> int | None:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if len(digits) <= SHORT_DIGITS and digits.isascii() and digits.isdigit():  # as nearly always
-        value = -int(digits) if text[0] == "-" else int(digits)
-        return value if -(2**bits) <= value < 2**bits else None
-    # Java looks at UTF-16 units: decimal digits of any script, but none above U+FFFF.
-    if not digits or not all(c.isdecimal() and c < "\U00010000" for c in digits):
-        return None
-    value = 0
-    for c in digits:
-        value = 10 * value + int(c)
-        if value > 2**bits:
-            return None
-    value = -value if text[0] == "-" else value
-    return value if -(2**bits) <= value < 2**bits else None
+    return parse_number(text)
