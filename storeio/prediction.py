@@ -11,7 +11,7 @@ from typing import Final
 
 from storeio.around import ReadAround
 from storeio.audit.running import moment_of
-from storeio.checks.layout import foreign_layout, queues_elsewhere
+from storeio.checks.layout import foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
@@ -127,7 +127,8 @@ def _started(
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
     whole = COMMITLOG not in unlisted and (small or cuts(started_broker) if whole_log is None else whole_log)
-    if outcome.outcome == STARTS and whole and not queues_elsewhere(listing.files):
+    elsewhere = queues_elsewhere(listing.files, in_database=config.in_database)
+    if outcome.outcome == STARTS and whole and not elsewhere:
         finder = Finder(started_broker, listing.files, read)
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
@@ -183,7 +184,7 @@ def _disk_of(listing: Listing, read: Read) -> Disk:
 
 def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     """Return what of the store's layout and settings a simulated start does not follow, in words."""
-    found = [f"{entry.path}: {foreign}" for entry in listing.files if (foreign := foreign_layout(entry))]
+    found = [f"{entry.path}: {foreign}" for entry, foreign in foreign_layouts(listing.files)]
     if place := log_elsewhere(listing.root, config.settings):
         found.append(not_read(place))
     given = {setting.name: setting.value for setting in config.settings}

@@ -24,7 +24,7 @@ from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS
 from storeio.prediction import simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
-from storeio.rebuild.tally import wanted_of
+from storeio.rebuild.tally import notes_of_database, wanted_of
 from storeio.rebuilt import PARTS
 from storeio.report import to_json
 from storeio.report.salvaging import MARK, mark_of
@@ -134,7 +134,8 @@ def saved(
         write_log(known, decision, staging)
         not_copied = copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
-        result.store, result.broker, result.notes = first.audit.store, broker or NEWEST, list(staging.notes)
+        result.store, result.broker = first.audit.store, broker or NEWEST
+        result.notes = [*notes_of_database(first.plan), *staging.notes]
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
@@ -147,7 +148,6 @@ def saved(
             build.add(derived)
             records += derived.records
         result.records = records - result.tombstones - result.fillers
-
         # A store time that leaps and has no one answer is kept, and says so again in the new store.
         untold = known.leaping
 
