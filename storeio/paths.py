@@ -40,6 +40,7 @@ KINDS: Final = (
 # The file by which a RocksDB database shows; from topics on it has what else is in tables of ``config``.
 QUEUE_DATABASES: Final = (f"{CONSUMEQUEUE}/CURRENT", f"{CONSUMEQUEUE}_rocksdb/CURRENT")
 TOPIC_DATABASES: Final = (f"{CONFIG}/topics/CURRENT", f"{CONFIG}/rdb/CURRENT", f"{CONFIG}/metadata/CURRENT")
+COMPACTED: Final = "compaction/compactionLog"  # is made for the first message of a topic that is compacted
 QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 NAME_DIGITS: Final = 20
 MAX_LONG: Final = 2**63 - 1

@@ -257,6 +257,10 @@ def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pyte
     (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000001")
     assert cli.run([*words, "--json", "-"]) & 8
     assert json.loads(capsys.readouterr().out)["not_simulated"] == ["consumequeue/CURRENT: RocksDB queues"]
+    (root / "consumequeue" / "CURRENT").unlink()
+    (root / "compaction" / "compactionLog" / "topic_1" / "x").mkdir(parents=True)  # 5.1.4 and 5.5.1 refused to start
+    assert cli.run([*words, "--json", "-"]) & 8
+    assert json.loads(capsys.readouterr().out)["not_simulated"] == ["compaction/compactionLog: compacted topics"]
 
 
 CONF = """# as many are written

@@ -15,6 +15,7 @@ from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
     COMMITLOG,
+    COMPACTED,
     CONSUMEQUEUE,
     INDEX,
     LOCK,
@@ -93,6 +94,8 @@ def foreign_layouts(entries: Iterable[StoreFile]) -> list[tuple[StoreFile, str]]
         if entry.is_dir:
             if entry.path.startswith("dledger-") and not place:
                 found[entry.path] = entry, "a DLedger log"
+            elif entry.path == COMPACTED:
+                found[entry.path] = entry, "compacted topics"
         elif place in _DATABASES and _OF_DATABASES.fullmatch(name):
             if name == "CURRENT":
                 found[place] = entry, _DATABASES[place]
