@@ -11,7 +11,7 @@ from typing import Final
 
 from storeio.around import ReadAround
 from storeio.audit.running import moment_of
-from storeio.checks.layout import foreign_layouts, queues_elsewhere
+from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
@@ -33,6 +33,7 @@ from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules
 from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, shown
 
+AS_FILES: Final = "; what is said is of a broker with storeType=default"
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
@@ -184,7 +185,10 @@ def _disk_of(listing: Listing, read: Read) -> Disk:
 
 def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     """Return what of the store's layout and settings a simulated start does not follow, in words."""
-    found = [f"{entry.path}: {foreign}" for entry, foreign in foreign_layouts(listing.files)]
+    found = [
+        f"{entry.path}: {foreign}{AS_FILES if foreign.startswith(ROCKSDB_QUEUES) else ''}"
+        for entry, foreign in foreign_layouts(listing.files)
+    ]
     if place := log_elsewhere(listing.root, config.settings):
         found.append(not_read(place))
     given = {setting.name: setting.value for setting in config.settings}
