@@ -93,7 +93,10 @@ def foreign_layouts(entries: Iterable[StoreFile]) -> list[tuple[StoreFile, str]]
         place, _, name = entry.path.rpartition("/")
         if entry.is_dir:
             if entry.path.startswith("dledger-") and not place:
-                found[entry.path] = entry, "a DLedger log"
+                found[entry.path] = (
+                    entry,
+                    "a DLedger log",
+                )
             elif entry.path == COMPACTED:
                 found[entry.path] = entry, "compacted topics"
         elif place in _DATABASES and _OF_DATABASES.fullmatch(name):
