@@ -34,6 +34,7 @@ from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, shown
 
 AS_FILES: Final = "; what is said is of a broker with storeType=default"
+EPOCHS: Final = "epochFileCheckpoint"  # only brokers with enableControllerMode write it
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
@@ -189,6 +190,8 @@ def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
         f"{entry.path}: {foreign}{AS_FILES if foreign.startswith(ROCKSDB_QUEUES) else ''}"
         for entry, foreign in foreign_layouts(listing.files)
     ]
+    if listing.get(EPOCHS) is not None:
+        found.append(f"{EPOCHS}: of controller mode, in which a broker is told what it is, and may cut its log, later")
     if place := log_elsewhere(listing.root, config.settings):
         found.append(not_read(place))
     given = {setting.name: setting.value for setting in config.settings}

@@ -261,6 +261,11 @@ def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pyte
     (root / "compaction" / "compactionLog" / "topic_1" / "x").mkdir(parents=True)  # 5.1.4 and 5.5.1 refused to start
     assert cli.run([*words, "--json", "-"]) & 8
     assert json.loads(capsys.readouterr().out)["not_simulated"] == ["compaction/compactionLog: compacted topics"]
+    shutil.rmtree(root / "compaction")
+    (root / "epochFileCheckpoint").write_text("0\n1\n1-0\n")
+    assert cli.run([*words, "--json", "-"]) & 8
+    (told,) = json.loads(capsys.readouterr().out)["not_simulated"]
+    assert told.startswith("epochFileCheckpoint: of controller mode")
 
 
 CONF = """# as many are written
