@@ -139,7 +139,7 @@ def saved(
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
-        result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
+        tell_saved(result, root, known.audit.log.records, settings)
         if choice != ALL:
             leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
         plan = prepare(str(staging.partial), given=settings)
@@ -237,20 +237,25 @@ def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> li
     return [f"the new store: {f.code} {f.path} at {f.position}: {f.detail}" for f in findings]
 
 
-def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:
-    """Return how many intact messages a broker's next start would have given up; all, if it refuses to start.
+def tell_saved(result: Salvaged, root: str | os.PathLike[str], records: int, settings: Mapping[str, str]) -> None:
+    """Tell how many intact messages the broker's next start would have given up: all, if the log or queues end it.
 
-    None where that is not known, as of a store that cannot be read as a whole.
+    That is not known of a store that cannot be read as a whole. Tables of ``config`` and timers' files that end a start
+    are copied as they are: they give up no message, and end the new store's, too.
     """
     try:
-        start = simulate(root, broker=broker, given=settings, consumers=False, digests=False)
+        start = simulate(root, broker=result.broker, given=settings, consumers=False, digests=False)
     except UnreadableError:
-        return None
+        return
     if start.unread:
-        return None
+        return
+    if start.once_mended is not None:
+        result.notes.append(f"broker {result.broker} refuses the new store, too: {start.outcome.reason}")
+        start = start.once_mended
     if start.outcome.outcome != STARTS:
-        return records
-    return start.given_up.messages if start.given_up is not None else None
+        result.saved = records
+    elif start.given_up is not None:
+        result.saved = start.given_up.messages
 
 
 def told_by(settings: Sequence[Setting]) -> dict[str, str]:
