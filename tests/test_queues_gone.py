@@ -223,6 +223,7 @@ def test_queues_that_are_in_a_database_are_not_missed(place: str, tmp_path: Path
     saved = salvage(root, tmp_path / "saved", jobs=1)
     assert {topic.deleted for topic in saved.topics} == {None}
     assert any("defaultRocksDB that has lost its database" in note for note in saved.notes)
+    assert not (tmp_path / "saved" / place / "CURRENT").exists()
 
 
 @pytest.mark.parametrize("with_others", [True, False])

@@ -20,7 +20,7 @@ from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError
 from storeio.linked import linked
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
+from storeio.paths import COMMITLOG, file_name
 from storeio.prediction import simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
@@ -46,11 +46,8 @@ from storeio.simulate.rules import NEWEST
 from storeio.staging import Staging
 from storeio.uris import shown
 
-AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
-BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
-LEFT: Final = (ABORT, LOCK, CHECKPOINT, MARK)
 ALL: Final = Choice()
 
 
