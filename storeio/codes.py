@@ -63,7 +63,7 @@ _TABLE: Final = (
     Code("UNREADABLE", ERROR, "a file could not be read",
          "Permissions, a failing disk, or a file that vanished meanwhile.", "Make it readable and check again; nothing is known of its bytes."),
     Code("UNSUPPORTED_LAYOUT", INFO, "files of a kind that this audit does not read",
-         "RocksDB queues or configuration, DLedger or tiered storage.", "None here; only what is listed was checked."),
+         "RocksDB queues or configuration, compacted topics, a DLedger log.", "None here; only what is listed was checked."),
     # commitlog
     Code("LOG_BODY_CRC", ERROR, "a message body does not have its CRC",
          "Bytes changed on the disk, or a write that never reached it.", _BROKER_CUTS + " " + SALVAGE),

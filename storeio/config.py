@@ -57,6 +57,11 @@ class StoreConfig:
     delays_ms: tuple[int, ...]
     settings: tuple[Setting, ...]
 
+    @property
+    def in_database(self) -> bool:
+        """Whether ``storeType`` says that queues are in RocksDB."""
+        return any(each.name == "storeType" and each.value.lower() == "defaultrocksdb" for each in self.settings)
+
 
 class Given(dict[str, str]):
     """Settings that somebody gave, name to value; ``sources`` says where each stands.

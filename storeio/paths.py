@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +41,9 @@ KINDS: Final = (
 # The file by which a RocksDB database shows; from topics on it has what else is in tables of ``config``.
 QUEUE_DATABASES: Final = (f"{CONSUMEQUEUE}/CURRENT", f"{CONSUMEQUEUE}_rocksdb/CURRENT")
 TOPIC_DATABASES: Final = (f"{CONFIG}/topics/CURRENT", f"{CONFIG}/rdb/CURRENT", f"{CONFIG}/metadata/CURRENT")
+COMPACTED: Final = "compaction/compactionLog"  # is made for the first message of a topic that is compacted
+# A segment of the log that enableDLegerCommitLog makes, below the store root or below the directory of that log.
+_DLEDGER_SEGMENT: Final = re.compile(r"(?:dledger-[^/]+/)?data/(\d{20})")
 QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
 NAME_DIGITS: Final = 20
 LONG_BITS: Final = 63  # beside the sign
@@ -123,6 +127,19 @@ def describe(path: str, size: int, *, is_dir: bool = False) -> StoreFile:
     if top in QUEUE_KINDS:
         return _describe_queue_entry(path, parts, size, is_dir)
     return StoreFile(path, CONFIG if top == CONFIG else OTHER, size, is_dir=is_dir)
+
+
+def end_in_dledger(files: Sequence[StoreFile]) -> str:
+    """Return the last segment of a DLedger log if nothing in ``commitlog`` reaches it; else nothing.
+
+    A broker that had a commitlog before begins its DLedger log at the end of that.
+    """
+    segments = [(int(found[1]), f.path) for f in files if (found := _DLEDGER_SEGMENT.fullmatch(f.path))]
+    if not segments:
+        return ""
+    begin, path = max(segments)
+    stops = (f.base_offset + f.size for f in files if f.kind == COMMITLOG and f.base_offset is not None)
+    return path if begin >= max(stops, default=0) else ""
 
 
 def _queue_id(name: str) -> int | None:

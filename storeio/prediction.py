@@ -12,7 +12,7 @@ from typing import Final
 from storeio import many_files
 from storeio.around import ReadAround
 from storeio.audit.running import moment_of
-from storeio.checks.layout import foreign_layout, queues_elsewhere
+from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
@@ -34,6 +34,8 @@ from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules
 from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, shown
 
+AS_FILES: Final = "; what is said is of a broker with storeType=default"
+EPOCHS: Final = "epochFileCheckpoint"  # only brokers with enableControllerMode write it
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
 TAIL_BYTES: Final = 16 << 20
 WHOLE_LOG_BYTES: Final = 1 << 30  # up to here the whole log is compared unless that is declined
@@ -128,7 +130,8 @@ def _started(
     outcome, started_broker = simulate_start(disk, rules, setup, digests=digests and small, switches=switches)
     found = given_up = None
     whole = COMMITLOG not in unlisted and (small or cuts(started_broker) if whole_log is None else whole_log)
-    if outcome.outcome == STARTS and whole and not queues_elsewhere(listing.files):
+    elsewhere = queues_elsewhere(listing.files, in_database=config.in_database)
+    if outcome.outcome == STARTS and whole and not elsewhere:
         alone = running_end is None and not is_remote(listing.root)
         agreeing = partial(many_files.agreeing, listing.root) if alone else None
         finder = Finder(started_broker, listing.files, read, agreeing)
@@ -186,7 +189,12 @@ def _disk_of(listing: Listing, read: Read) -> Disk:
 
 def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     """Return what of the store's layout and settings a simulated start does not follow, in words."""
-    found = [f"{entry.path}: {foreign}" for entry in listing.files if (foreign := foreign_layout(entry))]
+    found = [
+        f"{entry.path}: {foreign}{AS_FILES if foreign.startswith(ROCKSDB_QUEUES) else ''}"
+        for entry, foreign in foreign_layouts(listing.files)
+    ]
+    if listing.get(EPOCHS) is not None:
+        found.append(f"{EPOCHS}: of controller mode, in which a broker is told what it is, and may cut its log, later")
     if place := log_elsewhere(listing.root, config.settings):
         found.append(not_read(place))
     given = {setting.name: setting.value for setting in config.settings}

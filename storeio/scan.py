@@ -28,6 +28,7 @@ from storeio.paths import (
     QUEUE_KINDS,
     StoreFile,
     describe,
+    end_in_dledger,
     has_usual_name,
     special_of,
 )
@@ -80,7 +81,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     """Return what lies below ``root``, a local directory or a URI.
 
     Raises:
-        NotAStoreError: No such directory, or nothing in it that a store consists of.
+        NotAStoreError: No such directory, nothing in it that a store consists of, or its log ends in a DLedger log.
         UnreadableError: A URI that does not answer.
         UsageError: An empty name, which is not the current directory, or a URI that makes no sense.
     """
@@ -97,6 +98,8 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
         text = "holds no commitlog, queues, index, checkpoint or abort file; not a store"
         raise NotAStoreError(f"{shown(place)}: {text}")
+    if ends := end_in_dledger(files):
+        raise NotAStoreError(f"{shown(place)}: its log is, or goes on in, a DLedger log, which is not read ({ends})")
     return Listing(place, tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable), versions, taken_ns)
 
 

@@ -18,7 +18,7 @@ from storeio import audit
 from storeio.apply import apply_plan
 from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
-from storeio.prediction import simulate
+from storeio.prediction import AS_FILES, simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 from storeio.salvage.node import salvage
@@ -27,6 +27,7 @@ __all__ = ["no_waiting_for_disks", "short_youth"]
 RICH = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
 BATCHES = ("rich-5.3.3", "rich-5.5.1")
 TOPICS = ("bcq_a", "bcq_b")
+DATABASE_REFUSES = "RocksDB queues, without a file CURRENT: brokers refuse to start on it"
 
 
 def errors_of(found: Audit) -> Counter[tuple[str, str]]:
@@ -219,9 +220,29 @@ def test_queues_that_are_in_a_database_are_not_missed(place: str, tmp_path: Path
     ]
     planned = plan_store(root, tmp_path / "plan.json", jobs=1)
     assert (planned.plan.actions, planned.plan.left) == ((), ())
-    assert planned.predicted_after.not_simulated == (f"{place}/CURRENT: RocksDB queues",)
+    assert planned.predicted_after.not_simulated == (f"{place}/CURRENT: RocksDB queues{AS_FILES}",)
     assert any("storeType=default" in note for note in rebuild(root, tmp_path / "new", jobs=1).notes)
-    assert {topic.deleted for topic in salvage(root, tmp_path / "saved", jobs=1).topics} == {None}
+    saved = salvage(root, tmp_path / "saved", jobs=1)
+    assert {topic.deleted for topic in saved.topics} == {None}
+    assert any("defaultRocksDB that has lost its database" in note for note in saved.notes)
+    assert not (tmp_path / "saved" / place / "CURRENT").exists()
+
+
+@pytest.mark.parametrize("with_others", [True, False])
+def test_a_database_without_its_first_file_is_still_one(with_others: bool, tmp_path: Path) -> None:
+    """5.3.3 and 5.5.1 refused to start on such; without any file the settings tell."""
+    root = golden.without("rich-5.5.1", tmp_path / "store", "consumequeue", "batchconsumequeue")
+    given = {} if with_others else {"storeType": "defaultRocksDB"}
+    for name in ("IDENTITY", "MANIFEST-000005", "OPTIONS-000007", "000012.sst") if with_others else ():
+        (root / "consumequeue").mkdir(exist_ok=True)
+        (root / "consumequeue" / name).write_text("rocks")
+    found = audit.check(root, given=given, jobs=1)
+    assert found.exit_code == 0
+    told = [(f.path, f.detail) for f in found.findings if f.code == "UNSUPPORTED_LAYOUT"]
+    assert told == ([("consumequeue/000012.sst", DATABASE_REFUSES)] if with_others else [])
+    planned = plan_store(root, tmp_path / "plan.json", given=given, jobs=1)
+    assert (planned.plan.actions, len(planned.predicted_after.not_simulated)) == ((), 1)
+    assert planned.predicted_after.given_up is None
 
 
 @pytest.mark.parametrize("database", ["topics", "rdb", "metadata"])

@@ -17,6 +17,7 @@ from sampled import seeds
 from storeio import audit, cli
 from storeio.format.commitlog import encode_blank
 from storeio.planning import plan_store
+from storeio.prediction import simulate
 from storeio.salvage.node import salvage
 from storeio.salvaged import GAPS
 from tests.test_plan_recorded import given_for
@@ -302,6 +303,21 @@ def test_what_is_told_of_the_lost(tmp_path: Path) -> None:
     assert first <= records[at].head.store_ms <= last
     assert result.saved is not None
     assert (result.exit_code, result.records) == (4, len(records) - 1)
+
+
+@pytest.mark.parametrize("path", ["timerwheel", "config/topics.json"])
+def test_what_refuses_a_start_and_is_copied_is_told(path: str, tmp_path: Path) -> None:
+    """A start that ends there gives up no message, and the new store has that file, too."""
+    root = golden.copy_of("base-5.5.1", tmp_path / "store")
+    (root / path).parent.mkdir(exist_ok=True)
+    for name in (path, f"{path}.bak"):
+        (root / name).write_bytes(bytes(100))
+    result = salvage(root, tmp_path / "new", broker="5.5.1", jobs=1)
+    (note,) = result.notes
+    assert note.startswith("broker 5.5.1 refuses the new store, too: ") and path in note
+    assert (result.exit_code, result.saved) == (0, 0)
+    assert simulate(tmp_path / "new", broker="5.5.1").outcome.outcome == "refuses"
+    assert simulate(tmp_path / "new", broker="5.5.1", metadata=False).outcome.outcome == "starts"
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from sampled import sampled
 
 from storeio import audit
-from storeio.errors import UnreadableError
+from storeio.errors import NotAStoreError, UnreadableError
 from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
 from storeio.scan import LINK_BELOW_LINK, kept_open, list_store, read_range
 
@@ -146,6 +147,25 @@ def test_what_is_no_file_does_not_hold_up(path: str, kind: str, tmp_path: Path) 
         assert f"{path}: not a regular file" in done.stderr
     with pytest.raises(UnreadableError, match="not a regular file"):
         read_range(str(root), path, 0, 1)
+
+
+@pytest.mark.parametrize("below", ["", "dledger-n0"])
+def test_a_store_whose_log_is_a_dledger_log_is_refused(below: str, tmp_path: Path) -> None:
+    """Its queues would all point behind the end of a log that is not there, and every message be told as lost."""
+    root = golden.without("base-5.3.3", tmp_path / "store", "commitlog")
+    segment = root / "dledger-n0" / "data" / f"{0:020d}"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(bytes(100))
+    (root / "dledger-n0" / "checkpoint").write_bytes(b"committedIndex=299")
+    with pytest.raises(NotAStoreError, match="a DLedger log, which is not read"):
+        list_store(root / below)
+    old = root / "commitlog" / f"{0:020d}"
+    old.parent.mkdir()
+    shutil.copy(golden.store("base-5.3.3") / "commitlog" / old.name, old)
+    assert list_store(root).of_kind("commitlog")  # which went on without it
+    segment.rename(segment.with_name(f"{old.stat().st_size:020d}"))  # a broker that had none begins it there
+    with pytest.raises(NotAStoreError, match="goes on in, a DLedger log"):
+        list_store(root)
 
 
 def test_links_to_directories_are_followed_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rebuilds import sizes_of, tree
 
 from storeio import cli
 from storeio.errors import WriteError
-from storeio.prediction import simulate
+from storeio.prediction import AS_FILES, simulate
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
@@ -256,7 +256,16 @@ def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pyte
     assert "- duplicationEnable=true" in out
     (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000001")
     assert cli.run([*words, "--json", "-"]) & 8
-    assert json.loads(capsys.readouterr().out)["not_simulated"] == ["consumequeue/CURRENT: RocksDB queues"]
+    assert json.loads(capsys.readouterr().out)["not_simulated"] == [f"consumequeue/CURRENT: RocksDB queues{AS_FILES}"]
+    (root / "consumequeue" / "CURRENT").unlink()
+    (root / "compaction" / "compactionLog" / "topic_1" / "x").mkdir(parents=True)  # 5.1.4 and 5.5.1 refused to start
+    assert cli.run([*words, "--json", "-"]) & 8
+    assert json.loads(capsys.readouterr().out)["not_simulated"] == ["compaction/compactionLog: compacted topics"]
+    shutil.rmtree(root / "compaction")
+    (root / "epochFileCheckpoint").write_text("0\n1\n1-0\n")
+    assert cli.run([*words, "--json", "-"]) & 8
+    (told,) = json.loads(capsys.readouterr().out)["not_simulated"]
+    assert told.startswith("epochFileCheckpoint: of controller mode")
 
 
 CONF = """# as many are written

@@ -179,7 +179,7 @@ def file_facts(
     for queue in queues:
         if queue.kind == QUEUE_EXT or (queue.kind != BATCHQUEUE and not _has_usual_files(queue)):
             odd.add((queue.topic, queue.queue_id))
-    elsewhere = queues_elsewhere(plan.listing.files)
+    elsewhere = queues_elsewhere(plan.listing.files, in_database=plan.config.in_database)
     return QueueFacts(listed_batches(plan, declared), has_light_queues(plan), frozenset(odd), elsewhere)
 
 

@@ -5,7 +5,8 @@ Source: ``MappedFileQueue.doLoad``, ``ConsumeQueueStore.loadConsumeQueues``, ``I
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from storeio.findings import Finding
@@ -14,6 +15,7 @@ from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
     COMMITLOG,
+    COMPACTED,
     CONSUMEQUEUE,
     INDEX,
     LOCK,
@@ -41,17 +43,26 @@ _MUST_BE_FILES: Final = {
 }
 _MUST_BE_DIRECTORIES: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 ROCKSDB_QUEUES: Final = "RocksDB queues"
-_ROCKSDB_FILES: Final = ("CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-", "OPTIONS-")
+_DATABASES: Final = {
+    path.rpartition("/")[0]: text
+    for text, paths in ((ROCKSDB_QUEUES, QUEUE_DATABASES), ("topics and offsets in RocksDB", TOPIC_DATABASES))
+    for path in paths
+}
+# Locks and logs are left out: other programs have files of these names.
+_OF_DATABASES: Final = re.compile(r"(CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.sst)")
 
 
-def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[Finding]:
+def check_layout(entries: Sequence[StoreFile], lengths: dict[str, int]) -> list[Finding]:
     """Return findings of names, strays and lengths.
 
     Args:
         entries: Everything below the root.
         lengths: The length that each file of a kind must have, bytes.
     """
-    findings: list[Finding] = []
+    findings = [
+        Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail=foreign)
+        for entry, foreign in foreign_layouts(entries)
+    ]
     for entry in entries:
         if entry.is_dir and entry.path in _MUST_BE_FILES:
             findings.append(Finding("STRAY_DIRECTORY", entry.path, detail=_MUST_BE_FILES[entry.path]))
@@ -67,8 +78,6 @@ def check_layout(entries: Iterable[StoreFile], lengths: dict[str, int]) -> list[
             findings += _in_data_directory(entry, lengths[entry.kind])
         elif entry.kind == INDEX:
             findings += _in_index(entry)
-        elif foreign := foreign_layout(entry):
-            findings.append(Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail=foreign))
     return findings
 
 
@@ -77,23 +86,36 @@ def is_offset(entry: StoreFile, length: int) -> bool:
     return entry.base_offset is not None and 0 <= entry.base_offset <= MAX_LONG - max(length, entry.size)
 
 
-def foreign_layout(entry: StoreFile) -> str:
-    """Return what an entry shows of a layout whose bytes storeio does not read; empty for any other."""
-    if entry.is_dir and entry.path.startswith("dledger-"):
-        return "a DLedger log"
-    if entry.path in TOPIC_DATABASES and not entry.is_dir:
-        return "topics and offsets in RocksDB"
-    return ROCKSDB_QUEUES if entry.path in QUEUE_DATABASES and not entry.is_dir else ""
+def foreign_layouts(entries: Iterable[StoreFile]) -> list[tuple[StoreFile, str]]:
+    """Return what shows layouts whose bytes storeio does not read: an entry for each, and what it shows."""
+    found: dict[str, tuple[StoreFile, str]] = {}
+    for entry in entries:
+        place, _, name = entry.path.rpartition("/")
+        if entry.is_dir:
+            if entry.path.startswith("dledger-") and not place:
+                found[entry.path] = entry, "a DLedger log"
+            elif entry.path == COMPACTED:
+                found[entry.path] = entry, "compacted topics"
+        elif place in _DATABASES and _OF_DATABASES.fullmatch(name):
+            text = _DATABASES[place]
+            if name == "CURRENT":
+                found[place] = entry, text
+            else:
+                found.setdefault(place, (entry, f"{text}, without a file CURRENT: brokers refuse to start on it"))
+    return list(found.values())
 
 
-def queues_elsewhere(entries: Iterable[StoreFile]) -> bool:
-    """Tell whether queues are in a database, and none in files."""
-    is_in_one = False
+def queues_elsewhere(entries: Sequence[StoreFile], *, in_database: bool) -> bool:
+    """Tell whether queues are in a database, and none in files.
+
+    Args:
+        entries: Everything below the root.
+        in_database: Whether the broker's settings say so; else its files do.
+    """
     for entry in entries:
         if entry.kind in (CONSUMEQUEUE, BATCHQUEUE) and entry.base_offset is not None and not entry.is_dir:
             return False
-        is_in_one |= foreign_layout(entry) == ROCKSDB_QUEUES
-    return is_in_one
+    return in_database or any(text.startswith(ROCKSDB_QUEUES) for _, text in foreign_layouts(entries))
 
 
 def _in_data_directory(entry: StoreFile, length: int) -> list[Finding]:
@@ -125,11 +147,7 @@ def _beside_queues(entry: StoreFile, depth: int) -> list[Finding]:
     """Return findings for entries above or below the places where files belong."""
     if entry.kind == COMMITLOG:
         return []  # inside a stray directory, which is a finding of its own
-    name = entry.path.rsplit("/", 1)[-1]
-    if depth == 1 and not entry.is_dir and (name.startswith(_ROCKSDB_FILES) or name.endswith((".sst", ".log"))):
-        foreign = foreign_layout(entry)
-        return [Finding("UNSUPPORTED_LAYOUT", entry.path, 0, entry.size, detail=foreign)] if foreign else []
-    if depth == 2 and not entry.is_dir and parse_number(name) is not None:
+    if depth == 2 and not entry.is_dir and parse_number(entry.path.rsplit("/", 1)[-1]) is not None:
         return [_stray(entry, "a file where a queue's directory belongs")]
     return []
 

@@ -41,6 +41,11 @@ from storeio.uris import is_remote, shown
 MOST_NAMES: Final = 1000  # of queues left out that are told by name; damaged bytes may name millions
 MOST_TOLD: Final = 10  # of topics in a sentence
 OTHER_NAMES: Final = "(other names)"
+FOR_FILES: Final = (
+    "the store has its queues in RocksDB: these files are for a broker with storeType=default. One with defaultRocksDB"
+    " that has lost its database makes it from the log: of the last ten segments, from 5.4 on, unless"
+    " commitLogRecoverMaxNum is higher, and without the message at physical offset 0 unless a file abort is there"
+)
 Numbers = npt.NDArray[np.int64]
 Names = frozenset[tuple[str, int | None]]
 
@@ -207,9 +212,15 @@ class Tally:
                 notes.append("no index file tells whether tags are indexed; with --broker 5.4.0 or newer they are")
         elif INDEXES in self.parts:
             notes.append("no index is built: the store's settings say that it has none")
-        if QUEUES in self.parts and queues_elsewhere(self.plan.listing.files):
-            notes.append("the store has its queues in RocksDB: these files are for a broker with storeType=default")
+        if QUEUES in self.parts:
+            notes += notes_of_database(self.plan)
         return notes
+
+
+def notes_of_database(plan: AuditPlan) -> list[str]:
+    """Return what to know of files that are built for queues that the store has in RocksDB; nothing of other stores."""
+    elsewhere = queues_elsewhere(plan.listing.files, in_database=plan.config.in_database)
+    return [FOR_FILES] if elsewhere else []
 
 
 def flushed_offset(plan: AuditPlan) -> int:

@@ -20,11 +20,11 @@ from storeio.codes import ERROR, WARNING
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError
 from storeio.linked import linked
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, file_name
+from storeio.paths import COMMITLOG, file_name
 from storeio.prediction import simulate
 from storeio.publishing import begun, target_of
 from storeio.rebuild.node import Build, in_order
-from storeio.rebuild.tally import wanted_of
+from storeio.rebuild.tally import notes_of_database, wanted_of
 from storeio.rebuilt import PARTS
 from storeio.report import to_json
 from storeio.report.salvaging import MARK, mark_of
@@ -46,11 +46,8 @@ from storeio.simulate.rules import NEWEST
 from storeio.staging import Staging
 from storeio.uris import shown
 
-AT_ONCE: Final = 16 << 20
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
-BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
-LEFT: Final = (ABORT, LOCK, CHECKPOINT, MARK)
 ALL: Final = Choice()
 
 
@@ -134,11 +131,12 @@ def saved(
         write_log(known, decision, staging)
         not_copied = copy_others(known, staging)
         result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
-        result.store, result.broker, result.notes = first.audit.store, broker or NEWEST, list(staging.notes)
+        result.store, result.broker = first.audit.store, broker or NEWEST
+        result.notes = [*notes_of_database(first.plan), *staging.notes]
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
-        result.saved = saved_from(root, known.audit.log.records, result.broker, settings)
+        tell_saved(result, root, known.audit.log.records, settings)
         if choice != ALL:
             leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
         plan = prepare(str(staging.partial), given=settings)
@@ -147,7 +145,6 @@ def saved(
             build.add(derived)
             records += derived.records
         result.records = records - result.tombstones - result.fillers
-
         # A store time that leaps and has no one answer is kept, and says so again in the new store.
         untold = known.leaping
 
@@ -237,20 +234,25 @@ def _unsound(made: Concluded, losses: str, untold: Collection[int | None]) -> li
     return [f"the new store: {f.code} {f.path} at {f.position}: {f.detail}" for f in findings]
 
 
-def saved_from(root: str | os.PathLike[str], records: int, broker: str, settings: Mapping[str, str]) -> int | None:
-    """Return how many intact messages a broker's next start would have given up; all, if it refuses to start.
+def tell_saved(result: Salvaged, root: str | os.PathLike[str], records: int, settings: Mapping[str, str]) -> None:
+    """Tell how many intact messages the broker's next start would have given up: all, if the log or queues end it.
 
-    None where that is not known, as of a store that cannot be read as a whole.
+    That is not known of a store that cannot be read as a whole. Tables of ``config`` and timers' files that end a start
+    are copied as they are: they give up no message, and end the new store's, too.
     """
     try:
-        start = simulate(root, broker=broker, given=settings, consumers=False, digests=False)
+        start = simulate(root, broker=result.broker, given=settings, consumers=False, digests=False)
     except UnreadableError:
-        return None
+        return
     if start.unread:
-        return None
+        return
+    if start.once_mended is not None:
+        result.notes.append(f"broker {result.broker} refuses the new store, too: {start.outcome.reason}")
+        start = start.once_mended
     if start.outcome.outcome != STARTS:
-        return records
-    return start.given_up.messages if start.given_up is not None else None
+        result.saved = records
+    elif start.given_up is not None:
+        result.saved = start.given_up.messages
 
 
 def told_by(settings: Sequence[Setting]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from storeio.audit import AuditPlan
 from storeio.errors import UnreadableError
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, StoreFile, file_name
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_DATABASES, QUEUE_KINDS, StoreFile, file_name
 from storeio.report.salvaging import MARK
 from storeio.salvage import holes
 from storeio.salvage.decide import Decision
@@ -18,7 +18,8 @@ from storeio.staging import Staging
 from storeio.uris import is_remote
 
 AT_ONCE: Final = 16 << 20
-BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
+# A database of queues would lead consumers to where lost messages lay.
+BUILT: Final = (COMMITLOG, INDEX, *QUEUE_KINDS, *(path.partition("/")[0] for path in QUEUE_DATABASES))
 LEFT: Final = (ABORT, LOCK, CHECKPOINT, MARK)
 
 

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -96,10 +96,24 @@ def listing(append: Callable[..., None]) -> Callable[..., None]:
     return held
 
 
+def ending(messages: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Return what reads the messages of a segment, and may end the process behind the first of them."""
+
+    @functools.wraps(messages)
+    def ended(*args: Any, **rest: Any) -> Iterator[Any]:
+        for message in messages(*args, **rest):
+            yield message
+            if claimed("die", "died", "messages"):
+                die()
+
+    return ended
+
+
 PLACES: dict[str, tuple[str, Callable[..., Any]]] = {
     "storeio.audit.split": ("audit_split", functools.partial(holding, "audit")),
     "storeio.rebuild.lay": ("write_all", tearing),
     "storeio.rebuild.spill": ("_write", cutting),
+    "storeio.replay": ("messages", ending),
     "jobs.tables": ("append", listing),
 }
 

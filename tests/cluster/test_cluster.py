@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from cluster.standalone import Cluster, Job, kill
 from jobs import audit_store, tables
 from storeio import audit
 from storeio.rebuild.node import rebuild
+from storeio.replay import Provenance, messages
 from storeio.report import TABLES, audit_object, table_rows
+from storeio.salvage.node import salvage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,3 +131,19 @@ def test_rebuild_goes_on_when_processes_are_lost(
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(names)
     found = tables.finished(spark, str(tmp_path / "tables"), "rebuilds").collect()
     assert sorted((row.store, row.exit_code) for row in found) == sorted((str(root), 0) for root in roots)
+
+
+def test_messages_of_a_salvage_whose_worker_is_killed(
+    cluster: Cluster, stores: list[Path], tmp_path: Path, spark: SparkSession
+) -> None:
+    """It dies in the middle of a segment of the new store: no message is missing, and none is there twice."""
+    cluster.ask("die-messages")
+    words = ["--store", str(stores[1]), "--into", str(tmp_path / "new"), "--tables", str(tmp_path / "tables")]
+    job = cluster.submit("salvage_store", *words, "--messages", "--quiet")
+    assert job.finish() == 4, job.said()
+    assert cluster.had("died-messages")
+    result = salvage(stores[1], tmp_path / "node", jobs=1)
+    assert tree(tmp_path / "new") == tree(tmp_path / "node")
+    expected = list(messages(Provenance.of(result), tmp_path / "node"))
+    found = tables.finished(spark, str(tmp_path / "tables"), "salvaged_messages").drop("run_id").toArrow().to_pylist()
+    assert sorted(found, key=itemgetter("physical_offset")) == expected
