@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio import __version__, audit
-from storeio.codes import ERROR, WARNING
+from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import infer_config
 from storeio.errors import AuditError, UnreadableError, UsageError
 from storeio.findings import Finding
@@ -42,7 +42,6 @@ from storeio.planning.undecided import last_pointers, of_queue
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
-from storeio.salvage.survey import DOUBT_CODES
 from storeio.scan import list_store
 from storeio.simulate.predicted import Prediction
 
