@@ -32,6 +32,14 @@ def queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
     return {key: tuple(sorted(codes)) for key, codes in found.items()}
 
 
+def by_names(findings: Iterable[Finding]) -> dict[tuple[str | None, int | None], list[Finding]]:
+    """Return findings by the topic and queue id that they name: of many queues nobody goes through all for each."""
+    found: dict[tuple[str | None, int | None], list[Finding]] = {}
+    for f in findings:
+        found.setdefault((f.topic, f.queue_id), []).append(f)
+    return found
+
+
 def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
     """Return the numbers of a queue's units that point at records that are damaged or lost."""
     return [
