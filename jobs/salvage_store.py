@@ -25,6 +25,7 @@ from jobs.rebuild_queues import targets_of
 from jobs.stores import given_of, master_of, new_run_id, require_text, separate_errors, store_parser, stores_of
 from storeio import audit
 from storeio.audit import Concluded
+from storeio.codes import DOUBT_CODES
 from storeio.commands.console import json_sink
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.salvage import choice_of, show
@@ -112,7 +113,7 @@ def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> 
     args = call.args
 
     def looked(roots: Sequence[str], given: Settings) -> list[Concluded]:
-        plans = [audit.prepare(root, given=given, split_bytes=args.split_bytes) for root in roots]
+        plans = [audit.prepare(root, given=given, split_bytes=args.split_bytes, kept=DOUBT_CODES) for root in roots]
         found = conclude_stores(spark, plans)
         for one in found:
             if isinstance(one, Exception):

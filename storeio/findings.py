@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -73,32 +73,32 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(merged, key=lambda f: (rank[f.severity], f.path, f.position, f.code))
 
 
-def condense(findings: Iterable[Finding]) -> list[Finding]:
+def condense(findings: Iterable[Finding], kept: Container[str] = ()) -> list[Finding]:
     """Return merged findings with at most ``MOST_ROWS`` rows of one code in one file and queue.
 
     What is over is folded into one row that spans the rest and carries its count, so that the
-    report of a store that is wrong everywhere stays small.
+    report of a store that is wrong everywhere stays small. Of codes that are ``kept`` each row stays.
     """
-    kept: list[Finding] = []
+    rows: list[Finding] = []
     seen: dict[tuple[str, str, str | None, int | None], int] = {}
     folded: dict[tuple[str, str, str | None, int | None], int] = {}
     for finding in merge(findings):
         key = (finding.code, finding.path, finding.topic, finding.queue_id)
         seen[key] = seen.get(key, 0) + 1
-        if seen[key] < MOST_ROWS:
-            kept.append(finding)
+        if seen[key] < MOST_ROWS or finding.code in kept:
+            rows.append(finding)
         elif key not in folded:
-            folded[key] = len(kept)
-            kept.append(finding)
+            folded[key] = len(rows)
+            rows.append(finding)
         else:
-            first = kept[folded[key]]
+            first = rows[folded[key]]
             start = min(first.position, finding.position)
             stop = max(first.position + first.length, finding.position + finding.length)
-            kept[folded[key]] = replace(
+            rows[folded[key]] = replace(
                 first, position=start, length=stop - start, count=first.count + finding.count,
                 detail="many places in this range",
             )  # fmt: skip
-    return kept
+    return rows
 
 
 def _joins(last: Finding, finding: Finding) -> bool:

@@ -23,7 +23,7 @@ from storeio.apply.session import Patience
 from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
 from storeio.format.fastjson import decode
-from storeio.planning import plan_store
+from storeio.planning import plan_store, planner
 from storeio.prediction import next_starts
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
@@ -212,3 +212,30 @@ def test_units_beside_those_of_other_numbers_are_looked_up_once(
     found = storeio.check(builder.close())
     shifted = sum(finding.count for finding in found.findings if finding.code == "CQ_SHIFTED")
     assert shifted > 100 and looked[0] < 2 * FILES
+
+
+def test_a_plan_does_not_go_through_all_findings_for_each_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder, queues = StoreBuilder(tmp_path / "store"), 60
+    for number in range(queues):
+        builder.message("t", number)
+    root = builder.close()
+    shutil.rmtree(root / "consumequeue")
+    looked = [0]
+
+    def counted(name: str) -> None:
+        look = getattr(planner, name)
+
+        def looking(*args: Any) -> Any:
+            looked[0] += max(len(each) for each in args if isinstance(each, list))
+            return look(*args)
+
+        monkeypatch.setattr(planner, name, looking)
+
+    counted("disowned")
+    counted("of_queue")
+    counted("into_damage")
+    planned = plan_store(root, tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)
+    assert len(planned.plan.actions) >= 2 * queues and planned.cures
+    assert queues < looked[0] < 20 * queues

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from rebuilds import settings_of
+from storebuilder import StoreBuilder
 
 from storeio import cli
 from storeio.apply import apply_plan, undo
@@ -435,3 +438,19 @@ def test_what_every_look_contradicts_is_left_as_a_whole(tmp_path: Path, monkeypa
     assert not found.cures
     assert {action.path for action in found.plan.actions} == {"commitlog/copy", f"consumequeue/topic_1/1/{0:020d}"}
     assert any(sentence.endswith("left for that: queue topic_0/0") for sentence in found.plan.left)
+
+
+def test_the_scattered_hash_slots_of_a_new_index_file_are_few_actions(tmp_path: Path) -> None:
+    """One an action would be two flushes each: of a file of the usual size there are tens of thousands."""
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=1 << 16, index_slots=50_000)
+    for number in range(150):
+        builder.message("t", keys=f"order-{number * 7919}")
+    root, given = builder.close(), settings_of(builder.settings)
+    (index,) = (root / "index").iterdir()
+    before = index.read_bytes()
+    shutil.rmtree(root / "index")
+    found = plan_store(root, tmp_path / "plan.json", given=given, jobs=1)
+    assert found.cures and len([row for row in found.plan.actions if row.path.startswith("index/")]) < 10
+    apply_plan(tmp_path / "plan.json", root)
+    (new,) = (root / "index").iterdir()
+    assert new.read_bytes() == before

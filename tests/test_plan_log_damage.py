@@ -11,6 +11,7 @@ import pytest
 from rebuilds import settings_of, tree
 from storebuilder import StoreBuilder
 
+from storeio import findings
 from storeio.apply import apply_plan
 from storeio.format import commitlog as log
 from storeio.planning import Selection, plan_store
@@ -146,6 +147,29 @@ def test_units_behind_a_queues_last_record_stay(name: str, tmp_path: Path) -> No
     apply_plan(tmp_path / "plan.json", root)
     for number in (NUMBER, last - 1, last):
         assert_same(root, name, number)
+
+
+def test_units_behind_a_queues_last_record_stay_where_more_point_into_damage_than_a_report_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report folds them into one finding over a range, with sound units in it, too."""
+    builder, lost = StoreBuilder(tmp_path / "store"), (3, 5, 7, 9, 11)
+    placed = [builder.message("t", body=b"body") for _ in range(12)]
+    builder.message("behind")
+    root, queue = builder.close(), "consumequeue/t/0/00000000000000000000"
+    segment = root / "commitlog" / "00000000000000000000"
+    data = bytearray(segment.read_bytes())
+    for number in lost:
+        at = placed[number].physical_offset
+        data[at : at + len(placed[number].raw)] = bytes(len(placed[number].raw))
+    segment.write_bytes(data)
+    units = bytearray((root / queue).read_bytes())
+    units[:20] = bytes(20)
+    (root / queue).write_bytes(units)
+    monkeypatch.setattr(findings, "MOST_ROWS", 2)
+    planned = plan_store(root, tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)
+    written = [row for row in planned.plan.actions if row.path == queue]
+    assert written and all(row.position + row.length <= 20 for row in written)
 
 
 def test_a_queue_all_of_whose_records_are_lost_is_left(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import salvages
 from storebuilder import StoreBuilder
 
-from storeio import audit
+from storeio import audit, findings
 from storeio.format import commitlog as log
 from storeio.planning import plan_store
 from storeio.salvage import regions
@@ -342,3 +342,19 @@ def test_what_only_looks_like_heads_is_not_read_again_and_again(
     found = salvage(tmp_path / "store", tmp_path / "new", jobs=1)
     assert (found.records, found.lost, found.restored) == (51, [], [])
     assert asked < 16 * len(data)
+
+
+@pytest.mark.parametrize("at", [log.BORN_HOST_AT + 4, log.QUEUE_OFFSET_AT])
+def test_records_between_more_damaged_heads_than_a_report_lists(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report folds them into a range; what lies in it and is sound is neither judged nor changed."""
+    originals = salvages.originals_of(NAME)
+    places = sorted(originals)[10:130:3]
+    root = golden.damaged(NAME, [in_record(place, at, b"\xff" * 2) for place in places], tmp_path / "store")
+    monkeypatch.setattr(findings, "MOST_ROWS", 3)
+    assert any(f.count > 3 for f in audit.check(root, given=GIVEN, jobs=1).findings if f.code == "LOG_FIELD")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    new = salvages.records_of(tmp_path / "new", SIZE)
+    assert {place for place, record in originals.items() if new[place].raw != record.raw} <= set(places)
+    assert {fixed.physical_offset for fixed in result.restored} <= set(places)

@@ -40,7 +40,7 @@ from storeio.checks.rare import rare_findings
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
-from storeio.findings import Finding, condense
+from storeio.findings import Finding, condense, merge
 from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
@@ -74,12 +74,13 @@ class _Gathered:
 @dataclass
 class Concluded:
     """A finished audit, and what it was made of: the plan with what the files say, the log as the spans tell it, and
-    the runs of queue offsets of each split."""
+    the runs of queue offsets of each split; ``doubts`` are all findings of the codes that the plan has kept."""
 
     plan: AuditPlan
     view: LogView
     audit: Audit
     split_runs: list[Columns]
+    doubts: list[Finding]
 
     @cached_property
     def runs(self) -> dict[tuple[str, int], list[Numbers]]:
@@ -139,7 +140,8 @@ def concluded(
         gathered.findings = [found for found in gathered.findings if not rests_on(found, files_unread)]
     unknown = {*verdicts.failed, *(split.path for split in unread), *(found.path for found in blocks)}
     audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
-    return Concluded(plan, view, audit, [report.runs for report in stitched])
+    doubts = merge(found for found in gathered.findings if found.code in plan.kept)
+    return Concluded(plan, view, audit, [report.runs for report in stitched], doubts)
 
 
 def _view(plan: AuditPlan, stitched: Sequence[SplitReport], unread: Ranges) -> LogView:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from storeio.audit.conclusion import Concluded, concluded
@@ -17,6 +18,7 @@ from storeio.audit.looks import FileLooks
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.audit.unfinished import unfinished, without_untold
+from storeio.codes import DOUBT_CODES
 from storeio.errors import UnreadableError
 from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
@@ -73,7 +75,8 @@ def check(
         UsageError: A given setting is unknown or has a bad value.
         AuditCancelled: A ``KeyboardInterrupt`` ended it while it was reading; it carries what is known so far.
     """
-    return look_at_store(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress).audit
+    found = look_at_store(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress, kept=frozenset())
+    return found.audit
 
 
 @kept_open()
@@ -84,13 +87,18 @@ def look_at_store(
     jobs: int | None = None,
     split_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    kept: frozenset[str] = DOUBT_CODES,
 ) -> Concluded:
-    """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does."""
+    """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does.
+
+    Of codes that are ``kept`` each finding is in ``doubts``, however many there are.
+    """
+    plan = partial(prepare, os.fspath(root), given=given, split_bytes=split_bytes, kept=kept)
     for _ in range(TRIES - 1):
-        found = _looked_at(prepare(os.fspath(root), given=given, split_bytes=split_bytes), jobs, progress)
+        found = _looked_at(plan(), jobs, progress)
         if not has_lost_files(found.plan, found.audit):
             return found
-    return _looked_at(prepare(os.fspath(root), given=given, split_bytes=split_bytes), jobs, progress)
+    return _looked_at(plan(), jobs, progress)
 
 
 def has_lost_files(plan: AuditPlan, found: Audit) -> bool:

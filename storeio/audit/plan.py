@@ -92,6 +92,7 @@ class AuditPlan:
     file_reports: list[FileReport] = field(default_factory=list)
     facts: QueueFacts = QueueFacts()
     moment: Moment | None = None  # of a store on which a broker runs
+    kept: frozenset[str] = frozenset()  # codes of which each finding is told, however many there are
 
     @property
     def rolled_index_ms(self) -> int:
@@ -177,11 +178,14 @@ def file_bytes_of(config: StoreConfig, kind: str) -> int:
 
 
 def prepare(
-    root: str, *, given: Mapping[str, str] | None = None, split_bytes: int | None = None, listing: Listing | None = None
-) -> AuditPlan:
+    root: str, *, given: Mapping[str, str] | None = None, split_bytes: int | None = None,
+    listing: Listing | None = None, kept: frozenset[str] = frozenset(),
+) -> AuditPlan:  # fmt: skip
     """Return the plan of an audit; reads the listing and the heads of index files only.
 
     Where a broker runs on the store, the plan is of the moment at which this is called, and its end of the log is read.
+    A salvage needs ``codes.DOUBT_CODES`` to be ``kept``: a range of places says of sound records between them, too,
+    that something speaks against them.
 
     Raises:
         NotAStoreError: ``root`` is no store.
@@ -197,7 +201,7 @@ def prepare(
     segments = [f for i, f in enumerate(segments) if i == 0 or f.base_offset != segments[i - 1].base_offset]
     size = split_bytes or split_size(segments, listing)
     splits = [split for segment in segments for split in cut(_bounded(segment, config.commitlog_file_bytes), size)]
-    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, shape, moment=moment)
+    return AuditPlan(listing.root, started_ms, listing, config, segments, splits, shape, moment=moment, kept=kept)
 
 
 def split_size(segments: Iterable[StoreFile], listing: Listing) -> int:

@@ -125,7 +125,7 @@ def _audited(
         apart = _compare_queues(plan, walked, report)
     if plan.index:
         report.index = check_content(plan.index, index_reader(plan), walked, unread or ())
-    report.findings = condense(report.findings) + apart
+    report.findings = condense(report.findings, plan.kept) + apart
     report.misplaced = misplaced_runs(plan, walked, delays, piece_bytes)
     return report
 
@@ -161,7 +161,7 @@ def _compare_queues(plan: AuditPlan, walked: Walked, report: SplitReport) -> lis
             if plan.facts.elsewhere:
                 checked = Checked(whole=True)
             elif units.placed and kind == CONSUMEQUEUE:
-                checked = check_placed(queue, ext, units, walked, plan.read)
+                checked = check_placed(queue, ext, units, walked, plan.read, plan.kept)
             else:
                 checked = check_in_log_order(
                     queue, ext, units, walked, plan.read, optional=not units.placed and not plan.multi_dispatch

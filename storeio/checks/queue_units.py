@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,8 +58,10 @@ def ranges_of(mask: Mask) -> Ranges:
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walked, read: Read) -> Checked:
-    """Return the comparison of units that stand at the number their record says."""
+def check_placed(
+    queue: Queue, ext: Queue | None, implied: Implied, walked: Walked, read: Read, kept: Container[str] = ()
+) -> Checked:
+    """Return the comparison of units that stand at the number their record says; ``kept`` is as of ``condense``."""
     checked = Checked(compared=len(implied.record))
     units = implied.units()
     numbers = implied.queue_offset
@@ -82,7 +85,7 @@ def check_placed(queue: Queue, ext: Queue | None, implied: Implied, walked: Walk
         run = _Run(queue, ext, implied, walked, read, places, known, rows, first, decode(queue, data), units[rows])
         run.compare(absent, checked)
         if goes_back:
-            checked.apart += condense(checked.findings)
+            checked.apart += condense(checked.findings, kept)
             checked.findings = []
     return checked
 

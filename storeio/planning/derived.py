@@ -28,6 +28,7 @@ from storeio.scan import data_stretches
 Bytes = npt.NDArray[np.uint8]
 CHUNK: Final = 4 << 20
 NEAR: Final = 256  # differences closer than that are one action
+PAGE: Final = 4096  # likewise in a new file, which takes whole pages: hash slots of an index lie scattered
 NAME_DIGITS: Final = 17
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
@@ -154,12 +155,12 @@ def _chunks(start: int, stop: int, *files: tuple[str, str]) -> list[int]:
     return [start + n * CHUNK for n in sorted(numbers)]
 
 
-def _ranges(old: Bytes, new: Bytes) -> list[tuple[int, int]]:
+def _ranges(old: Bytes, new: Bytes, near: int = NEAR) -> list[tuple[int, int]]:
     """Return ranges in which two arrays differ, neighbours joined."""
     if np.array_equal(old, new):
         return []
     places = np.flatnonzero(old != new)
-    breaks = np.flatnonzero(np.diff(places) > NEAR)
+    breaks = np.flatnonzero(np.diff(places) > near)
     firsts = places[np.concatenate(([0], breaks + 1))]
     lasts = places[np.concatenate((breaks, [len(places) - 1]))]
     return [(int(low), int(high) + 1) for low, high in zip(firsts, lasts, strict=True)]
@@ -171,13 +172,13 @@ def _clear(draft: Draft, path: str, start: int, why: Why) -> None:
         draft.write(path, low, bytes(high - low), why)
 
 
-def _used(source: Path, start: int = 0) -> list[tuple[int, int]]:
-    """Return ranges of a file that are not zero."""
+def _used(source: Path, start: int = 0, near: int = NEAR) -> list[tuple[int, int]]:
+    """Return ranges of a file that are not zero, those that are ``near`` as one."""
     data = np.memmap(source, np.uint8, mode="r")
     found = []
     for at in _chunks(start, len(data), ("", str(source))):
         piece = data[at : at + CHUNK]
-        found += [(at + low, at + high) for low, high in _ranges(piece, np.zeros(len(piece), np.uint8))]
+        found += [(at + low, at + high) for low, high in _ranges(piece, np.zeros(len(piece), np.uint8), near)]
     return found
 
 
@@ -207,7 +208,7 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
     for path, source in zip(made, wanted[kept:], strict=True):
         draft.create(path, source.stat().st_size, why)
         content = np.memmap(source, np.uint8, mode="r")
-        for low, high in _used(source):
+        for low, high in _used(source, near=PAGE):
             draft.write(path, low, content[low:high].tobytes(), why)
 
 

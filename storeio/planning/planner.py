@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio import __version__, audit
-from storeio.codes import ERROR, WARNING
+from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import infer_config
 from storeio.errors import AuditError, UnreadableError, UsageError
 from storeio.findings import Finding
@@ -31,6 +31,7 @@ from storeio.planning.salvaging import plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import (
     asks_for_index,
+    by_names,
     codes_of,
     into_damage,
     left_of,
@@ -42,7 +43,6 @@ from storeio.planning.undecided import last_pointers, of_queue
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
-from storeio.salvage.survey import DOUBT_CODES
 from storeio.scan import list_store
 from storeio.simulate.predicted import Prediction
 
@@ -188,16 +188,17 @@ class Planner:
         pointing = queues_pointing_at(self.draft, found.findings, elsewhere)
         is_ahead = bool(pointing) or index_points_at(found.findings, elsewhere)  # of what the log is as it lies there
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
+        about = by_names(found.findings)
         last = last_pointers(self.draft, found.findings, {key: queue.units for key, queue in by_queue.items()})
         for key, codes in sorted(queues.items()):
             name = f"queue {key[1]}/{key[2]}"
             with self._derived_part(name):
                 self._require_agreed(name)
                 _require_placed(is_ahead=key[1:] in pointing)
-                _require_clear(self.draft, found.findings, key, last)
+                _require_clear(self.draft, about[key[1:]], key, last)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
-                self._queue(place, target, into_damage(found.findings, key), built.min_physical_offset)
+                self._queue(place, target, into_damage(about[key[1:]], key), built.min_physical_offset)
         is_sound = not any(map(asks_for_index, found.findings))
         if index:
             with self._derived_part("the index"):

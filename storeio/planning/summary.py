@@ -9,6 +9,7 @@ from storeio.checks.index_stretch import INTO_DAMAGE
 from storeio.checks.uncovered import NOT_INTACT
 from storeio.codes import ERROR, WARNING
 from storeio.findings import Finding
+from storeio.format import consumequeue
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS
 from storeio.results import Audit
 from storeio.simulate.predicted import Prediction
@@ -32,10 +33,21 @@ def queues_of(findings: Iterable[Finding]) -> dict[Queue, tuple[str, ...]]:
     return {key: tuple(sorted(codes)) for key, codes in found.items()}
 
 
+def by_names(findings: Iterable[Finding]) -> dict[tuple[str | None, int | None], list[Finding]]:
+    """Return findings by the topic and queue id that they name: of many queues nobody goes through all for each."""
+    found: dict[tuple[str | None, int | None], list[Finding]] = {}
+    for f in findings:
+        found.setdefault((f.topic, f.queue_id), []).append(f)
+    return found
+
+
 def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
-    """Return the numbers of a queue's units that point at records that are damaged or lost."""
+    """Return the numbers of a queue's units that point at records that are damaged or lost.
+
+    One finding may span many places, with sound units between them.
+    """
     return [
-        range(f.queue_offset, f.queue_offset + f.count)
+        range(f.queue_offset, f.queue_offset + max(f.count, f.length // consumequeue.UNIT_BYTES))
         for f in findings
         if is_into_damage(f) and (f.path.split("/")[0], f.topic, f.queue_id) == queue and f.queue_offset is not None
     ]

@@ -77,22 +77,23 @@ class Doubts:
         numbers = self._numbers(place)
         units = self._units(place, record, numbers)
         sure, plain = self._is_sure(place), self._is_plain(record, place)
-        near = self.survey.record_from(place + record.size) or self.survey.last_record()
-        unit = units[0] if len(units) == 1 else None
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
+        good = plain and not sure and not leaps
+        own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
+        has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
+        if good and not units and (has_own or self._support.is_inner(record, place)):
+            return None  # before its neighbours are looked for, which takes longer than all of this
+        near = self.survey.record_from(place + record.size) or self.survey.last_record()
         near_ms = near.store_timestamp_ms if near is not None else None
+        unit = units[0] if len(units) == 1 else None
         bounds = stored if leaps else None
         host = self._store_host(place, record.size)
         known = Known(
             place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
             is_stranger=self._is_said(place, STRANGER),
         )  # fmt: skip
-        good = plain and not sure and not leaps
-        own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
-        has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
-        vouched = not units and (has_own or self._support.is_inner(record, place))
-        if good and (vouched or agrees(raw, known) is not None):
+        if good and agrees(raw, known) is not None:
             return None
         harmless = plain and not sure and not units
         may_restore = property_crc_agrees(raw) is not None or not sure

@@ -15,8 +15,8 @@ from storeio.audit.owners import Owners
 from storeio.audit.peek import record_at
 from storeio.audit.shifts import NOBODY
 from storeio.checks.locate import number_in, numbers_by_place, numbers_of
-from storeio.checks.marks import outliers
 from storeio.checks.ranges import Bounds, Ranges, meeting, merged
+from storeio.codes import DOUBT_CODES
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
@@ -35,11 +35,7 @@ Numbers = npt.NDArray[np.int64]
 
 AT_ONCE: Final = 16 << 20
 KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
-# Findings at records that a broker accepts, and of which some say that the record is not as it was.
 LEAP: Final = "LOG_TIME"
-DOUBT_CODES: Final = frozenset((
-    "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES", LEAP,
-))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -214,9 +210,9 @@ def survey(concluded: Concluded) -> Survey:
     named = (unit for unit in said if unit.topic != NOBODY.topic)
     units = sorted(named, key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
-    for finding in audit.findings:
+    for finding in concluded.doubts:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
-            for at in _leaps(plan, finding) if finding.code == LEAP else _places(plan, finding):
+            for at in _places(plan, finding):
                 doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, shifted, units, [*audit.lost, *audit.misplaced], doubts, nobodys)
     found.leave_out(disbelieved(found))
@@ -225,21 +221,12 @@ def survey(concluded: Concluded) -> Survey:
     return found
 
 
-def _leaps(plan: AuditPlan, finding: Finding) -> Iterator[int]:
-    """Yield the physical offsets of the records whose store times leap; of many the audit tells a range alone."""
-    places = list(_places(plan, finding))
-    records = [record_at(plan, at) for at in places] if finding.count > 1 else []
-    rows = [(record.store_timestamp_ms, record.born_timestamp_ms) for record in records if record is not None]
-    if len(rows) < len(places):
-        yield from places
-        return
-    inner = set(outliers(*np.array(rows, np.int64).reshape(-1, 2).T).tolist())
-    yield from (at for i, at in enumerate(places) if i in inner or i in (0, len(places) - 1))
-
-
 def _places(plan: AuditPlan, finding: Finding) -> Iterator[int]:
     """Yield the physical offsets of the records that a finding is about: neighbours are one finding."""
     assert finding.physical_offset is not None
+    if finding.count == 1:
+        yield finding.physical_offset
+        return
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     at, stop = finding.physical_offset, base + finding.position + finding.length
     while True:
