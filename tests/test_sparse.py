@@ -404,9 +404,9 @@ def test_a_plan_compares_no_holes_of_what_it_builds_anew(tmp_path: Path, monkeyp
             file.truncate(100 * chunk)
     real = derived._ranges
 
-    def counted(old: derived.Bytes, new: derived.Bytes) -> list[tuple[int, int]]:
+    def counted(old: derived.Bytes, new: derived.Bytes, near: int = derived.NEAR) -> list[tuple[int, int]]:
         looked.append(len(old))
-        return real(old, new)
+        return real(old, new, near)
 
     monkeypatch.setattr(derived, "_ranges", counted)
     last = [(3 * chunk - 2, 3 * chunk), (3 * chunk, 3 * chunk + 2), (6 * chunk + 9, 6 * chunk + 13)]
