@@ -203,6 +203,7 @@ def survey(concluded: Concluded) -> Survey:
         UnreadableError: A queue could not be read.
     """
     plan, audit = concluded.plan, concluded.audit
+    assert plan.kept >= DOUBT_CODES, "of an audit that folds what speaks against records, sound ones seem doubtful"
     shifted = Shifted(concluded)
     owners = Owners(plan, plan.nearby().read, lambda *queue: concluded.runs.get(queue, ()), audit.findings)
     said = set(surviving(concluded, shifted, owners.of))

@@ -16,6 +16,7 @@ from sampled import seeds
 
 from jobs import salvage_store, tables
 from storeio import audit
+from storeio.codes import DOUBT_CODES
 from storeio.errors import UsageError
 from storeio.replay import Provenance, messages
 from storeio.report.salvaging import salvaged_object
@@ -89,7 +90,9 @@ def test_decisions_are_those_of_the_node_whatever_the_splits(first: int, spark: 
     ]
     splits = [chance.choice((1, 700, 4096, 20_000, 1 << 20)) for _ in damages]
     plans = [
-        audit.prepare(str(damage.root), given=damage.given, split_bytes=max(split, damage.segment_bytes // 50))
+        audit.prepare(
+            str(damage.root), given=damage.given, split_bytes=max(split, damage.segment_bytes // 50), kept=DOUBT_CODES
+        )
         for damage, split in zip(damages, splits, strict=True)
     ]
     found = conclude_stores(spark, plans)
