@@ -25,10 +25,11 @@ java:
 	@$(PYTHON) jobs/java.py
 
 # Done again only when the dependencies change. Without PEP 517 the pip that comes with Python 3.10 has crcmod's own setup
-# install it, which leaves no list of its files.
+# install it, which leaves no list of its files. Modules compile when they are first imported: most never are, and to
+# compile all takes a minute.
 $(STAMP): pyproject.toml | java
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --use-pep517 --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --no-compile --use-pep517 --editable '.[$(EXTRAS)]'
 	@touch $@
 
 jars: $(STAMP)
