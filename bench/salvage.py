@@ -25,6 +25,7 @@ from bench.brokers import GIB, Figures, one_apart, write_json
 from bench.cores import on_cores
 from bench.generate import generate
 from storeio.audit import look_at_store
+from storeio.codes import DOUBT_CODES
 from storeio.paths import COMMITLOG, file_name
 from storeio.salvage.decide import decide
 from storeio.salvage.survey import survey
@@ -45,7 +46,7 @@ def decided(root: Path, segment_bytes: int) -> Figures:
     given = {"mappedFileSizeCommitLog": str(segment_bytes)}
     started = time.perf_counter()
     with kept_open():
-        known = survey(look_at_store(root, given=given, jobs=1))
+        known = survey(look_at_store(root, given=given, jobs=1, kept=DOUBT_CODES))
         found = decide(known)
         report(known, found, [], known.plan.started_ms, "")
     seconds = time.perf_counter() - started

@@ -121,7 +121,7 @@ def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> 
         return [one for one in found if isinstance(one, Concluded)]
 
     def look(root: str | PathLike[str], given: Settings) -> Concluded:
-        return audit.look_at_store(root, given=given, jobs=args.jobs, split_bytes=args.split_bytes)
+        return audit.look_at_store(root, given=given, jobs=args.jobs, split_bytes=args.split_bytes, kept=DOUBT_CODES)
 
     (first,) = looked([store], call.given)
     settings = Given(call.given).over(told_by(first.audit.settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from storeio import many_files as m
 from storeio.checks.queue_units import MAX_QUEUE_OFFSET
 from storeio.dispatch import Grouped
+from storeio.format import commitlog as log
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.kernels.group import G_QUEUE_OFFSET
 
@@ -20,9 +22,13 @@ Agreeing = Callable[[m.Pieces], Mask]
 """Tells which pieces of a store's files are as expected; False says nothing."""
 
 
+LIGHT: Final = log.LMQ_PREFIX.encode()
+
+
 def of_one_run(grouped: Grouped) -> Mask:
-    """Tell which of a split's queues have units, in one run of numbers. Shape ``(queues,)``."""
-    return grouped.present() & (np.diff(grouped.run_starts) == 1)
+    """Tell which of a split's queues have units, in one run of numbers at which they stand. Shape ``(queues,)``."""
+    light = np.array([topic.startswith(LIGHT) for topic, _ in grouped.walked.queues], np.bool_)
+    return grouped.present() & (np.diff(grouped.run_starts) == 1) & ~light
 
 
 def pieces_of(grouped: Grouped, numbers: Numbers, file_bytes: int) -> tuple[Numbers, m.Pieces]:

@@ -11,6 +11,7 @@ import pytest
 
 from storeio import audit, findings
 from storeio.checks import marks
+from storeio.codes import DOUBT_CODES
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.salvage.evidence import Known, Stored
@@ -88,7 +89,7 @@ def test_the_index_tells_the_seconds_of_the_last_record(name: str, tmp_path: Pat
     place = max(salvages.originals_of(name))
     old = salvages.originals_of(name)[place].raw
     root, record = broken(name, place, 4, bytes((old[time_at(old) + 4] ^ 0x99,)), tmp_path)
-    known = survey(audit.look_at_store(root, given=given_for(name), jobs=1))
+    known = survey(audit.look_at_store(root, given=given_for(name), jobs=1, kept=DOUBT_CODES))
     read = known.record(place)
     assert read is not None
     bounds = Times(known).of(place, read)
@@ -107,7 +108,7 @@ def test_the_record_behind_a_hole_bounds_a_time_in_front_of_it(tmp_path: Path) -
     root, _ = broken(name, place, 4, b"\xff" * 4, tmp_path)
     segment = f"commitlog/{lost - lost % size:020d}"
     golden.apply_edits(root, [["zero", segment, lost % size, len(records[lost].raw)], ["rmtree", "index"]])
-    known = survey(audit.look_at_store(root, given=given_for(name), jobs=1))
+    known = survey(audit.look_at_store(root, given=given_for(name), jobs=1, kept=DOUBT_CODES))
     read = known.record(place)
     assert read is not None
     assert Times(known).of(place, read).last_ms == records[behind].head.store_ms
@@ -165,7 +166,7 @@ def test_many_leaps_of_which_the_audit_tells_a_range_alone(tmp_path: Path, monke
     ]
     root = golden.damaged(name, edits, tmp_path / "store")
     monkeypatch.setattr(findings, "MOST_ROWS", 3)
-    found = audit.look_at_store(root, given=given_for(name), jobs=1)
+    found = audit.look_at_store(root, given=given_for(name), jobs=1, kept=DOUBT_CODES)
     assert sum(f.count > 1 for f in found.audit.findings if f.code == "LOG_TIME") > 1
     assert survey(found).leaping == set(rows)
     result, records = saved(name, root, tmp_path)

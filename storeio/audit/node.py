@@ -18,7 +18,6 @@ from storeio.audit.looks import FileLooks
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_tasks, prepare
 from storeio.audit.split import SplitReport, audit_split, why_unread
 from storeio.audit.unfinished import unfinished, without_untold
-from storeio.codes import DOUBT_CODES
 from storeio.errors import UnreadableError
 from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
@@ -75,8 +74,7 @@ def check(
         UsageError: A given setting is unknown or has a bad value.
         AuditCancelled: A ``KeyboardInterrupt`` ended it while it was reading; it carries what is known so far.
     """
-    found = look_at_store(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress, kept=frozenset())
-    return found.audit
+    return look_at_store(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress).audit
 
 
 @kept_open()
@@ -87,11 +85,11 @@ def look_at_store(
     jobs: int | None = None,
     split_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
-    kept: frozenset[str] = DOUBT_CODES,
+    kept: frozenset[str] = frozenset(),
 ) -> Concluded:
     """Return the audit of the store at ``root`` with what it was made of; takes and raises what ``check`` does.
 
-    Of codes that are ``kept`` each finding is in ``doubts``, however many there are.
+    Of codes that are ``kept`` each finding is in ``doubts``, however many there are, as ``prepare`` says.
     """
     plan = partial(prepare, os.fspath(root), given=given, split_bytes=split_bytes, kept=kept)
     for _ in range(TRIES - 1):

@@ -6,21 +6,15 @@ That is how nearly all queues of nearly all stores are. Whatever is odd about on
 
 from __future__ import annotations
 
-import operator
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
 from storeio.dispatch import Grouped
-from storeio.format import commitlog as log
 from storeio.pieces import of_one_run, pieces_of
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-LIGHT: Final = log.LMQ_PREFIX.encode()
 
 
 def usual_queues(plan: AuditPlan, grouped: Grouped) -> Mask:
@@ -34,10 +28,8 @@ def usual_queues(plan: AuditPlan, grouped: Grouped) -> Mask:
 
 def _candidates(plan: AuditPlan, grouped: Grouped) -> Numbers:
     """Return the numbers of the queues with one run of units, for which nothing but their file has a say."""
-    queues, facts = grouped.walked.queues, plan.facts
-    is_odd = [topic.startswith(LIGHT) for topic, _ in queues]
+    facts, usual = plan.facts, of_one_run(grouped)
     if facts.odd or facts.batch_topics:
-        names = grouped.names(np.arange(len(queues)))
-        has_say = [name in facts.odd or name[0] in facts.batch_topics for name in names]
-        is_odd = [*map(operator.or_, is_odd, has_say)]
-    return np.flatnonzero(of_one_run(grouped) & ~np.array(is_odd, np.bool_))
+        names = grouped.names(np.arange(len(usual)))
+        usual &= [name not in facts.odd and name[0] not in facts.batch_topics for name in names]
+    return np.flatnonzero(usual)

@@ -39,7 +39,7 @@ def diff(
     """
     started = time.monotonic()
     started_ms = time.time_ns() // 1_000_000
-    found = [look_at_store(root, given=given, jobs=jobs, progress=progress, kept=frozenset()) for root in (one, other)]
+    found = [look_at_store(root, given=given, jobs=jobs, progress=progress) for root in (one, other)]
     first, second = Log(found[0]), Log(found[1])
     if first.size != second.size:
         raise UsageError(f"segments of {first.size} and of {second.size} bytes: not copies of one log")

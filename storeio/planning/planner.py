@@ -162,7 +162,7 @@ class Planner:
             self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", self._look, others)
 
     def _look(self, root: str | os.PathLike[str]) -> audit.Concluded:
-        return audit.look_at_store(root, given=self.settings, jobs=self.jobs)
+        return audit.look_at_store(root, given=self.settings, jobs=self.jobs, kept=DOUBT_CODES)
 
     def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
         risky = allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld

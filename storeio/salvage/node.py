@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.audit.named import require_known
-from storeio.codes import ERROR, WARNING
+from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError
 from storeio.linked import linked
@@ -90,7 +90,9 @@ def salvage(
         place = target_of(into, read)
 
     def look(at: str | os.PathLike[str], settings: Mapping[str, str] | None) -> Concluded:
-        return look_at_store(at, given=settings, jobs=jobs, split_bytes=split_bytes, progress=progress)
+        return look_at_store(
+            at, given=settings, jobs=jobs, split_bytes=split_bytes, progress=progress, kept=DOUBT_CODES
+        )
 
     first = look(root, given)
     settings = Given(given).over(told_by(first.audit.settings))

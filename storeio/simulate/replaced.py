@@ -57,7 +57,7 @@ class Replaced:
             self._lacking.setdefault(key, set()).update(physical[lacks & np.isin(physical, alone)].tolist())
 
     def runs(self, key: QueueKey, runs: list[Run]) -> None:
-        """Take note of the runs of a queue in a stretch of the log, all of whose units are there."""
+        """Take note of the runs of a queue in a stretch of the log; where units are lacking, ``queue`` does more."""
         if not self._is_known:
             known = self._runs.setdefault(key, [])
             known[-1:] = joined_runs([*known[-1:], *runs])

@@ -198,19 +198,11 @@ class UnitsThere:
 
     def point_at(self, key: QueueKey, numbers: Numbers, messages: Messages) -> Mask:
         """Tell whether the units of a queue at these numbers point at the messages."""
-        return self._of(key).point_at(numbers, messages, self.readable_to(messages.path))
-
-    def unchanged_file(self, key: QueueKey, base: int, start: int, stop: int) -> int:
-        """Return the number of a queue's file that has these bytes as the store has them, -1 if none has."""
-        return self._of(key).unchanged_file(base, start, stop)
-
-    def keep(self, key: QueueKey, number: int, places: Numbers) -> None:
-        """Take note of units of a queue's file, by their number there, of messages that consumers get."""
-        self._of(key).keep(number, places)
+        return self.of(key).point_at(numbers, messages, self.readable_to(messages.path))
 
     def point_from_anywhere(self, key: QueueKey, messages: Messages) -> Mask:
         """Tell at which of the messages any unit of a queue points."""
-        kept, queue = self._sorted, self._of(key)
+        kept, queue = self._sorted, self.of(key)
         units = kept.pop(key) if key in kept else queue.sorted()
         kept[key] = units  # the last that was asked for goes last
         while len(kept) > 1 and sum(len(each.physical) for each in kept.values()) > KEPT_UNITS:
@@ -236,7 +228,8 @@ class UnitsThere:
         """Return what tells of a queue's unit whether its message is known to reach consumers."""
         return self._queues[key].is_good if key in self._queues else lambda number: False
 
-    def _of(self, key: QueueKey) -> QueueUnits:
+    def of(self, key: QueueKey) -> QueueUnits:
+        """Return the units of a queue that the broker has."""
         if key not in self._queues:
             self._queues[key] = QueueUnits(self._broker.queues[key])
         return self._queues[key]

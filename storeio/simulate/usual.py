@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.dispatch import Grouped, Listed
-from storeio.format import commitlog as log
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.kernels import tables as w
 from storeio.kernels.group import G_RECORD
 from storeio.many_files import P_BASE, P_BYTES, P_START
 from storeio.pieces import Agreeing, of_one_run, pieces_of
-from storeio.simulate.broker import Broker
+from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.replaced import Replaced
 from storeio.simulate.units_there import UnitsThere, decodable
 from storeio.splits import Split
@@ -41,13 +40,14 @@ class UsualQueues:
         numbers, pieces = pieces_of(grouped, numbers, self._broker.setup.queue_file_bytes)
         places = pieces.table[[P_BASE, P_START, P_BYTES]].T.tolist()
         names = grouped.names(numbers)
-        files = [self._file(*name, *place) for name, place in zip(names, places, strict=True)]
+        files = [self._file(name, *place) for name, place in zip(names, places, strict=True)]
         agree = self._agreeing(pieces) & (np.array(files, np.int64) >= 0)
         fine = decodable(grouped.walked.window, grouped.walked.origin, *_records(grouped))
         for k in np.flatnonzero(agree).tolist():
             number, (_, start, count) = int(numbers[k]), places[k]
             is_fine = fine[grouped.starts[number] : grouped.starts[number + 1]]
-            self._there.keep(names[k], files[k], np.arange(start, start + count, UNIT_BYTES)[is_fine] // UNIT_BYTES)
+            units = np.arange(start, start + count, UNIT_BYTES)[is_fine] // UNIT_BYTES
+            self._there.of(names[k]).keep(files[k], units)
         usual[numbers[agree]] = True
         return usual
 
@@ -61,12 +61,11 @@ class UsualQueues:
         files = self._broker.log
         return files.min_offset <= first and last <= min(files.max_offset, stop)
 
-    def _file(self, topic: str, queue_id: int, base: int, start: int, count: int) -> int:
+    def _file(self, key: QueueKey, base: int, start: int, count: int) -> int:
         """Return the number of the file among its queue's in which a piece can be read as it was, -1 if in none."""
-        key = topic, queue_id
-        if topic.startswith(log.LMQ_PREFIX) or key not in self._broker.queues or self._replaced.begins_again(key):
+        if key not in self._broker.queues or self._replaced.begins_again(key):
             return -1
-        return self._there.unchanged_file(key, base, start, start + count)
+        return self._there.of(key).unchanged_file(base, start, start + count)
 
 
 def _records(grouped: Grouped) -> tuple[Numbers, Numbers]:

@@ -105,7 +105,6 @@ def test_store_stays_whole_across_a_stop(version: str, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.share(2)
 # What assert_whole says of recorded damage: the harness must see what it is there for.
 @pytest.mark.parametrize(
     ("name", "case_id", "complaint"),

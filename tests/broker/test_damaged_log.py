@@ -31,7 +31,6 @@ def delivered(started: Started, name: str) -> set[tuple[str, int, int]]:
     return {row[:3] for row in found & sent}
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(3, 60))
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_plan_takes_no_message_from_consumers(version: str, seed: int, tmp_path: Path) -> None:

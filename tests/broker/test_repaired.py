@@ -59,7 +59,6 @@ def test_the_broker_accepts_what_was_repaired(version: str, case_id: str, tmp_pa
     assert_accepted(name, case, repaired(name, case, tmp_path))
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_under_a_running_broker_nothing_is_applied(version: str, tmp_path: Path) -> None:
     """Apply and undo refuse, and the broker delivers and finds everything as if nobody had asked."""

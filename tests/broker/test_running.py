@@ -26,7 +26,6 @@ def serious(found: Audit) -> list[tuple[str, str, int, str]]:
     return [(f.code, f.path, f.position, f.detail) for f in found.findings if f.severity != "info"]
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("version", "kind"),
     sampled(itertools.product(VERSIONS, ("base", "rich")), [("4.9.8", "rich"), ("5.3.3", "base"), ("5.5.1", "rich")]),
@@ -61,7 +60,6 @@ def test_an_audit_of_a_busy_store_finds_damage_and_nothing_else(version: str, ki
     assert before <= counts[0] < counts[LOOKS - 1], "the broker was not busy"
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("version", sampled(VERSIONS, ["4.9.8", "5.5.1"]))
 def test_other_verbs_look_at_one_moment_of_a_busy_store(version: str, tmp_path: Path) -> None:
     """Nothing is lost if the broker is killed, nothing is to be done, and what is built or saved is whole."""

@@ -53,7 +53,6 @@ def test_consumers_stay_at_an_answer_that_a_unit_of_two_gigabytes_breaks(version
     assert said.consumers.messages == len(got)
 
 
-@pytest.mark.share(3)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_queue_gets_what_is_put_into_a_segment_across_others(version: str, tmp_path: Path) -> None:
     said, broker = started(version, [["create", ACROSS, 32768]], tmp_path, NEW)
