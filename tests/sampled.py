@@ -36,12 +36,15 @@ def leave_out(items: Iterable[pytest.Item]) -> None:
     """
     shared: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("share") and not item.get_closest_marker("long"):
+        if item.get_closest_marker("share"):
             shared.setdefault(item.nodeid.split("[")[0], []).append(item)
     for of_one in shared.values():
         marker = of_one[0].get_closest_marker("share")
         assert marker is not None
         (parts,) = marker.args
-        of_one.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        for item in of_one[math.ceil(len(of_one) / parts) :]:
+        short = [item for item in of_one if not item.get_closest_marker("long")]
+        if len(short) < len(of_one) and marker not in of_one[0].own_markers:
+            continue  # the test itself names those that make test runs
+        short.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        for item in short[math.ceil(len(short) / parts) :]:
             item.add_marker("long")

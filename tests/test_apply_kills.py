@@ -3,8 +3,8 @@
 Every run is a child process that kills itself, so nothing of ours runs after the kill. What is found then is copied:
 one copy is finished, one is taken back, and both must hold exactly the expected bytes and names.
 
-The runs are more than 300, whichever process has which of the tests: what they assert of their counts adds up to 330,
-without second kills of a resumed run, and moves to another file system.
+With those of make long-test the runs are more than 300, whichever process has which of the tests: what they assert of
+their counts adds up to 330, without second kills of a resumed run, and moves to another file system.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ def place() -> Iterator[Place]:
         yield Place(directory)
 
 
-@pytest.mark.parametrize("first", seeds(1, 2))
+@pytest.mark.parametrize("first", seeds(1, 4))
 def test_killed_in_front_of_every_operation(place: Place, first: int) -> None:
     count = place.count(apply)
     assert count > 120
-    for at in range(first, count, 2):
+    for at in range(first, count, 4):
         run = place.fresh()
         assert kill(apply, run, at)
         place.finish_and_take_back(run, at)
@@ -147,35 +147,35 @@ def test_killed_in_the_middle_of_every_write(place: Place) -> None:
         place.finish_and_take_back(run, at)
 
 
-@pytest.mark.parametrize("first", seeds(1, 2))
+@pytest.mark.parametrize("first", seeds(1, 4))
 def test_killed_while_it_is_taken_back(place: Place, first: int) -> None:
     count = place.count(take_back, before=apply)
     assert count > 60
     done = place.fresh("done")
     apply(done)
-    for at in range(first, count, 2):
+    for at in range(first, count, 4):
         run = copied(done, place.directory / "run")
         assert kill(take_back, run, at, die_torn)
         place.refuses_to_resume(copied(run, place.directory / "a"), at)
         place.take_back(run, at)
 
 
-@pytest.mark.parametrize("first", seeds(1, 5))
+@pytest.mark.parametrize("first", seeds(1, 10))
 def test_killed_while_it_is_resumed(place: Place, first: int) -> None:
     count = place.count(apply)
     for at in range(count // 3, count, count // 4):
         half = place.fresh("half")
         assert kill(apply, half, at, die_torn)
-        for again in range(first, count - at, 5):
+        for again in range(first, count - at, 10):
             run = copied(half, place.directory / "run")
             kill(resume, run, again, die_torn)
             place.finish_and_take_back(run, (at, again))
 
 
-@pytest.mark.parametrize("first", seeds(1, 2))
+@pytest.mark.parametrize("first", seeds(1, 4))
 def test_killed_again_and_again(place: Place, first: int) -> None:
     """Chains of kills: any of the three verbs next, dying anywhere, until one gets through."""
-    for seed in range(first, 40, 2):
+    for seed in range(first, 40, 4):
         chance = seeded(seed)
         run = place.fresh()
         assert kill(apply, run, chance.randrange(30, 120), chance.choice([die, die_torn]))
@@ -193,13 +193,13 @@ def _tried(work: Callable[[Path], object], place: Path) -> None:
         assert "nothing" in str(error) or "being taken back" in str(error)
 
 
-@pytest.mark.parametrize("first", seeds(1, 3))
+@pytest.mark.parametrize("first", seeds(1, 6))
 def test_a_power_cut_at_every_operation(place: Place, first: int) -> None:
     """Nothing is relied on that was not synced; neither going forward nor going back."""
     done = place.fresh("done")
     apply(done)
     for work, count in ((apply, place.count(apply)), (take_back, place.count(take_back, before=apply))):
-        for at in range(first, count, 3):
+        for at in range(first, count, 6):
             run = place.fresh() if work is apply else copied(done, place.directory / "run")
             assert killed(functools.partial(work, run), PowerCut(at, run / "store"))
             if work is apply:

@@ -17,7 +17,7 @@ from storeio import audit
 from storeio.findings import Finding
 from tests import golden_data
 
-BATCHES, RUNS, EACH = 20, 50, 20  # 20,000 mutations
+BATCHES, RUNS, EACH = 40, 25, 20  # 20,000 mutations
 STORES = ("base-4.9.8", "base-5.3.3", "base-5.5.1", "base-long-5.5.1", "ext-4.9.8", "ext-5.5.1")
 
 

@@ -19,6 +19,8 @@ from storeio.results import Audit, QueueResult
 from storeio.scan import Listing
 from tests import golden_data
 
+pytestmark = pytest.mark.share(3)
+
 SPLIT = ("base-4.9.8", "rich-4.9.8", "ext-5.3.3", "upgraded", "rich-5.5.1")
 
 

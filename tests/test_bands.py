@@ -18,6 +18,8 @@ from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.results import Audit
 
+pytestmark = pytest.mark.share(3)
+
 
 def assert_adds_up(result: Audit) -> None:
     """Bands of a file follow one another, and have as many bytes of each class as the file."""

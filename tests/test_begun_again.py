@@ -21,6 +21,8 @@ from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["no_waiting_for_disks"]
 Number = int
 SPLITS = (None, 4096, 700)

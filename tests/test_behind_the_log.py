@@ -16,6 +16,8 @@ from storeio.prediction import simulate
 from storeio.report.simulation import render_simulation, simulation_object
 from storeio.simulate.predicted import Ahead
 
+pytestmark = pytest.mark.share(3)
+
 QUEUE: Final = "consumequeue/new/0"
 FILE: Final = f"{QUEUE}/{0:020d}"
 FILLER: Final = "00000000000000007fffffff0000000000000000"

@@ -24,6 +24,8 @@ from storeio.kernels import tables as w
 from storeio.splits import Split, WalkState
 from storeio.walk import walk_split
 
+pytestmark = pytest.mark.share(3)
+
 ROOT = Path(__file__).parent.parent
 SHAPE: dict[str, Any] = {
     "total_bytes": 400_000,

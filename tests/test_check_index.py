@@ -37,6 +37,8 @@ from storeio.kernels import index as kernel
 from storeio.kernels import tables as w
 from storeio.kernels.tags import TAGS
 
+pytestmark = pytest.mark.share(3)
+
 # --- what brokers wrote
 
 

@@ -22,6 +22,8 @@ from storeio.salvage.node import salvage
 from tests import golden_data as golden
 from tests.test_plan_recorded import given_for
 
+pytestmark = pytest.mark.share(3)
+
 STORE = "base-4.9.8"
 SEGMENT_BYTES = 32768
 

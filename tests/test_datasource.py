@@ -35,6 +35,8 @@ from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORD_SCHEMA, SCHEMAS, UNITS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.share(3)
+
 Row = dict[str, Any]
 NAMES = RECORD_SCHEMA.names
 

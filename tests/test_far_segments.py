@@ -21,6 +21,8 @@ from storeio.salvage.node import salvage
 from storeio.simulate.ends import STARTS
 from tests.test_plan_recorded import given_for
 
+pytestmark = pytest.mark.share(3)
+
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])
 GIVEN = given_for(NAME)

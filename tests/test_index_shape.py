@@ -24,6 +24,8 @@ from storeio.checks.index_shape import infer_shape
 from storeio.format import index
 from storeio.planning import plan_store
 
+pytestmark = pytest.mark.share(3)
+
 
 def samples_of(whole: Store) -> list[tuple[str, int, Callable[[int, int], Bytes]]]:
     return [(path, len(data), lambda a, b, data=data: data[a:b]) for path, data in whole.files.items()]  # type: ignore[misc]

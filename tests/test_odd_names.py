@@ -21,6 +21,8 @@ from storeio.planning import plan_store
 from storeio.results import Audit
 from storeio.salvage.node import salvage
 
+pytestmark = pytest.mark.share(3)
+
 SEGMENT = 32768
 QUEUE = "consumequeue/topic_0/0"
 FAR = 10**13

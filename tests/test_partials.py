@@ -17,6 +17,8 @@ from storeio import cli
 from storeio.partials import left_beside, partial_name
 from storeio.whole_file import is_replaceable, whole_file
 
+pytestmark = pytest.mark.share(3)
+
 WORDS = {
     "after": ["simulate", "--into"],
     "plan.json": ["plan", "--out"],

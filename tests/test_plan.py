@@ -31,6 +31,8 @@ from tests import golden_data
 from tests.golden_data import segment
 from tests.test_plan_recorded import contents, files_of, given_for
 
+pytestmark = pytest.mark.share(3)
+
 BASE = "base-5.3.3"
 SEGMENT = 32768
 QUEUE = "consumequeue/topic_0/0"

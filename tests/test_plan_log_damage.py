@@ -19,6 +19,8 @@ from storeio.report.text import verdict_sentence
 from tests import golden_data
 from tests.test_plan_recorded import given_for
 
+pytestmark = pytest.mark.share(3)
+
 BASES = ("base-4.9.8", "base-5.3.3", "base-5.5.1")
 TOPIC, QUEUE_ID, NUMBER = "topic_0", 1, 120
 UNITS_A_FILE = 50

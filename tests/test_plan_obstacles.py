@@ -19,6 +19,8 @@ from tests import golden_data
 from tests.test_plan import BASE, QUEUE, cq, segment
 from tests.test_plan_recorded import given_for
 
+pytestmark = pytest.mark.share(3)
+
 Change = Callable[[Path], object]
 TOPIC = QUEUE.rpartition("/")[0]
 OTHER = "consumequeue/topic_1/1/" + "0" * 20  # damaged in every case, and to be cured whatever else is wrong

@@ -21,6 +21,8 @@ from storeio.format import index as layout
 from storeio.paths import INDEX
 from storeio.results import Audit, AuditCancelled, Progress
 
+pytestmark = pytest.mark.share(3)
+
 STORE = "base-5.3.3"
 JOBS = 8  # more than index files
 IN_INDEX = [

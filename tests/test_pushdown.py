@@ -27,6 +27,8 @@ from udfs.conditions import parse
 from udfs.datasource import FilesReader, Options, RecordsReader
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, KINDS, RECORD_SCHEMA, RECORDS, SCHEMAS, UNITS
 
+pytestmark = pytest.mark.share(3)
+
 
 @pytest.mark.parametrize("what", [RECORDS, UNITS, INDEX_UNITS])
 def test_under_a_running_broker_rows_are_those_of_one_moment(what: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORDS, SCHEMAS, UNITS, as_m
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.share(2)
+
 
 @pytest.fixture
 def source(spark: SparkSession) -> SparkSession:

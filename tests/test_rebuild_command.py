@@ -18,6 +18,8 @@ from storeio import cli
 from storeio.commands.console import Meter
 from storeio.rebuild.node import rebuild
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["no_waiting_for_disks"]
 NAME = "rich-5.5.1"
 SETS = [word for key, value in sizes_of(golden.options(NAME)).items() for word in ("--set", f"{key}={value}")]

@@ -15,6 +15,8 @@ from storeio.apply import apply_plan
 from storeio.planning import plan_store
 from storeio.rebuild.node import rebuild
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["no_waiting_for_disks"]
 DERIVED = {"consumequeue", "index", "checkpoint", "abort"}
 LISTS = ("rows-4.9.8", "rows-5.3.3", "rows-5.5.1", "rows-long-5.5.1")

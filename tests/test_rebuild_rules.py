@@ -29,6 +29,8 @@ from storeio import audit
 from storeio.rebuild import old, queues
 from storeio.rebuild.node import rebuild
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["no_waiting_for_disks"]
 SIZES: tuple[dict[str, Any], ...] = (
     {},

@@ -22,6 +22,8 @@ from storeio.salvage.node import salvage
 from storeio.salvaged import GAPS
 from tests.test_plan_recorded import given_for
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["no_waiting_for_disks"]
 
 STORES = ("base-4.9.8", "base-5.3.3", "base-5.5.1", "rich-4.9.8", "rich-5.3.3", "rich-5.5.1", "ext-5.5.1", "upgraded")

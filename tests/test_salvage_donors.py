@@ -14,6 +14,8 @@ from sampled import seeds
 from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["no_waiting_for_disks"]
 
 STORES = ("base-5.3.3", "rich-4.9.8", "rich-5.5.1")

@@ -23,6 +23,8 @@ from tests.test_plan_recorded import given_for
 from tests.test_simulate_other_stores import PLACE
 from tests.test_simulate_other_stores import store as other_store
 
+pytestmark = pytest.mark.share(3)
+
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])
 GIVEN = given_for(NAME)

@@ -22,6 +22,8 @@ from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 from tests.test_salvage_heads import in_record
 
+pytestmark = pytest.mark.share(3)
+
 NAME = "base-4.9.8"
 QUEUE = "topic_0", 1
 SIZE = int(golden.options(NAME)["clFile"])

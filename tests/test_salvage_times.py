@@ -24,6 +24,8 @@ from tests import golden_data as golden
 from tests import salvages
 from tests.test_plan_recorded import given_for
 
+pytestmark = pytest.mark.share(3)
+
 GARBAGE: Final = bytes.fromhex("5be3c0917d20aa4e")
 BROKEN: Final = (b"\xff" * 4, bytes(8), GARBAGE)
 

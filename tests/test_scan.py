@@ -17,6 +17,8 @@ from storeio.errors import NotAStoreError, UnreadableError
 from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
 from storeio.scan import LINK_BELOW_LINK, kept_open, list_store, read_range
 
+pytestmark = pytest.mark.share(3)
+
 HUGE = HUGE_PAGE_BYTES
 SIZE = 3 * HUGE + 11
 HANDLES = Path("/proc/self/fd")

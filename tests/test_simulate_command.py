@@ -21,6 +21,8 @@ from tests import golden_data
 from tests.simulated import disk_of, setup_of
 from tests.test_simulate_recorded import recorded
 
+pytestmark = pytest.mark.share(3)
+
 SIZES = {
     "maxHashSlotNum": 200,
     "maxIndexNum": 800,

@@ -15,6 +15,8 @@ from storeio.prediction import simulate
 from storeio.simulate.predicted import Prediction
 from tests import golden_data, slow
 
+pytestmark = pytest.mark.share(3)
+
 SAMPLE = 7
 LISTS = ("rows-4.9.8", "rows-5.1.4", "rows-5.3.3", "rows-5.5.1", "rows-long-5.5.1", "fuzz-4.9.8", "fuzz-long-5.5.1")
 CASES = [

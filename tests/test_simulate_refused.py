@@ -57,6 +57,8 @@ from storeio.simulate.tables import (
 from tests import golden_data
 from tests.simulated import disk_of, setup_of
 
+pytestmark = pytest.mark.share(3)
+
 EVERYTHING = {*LOAD_ORDER, DELAY_OFFSETS, TIMER_CHECK, TIMER_WHEEL, "abort"}
 REFUSED = [
     (name, case) for name in golden_data.CASES for case in golden_data.cases(name) if case["outcome"] == "refuses"

@@ -33,6 +33,8 @@ from storeio.prediction import simulate
 from storeio.scan import list_store
 from storeio.splits import DEFAULT_SPLIT_BYTES, merge_spans
 
+pytestmark = pytest.mark.share(3)
+
 CLAIMED = 1 << 40
 SMALL = 1 << 22
 MOST_READ = 3 << 30

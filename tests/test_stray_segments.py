@@ -11,6 +11,8 @@ import salvages
 from storeio.salvage.node import salvage
 from tests.test_odd_names import QUEUE, SEGMENT, SIZES, copy, log_of, of_segment, planned
 
+pytestmark = pytest.mark.share(3)
+
 
 @pytest.mark.parametrize("name", ["-1", f"{0:020d}.bak", f"old/{0:020d}"])
 def test_what_brokers_read_under_another_name_or_stop_at_is_not_taken_from_them(name: str, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from storeio import audit
 
+pytestmark = pytest.mark.share(3)
+
 FULL = Path("/dev/full")
 UNTOLD = [
     "2>&-",

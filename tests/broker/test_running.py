@@ -15,7 +15,7 @@ from storeio.results import Audit
 from tests import golden_data
 from tests.rebuilds import sizes_of
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
 
 LOOKS = 12
 BUSY = ("topic_0", "topic_busy")
@@ -28,7 +28,7 @@ def serious(found: Audit) -> list[tuple[str, str, int, str]]:
 
 @pytest.mark.parametrize(
     ("version", "kind"),
-    sampled(itertools.product(VERSIONS, ("base", "rich")), [("4.9.8", "rich"), ("5.3.3", "base"), ("5.5.1", "rich")]),
+    sampled(itertools.product(VERSIONS, ("base", "rich")), [("4.9.8", "rich"), ("5.5.1", "base")]),
 )
 def test_an_audit_of_a_busy_store_finds_damage_and_nothing_else(version: str, kind: str, tmp_path: Path) -> None:
     name = f"{kind}-{version}"
@@ -60,7 +60,7 @@ def test_an_audit_of_a_busy_store_finds_damage_and_nothing_else(version: str, ki
     assert before <= counts[0] < counts[LOOKS - 1], "the broker was not busy"
 
 
-@pytest.mark.parametrize("version", sampled(VERSIONS, ["4.9.8", "5.5.1"]))
+@pytest.mark.parametrize("version", sampled(VERSIONS, ["5.3.3"]))
 def test_other_verbs_look_at_one_moment_of_a_busy_store(version: str, tmp_path: Path) -> None:
     """Nothing is lost if the broker is killed, nothing is to be done, and what is built or saved is whole."""
     name = f"rich-{version}"

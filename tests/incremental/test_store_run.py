@@ -19,6 +19,8 @@ from test_audit_fuzz import mutate
 from storeio import audit, fingerprints
 from storeio.results import Audit, Unfinished
 
+pytestmark = pytest.mark.share(3)
+
 __all__ = ["short_youth"]
 KINDS = ("plain", "ext", "batch", "light")
 

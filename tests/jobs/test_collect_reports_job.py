@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
+from sampled import sampled
 
 from jobs import audit_store, collect_reports, here, history, later, tables
 from jobs.declared import FINDING_HISTORY
@@ -51,7 +52,9 @@ def rows_of(spark: SparkSession, where: Path, name: str, run_ids: Sequence[str])
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("written", sampled(["by Spark", "here"], ["here"]))
 def test_tables_are_those_of_an_audit_by_spark(
+    written: str,
     stores: list[Path],
     reports: list[Path],
     tmp_path: Path,
@@ -59,7 +62,7 @@ def test_tables_are_those_of_an_audit_by_spark(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The audit's are all read and written with Spark, as on other file systems than local ones."""
+    """Also where the audit's are all read and written with Spark, as on other file systems than local ones."""
     where = tmp_path / "tables"
     words = ["--report", *map(str, reports), "--tables", str(where), "--run-id"]
     assert collect_reports.main([*words, "collected"]) == 4 | 16
@@ -68,7 +71,8 @@ def test_tables_are_those_of_an_audit_by_spark(
     assert "nowhere: not a directory" in err
     audited = ["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]
     with monkeypatch.context() as patch:
-        patch.setattr(here, "is_remote", lambda _: True)
+        if written == "by Spark":
+            patch.setattr(here, "is_remote", lambda _: True)
         assert audit_store.main(audited) == 4
     for name in TABLES:
         collected, by_spark = rows_of(spark, where, name, ["collected", "spark"])

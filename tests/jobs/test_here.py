@@ -22,6 +22,8 @@ from jobs.declared import FINDING_HISTORY
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.share(2)
+
 Row = dict[str, Any]
 NAMES = tables.schema_of(FINDING_HISTORY).names
 ODD = ("plain", "it's", 'a"b', "")

@@ -33,7 +33,7 @@ TOP = Path(__file__).parent.parent.parent
 SPLIT_BYTES = 16384
 Row = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.share(2)]
 
 
 @pytest.fixture

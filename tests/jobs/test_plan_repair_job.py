@@ -25,6 +25,8 @@ from storeio.simulate.rules import LINES, NEWEST
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.share(2)
+
 SIZES = ("maxHashSlotNum=200", "maxIndexNum=800")
 
 

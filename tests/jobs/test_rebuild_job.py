@@ -36,7 +36,7 @@ from udfs.checks import MOST_ITEMS, WorkersError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.share(2)]
 SPLIT_BYTES = 4096
 LOST = ("rich-4.9.8", "rich-5.3.3")
 

@@ -15,6 +15,8 @@ from storeio.errors import UnreadableError
 from storeio.remote import reading
 from storeio.scan import read_range
 
+pytestmark = pytest.mark.share(3)
+
 SPLIT_BYTES = 16384
 Start = Callable[[Fault], Proxy]
 

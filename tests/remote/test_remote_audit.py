@@ -43,6 +43,8 @@ from storeio.report import audit_object
 from storeio.results import Audit
 from storeio.scan import kept_open, read_range
 
+pytestmark = pytest.mark.share(3)
+
 SPLIT_BYTES = 16384
 CASES = [("rows-5.3.3", 40), ("rows-5.5.1", 17)]
 Start = Callable[[Fault], Proxy]

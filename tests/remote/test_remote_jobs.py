@@ -30,7 +30,7 @@ from udfs.schemas import INDEX_UNITS, RECORDS, UNITS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.share(2)]
 STORE = "base-5.3.3"
 SPLIT_BYTES = "16384"
 

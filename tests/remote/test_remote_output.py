@@ -24,6 +24,8 @@ from storeio.remote.listing import COMPLETE, WRITING
 from storeio.salvage.node import salvage
 from storeio.scan import list_store
 
+pytestmark = pytest.mark.share(3)
+
 Start = Callable[[Fault], Proxy]
 STORE = "base-5.3.3"
 
