@@ -419,6 +419,24 @@ def test_a_plan_compares_no_holes_of_what_it_builds_anew(tmp_path: Path, monkeyp
     assert sum(looked) < 20 * chunk  # of 200
 
 
+def test_of_a_file_with_many_differences_those_of_a_page_are_one_action(tmp_path: Path) -> None:
+    new = bytearray(6 * derived.CHUNK)
+    few, many = range(0, 300 * derived.MANY, 300), range(0, len(new) // 2, 300)
+    (tmp_path / "old").write_bytes(new)
+    draft: Any = SimpleNamespace(store=SimpleNamespace(root=tmp_path))
+    for places in (few, many):
+        for place in (*places, len(new) - 1):
+            new[place] = 1
+        (tmp_path / "new").write_bytes(new)
+        found = list(derived._differences(draft, "old", tmp_path / "new", 0, len(new) - 1))
+        assert len(found) == (len(places) if places is few else 3)
+        written = bytearray(len(new))
+        for low, data in found:
+            assert len(data) <= derived.CHUNK
+            written[low : low + len(data)] = data
+        assert written[:-1] == new[:-1]
+
+
 def test_json_of_an_inspection_is_whole(grown: Grown, capsys: pytest.CaptureFixture[str]) -> None:
     root = grown("base-5.5.1", QUEUE, CLAIMED)
     assert cli.run(["inspect", str(root), "--json"]) == 0

@@ -28,7 +28,8 @@ from storeio.scan import data_stretches
 Bytes = npt.NDArray[np.uint8]
 CHUNK: Final = 4 << 20
 NEAR: Final = 256  # differences closer than that are one action
-PAGE: Final = 4096  # likewise in a new file, which takes whole pages: hash slots of an index lie scattered
+PAGE: Final = 4096  # likewise of a file with many, or a new one: disks take whole pages, hash slots lie scattered
+MANY: Final = 100  # actions in one file; each is flushed, and has lines of its own in plan and journal
 NAME_DIGITS: Final = 17
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
@@ -133,16 +134,35 @@ def _differences(
     draft: Draft, path: str, source: Path, start: int = 0, stop: int = NOWHERE
 ) -> Iterator[tuple[int, bytes]]:
     """Yield ranges in ``[start, stop)`` of a file that differ from another of its length, with the other's bytes."""
+    if found := _differing(draft, path, source, start, stop):
+        content = np.memmap(f"{source}", np.uint8, mode="r")
+        for low, high in _fewer(found):
+            yield low, content[low:high].tobytes()
+
+
+def _differing(draft: Draft, path: str, source: Path, start: int = 0, stop: int = NOWHERE) -> list[tuple[int, int]]:
+    """Return ranges in ``[start, stop)`` of a file that differ from another of its length, near ones as one."""
     # Of a text numpy asks nothing; of a path it looks at every name on the way, which takes longer than all the rest.
     new = np.memmap(f"{source}", np.uint8, mode="r")[:stop]
     old = np.memmap(f"{draft.store.root}/{path}", np.uint8, mode="r")[:stop]
-    found = [
+    return [
         (at + low, at + high)
         for at in _chunks(start, len(new), (str(draft.store.root), path), ("", str(source)))
         for low, high in _ranges(old[at : at + CHUNK], new[at : at + CHUNK])
     ]
-    for low, high in found:
-        yield low, new[low:high].tobytes()
+
+
+def _fewer(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ascending ranges of a file; of many those that are within a page as one, of a chunk at most."""
+    if len(ranges) <= MANY:
+        return ranges
+    found: list[tuple[int, int]] = []
+    for low, high in ranges:
+        if found and low - found[-1][1] < PAGE and high - found[-1][0] <= CHUNK:
+            found[-1] = (found[-1][0], high)
+        else:
+            found.append((low, high))
+    return found
 
 
 def _chunks(start: int, stop: int, *files: tuple[str, str]) -> list[int]:
@@ -168,7 +188,7 @@ def _ranges(old: Bytes, new: Bytes, near: int = NEAR) -> list[tuple[int, int]]:
 
 def _clear(draft: Draft, path: str, start: int, why: Why) -> None:
     """Write zeros over what is not zero from ``start`` on."""
-    for low, high in _used(draft.store.root / path, max(start, 0)):
+    for low, high in _fewer(_used(draft.store.root / path, max(start, 0))):
         draft.write(path, low, bytes(high - low), why)
 
 
@@ -216,7 +236,7 @@ def _changed(draft: Draft, path: str, source: Path) -> int | None:
     """Return how many bytes of an index file differ from a rebuilt one; None if it is not that one but for some."""
     if draft.store.length(path) != source.stat().st_size:
         return None
-    changed = sum(len(data) for _, data in _differences(draft, path, source))
+    changed = sum(high - low for low, high in _differing(draft, path, source))
     return changed if changed * FEW <= sum(high - low for low, high in _used(source)) else None
 
 
