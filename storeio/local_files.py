@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -48,8 +48,8 @@ def read_bytes(root: str, path: str, start: int, stop: int, *, populate_to: int 
             status = os.fstat(file.handle)
             if status.st_size < stop:
                 raise _shorter(path, stop)  # touching what is mapped there would end the process
-            if is_sparse(status) and lies_in_memory(file.handle):
-                return _around_holes(file.handle, path, start, stop)
+            if is_sparse(status) and (stretches := _to_copy(file.handle, start, stop)) is not None:
+                return _around_holes(file.handle, path, start, stop, stretches)
             return _map(file.handle, path, start, stop, stop if populate_to is None else populate_to)
         data = os.pread(file.handle, stop - start, start)
         if len(data) == stop - start:  # as it nearly always is, and then cheaper than filling a room
@@ -175,14 +175,25 @@ def keep(more: int) -> None:
     _open_files.ask(more)
 
 
-def _around_holes(handle: int, path: str, start: int, stop: int) -> Bytes:
-    """Return a range of a file in memory, of which holes are not looked at: a page of them that is mapped is filled.
+def _to_copy(handle: int, start: int, stop: int) -> list[tuple[int, int]] | None:
+    """Return what of a range of a file is no hole, if that is to be copied, with zeros around it; None: to be mapped.
 
-    The file would take memory with each look at it, up to all that it claims, and tell of no hole there any more.
+    Little is copied: the file of a queue with a few units is a hole but for a page, and a mapping has a page in place
+    for each of the hole. Of a file in memory everything is that has holes: a page of them that is mapped is filled. The
+    file would take memory with each look at it, up to all that it claims, and tell of no hole there any more.
     """
-    stretches = list(data_stretches(handle, start, stop))
-    if stretches == [(start, stop)]:
-        return _map(handle, path, start, stop, stop)
+    most = stop - start - 1 if lies_in_memory(handle) else SMALL_BYTES
+    found, total = [], 0
+    for low, high in data_stretches(handle, start, stop):
+        found.append((low, high))
+        total += high - low
+        if total > most:
+            return None
+    return found
+
+
+def _around_holes(handle: int, path: str, start: int, stop: int, stretches: Iterable[tuple[int, int]]) -> Bytes:
+    """Return a range of a file of which only these stretches are looked at."""
     room = np.frombuffer(mmap.mmap(-1, stop - start, flags=mmap.MAP_PRIVATE | MAP_NORESERVE), np.uint8)
     for low, high in stretches:
         _fill(handle, path, low, room[low - start : high - start])

@@ -48,18 +48,25 @@ def test_exactly_these_bytes(start: int, stop: int, tmp_path: Path) -> None:
     assert read_range(str(tmp_path), "file", start, stop, populate_to=start).tobytes() == data[start:stop]
 
 
+@pytest.mark.parametrize("place", ["tmp_path", "disk_path"])
+@pytest.mark.parametrize("middle", [b"middle", bytes(range(256)) * 1200])
 @pytest.mark.parametrize("start", [0, 5, 3 << 20, 12 << 20])
 @pytest.mark.parametrize("stop", [(12 << 20) + 4, 16 << 20])
-def test_holes_that_are_read_stay_holes(start: int, stop: int, tmp_path: Path) -> None:
+def test_holes_that_are_read_stay_holes(
+    start: int, stop: int, middle: bytes, place: str, request: pytest.FixtureRequest
+) -> None:
     """In a file system in memory a hole that is looked at through a mapping takes memory, and is none any more."""
-    with (tmp_path / "sparse").open("wb") as file:
-        for at, data in ((0, b"front"), (5 << 20, b"middle"), (12 << 20, b"back")):
+    directory = request.getfixturevalue(place)
+    with (directory / "sparse").open("wb") as file:
+        for at, data in ((0, b"front"), (5 << 20, middle), (12 << 20, b"back")):
             file.seek(at)
             file.write(data)
         file.truncate(16 << 20)
-    blocks = (tmp_path / "sparse").stat().st_blocks
-    assert read_range(str(tmp_path), "sparse", start, stop).tobytes() == (tmp_path / "sparse").read_bytes()[start:stop]
-    assert (tmp_path / "sparse").stat().st_blocks == blocks
+    blocks = (directory / "sparse").stat().st_blocks
+    found = read_range(str(directory), "sparse", start, stop)
+    assert found.tobytes() == (directory / "sparse").read_bytes()[start:stop]
+    assert not found.flags.writeable
+    assert (directory / "sparse").stat().st_blocks == blocks
 
 
 def test_reads_that_give_less_than_asked_for_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,9 @@ stay as they are where they are sound: no rebuild can know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -135,21 +137,26 @@ def _differences(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield ranges in ``[start, stop)`` of a file that differ from another of its length, with the other's bytes."""
     if found := _differing(draft, path, source, start, stop):
-        content = np.memmap(f"{source}", np.uint8, mode="r")
-        for low, high in _fewer(found):
-            yield low, content[low:high].tobytes()
+        with _reading(source) as new:
+            for low, high in _fewer(found):
+                yield low, new(low, high).tobytes()
 
 
 def _differing(draft: Draft, path: str, source: Path, start: int = 0, stop: int = NOWHERE) -> list[tuple[int, int]]:
     """Return ranges in ``[start, stop)`` of a file that differ from another of its length, near ones as one."""
-    # Of a text numpy asks nothing; of a path it looks at every name on the way, which takes longer than all the rest.
-    new = np.memmap(f"{source}", np.uint8, mode="r")[:stop]
-    old = np.memmap(f"{draft.store.root}/{path}", np.uint8, mode="r")[:stop]
-    return [
-        (at + low, at + high)
-        for at in _chunks(start, len(new), (str(draft.store.root), path), ("", str(source)))
-        for low, high in _ranges(old[at : at + CHUNK], new[at : at + CHUNK])
-    ]
+    with _reading(source) as new, _reading(draft.store.root / path) as old:
+        return [
+            (at + low, at + high)
+            for at, end in _pieces(start, min(stop, source.stat().st_size), draft.store.root / path, source)
+            for low, high in _ranges(old(at, end), new(at, end))
+        ]
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Callable[[int, int], Bytes]]:
+    """Yield what reads ranges of a file. To map one takes as long as to read many of a page, as most of a queue are."""
+    with path.open("rb", buffering=0) as file:
+        yield lambda low, high: np.frombuffer(os.pread(file.fileno(), high - low, low), np.uint8)
 
 
 def _fewer(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -165,14 +172,18 @@ def _fewer(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _chunks(start: int, stop: int, *files: tuple[str, str]) -> list[int]:
-    """Return where the chunks begin in which one of these files has more than holes; each is a directory and a path.
+def _pieces(start: int, stop: int, *files: Path) -> Iterator[tuple[int, int]]:
+    """Yield where one of these files has more than holes, a chunk at most at a time.
 
     A rebuilt index file claims 420 MB, of which most is a hole, as of most queues' files.
     """
-    stretches = [each for root, path in files for each in data_stretches(root, path, start, stop)]
-    numbers = {n for low, high in stretches for n in range((low - start) // CHUNK, -(-(high - start) // CHUNK))}
-    return [start + n * CHUNK for n in sorted(numbers)]
+    done = start
+    for low, high in sorted(each for path in files for each in data_stretches("", str(path), start, stop)):
+        at = max(low, done)
+        while at < high:
+            done = min(at - at % CHUNK + CHUNK, high)
+            yield at, done
+            at = done
 
 
 def _ranges(old: Bytes, new: Bytes, near: int = NEAR) -> list[tuple[int, int]]:
@@ -194,12 +205,12 @@ def _clear(draft: Draft, path: str, start: int, why: Why) -> None:
 
 def _used(source: Path, start: int = 0, near: int = NEAR) -> list[tuple[int, int]]:
     """Return ranges of a file that are not zero, those that are ``near`` as one."""
-    data = np.memmap(source, np.uint8, mode="r")
-    found = []
-    for at in _chunks(start, len(data), ("", str(source))):
-        piece = data[at : at + CHUNK]
-        found += [(at + low, at + high) for low, high in _ranges(piece, np.zeros(len(piece), np.uint8), near)]
-    return found
+    with _reading(source) as data:
+        return [
+            (at + low, at + high)
+            for at, end in _pieces(start, source.stat().st_size, source)
+            for low, high in _ranges(data(at, end), np.zeros(end - at, np.uint8), near)
+        ]
 
 
 def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
@@ -227,9 +238,9 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
             draft.write(old, position, data, why)
     for path, source in zip(made, wanted[kept:], strict=True):
         draft.create(path, source.stat().st_size, why)
-        content = np.memmap(source, np.uint8, mode="r")
-        for low, high in _used(source, near=PAGE):
-            draft.write(path, low, content[low:high].tobytes(), why)
+        with _reading(source) as content:
+            for low, high in _used(source, near=PAGE):
+                draft.write(path, low, content(low, high).tobytes(), why)
 
 
 def _changed(draft: Draft, path: str, source: Path) -> int | None:
