@@ -17,6 +17,7 @@ from storeio.results import LostRange
 # but damaged themselves.
 MOST_LOG_BYTES: Final = 1 << 50
 MOST_UNIT_BYTES: Final = 1 << 29
+NO_NUMBERS: Final = (0, 0)
 
 
 def missing_of(queue: Queue, numbering: Numbering, leftover: Leftover, view: LogView) -> list[LostRange]:
@@ -24,18 +25,20 @@ def missing_of(queue: Queue, numbering: Numbering, leftover: Leftover, view: Log
 
     They are lost, but for those that only could not be read, and those that lie elsewhere.
     """
-    lost = list(numbering.lost)
-    if queue.kind == BATCHQUEUE:
-        return lost
+    lost, is_batch = list(numbering.lost), queue.kind == BATCHQUEUE
     known = merged([(part.first_queue_offset, part.stop_queue_offset) for part in lost] + numbering.runs)
     last, behind, _ = numbering.end or (-1, 0, 0)
+
+    def span(number: int) -> tuple[int, int]:
+        return leftover.spans.get(number, NO_NUMBERS) if is_batch else (number, number + 1)
+
     beyond = [
         (number, physical, size)
         for number, physical, size in leftover.beyond
-        if number > last and behind <= physical < MOST_LOG_BYTES and size < MOST_UNIT_BYTES
+        if span(number)[0] > last and behind <= physical < MOST_LOG_BYTES and size < MOST_UNIT_BYTES
     ]
     gone = sorted(beyond + leftover.damaged + leftover.unread)
-    for part in between_units(queue.topic, queue.queue_id, numbering.end, gone):
+    for part in between_units(queue.topic, queue.queue_id, numbering.end, gone) if not is_batch else ():
         is_unread = view.is_unread(part.physical_start, part.physical_stop)
         lost.append(replace(part, evidence=UNREAD) if is_unread else part)
     at: dict[int, tuple[int, int, str]] = {}
@@ -47,7 +50,7 @@ def missing_of(queue: Queue, numbering: Numbering, leftover: Leftover, view: Log
         for number, physical, size in rows:
             at.setdefault(number, (physical, size, evidence))
     for number in sorted(at):
-        for first, stop in subtract((number, number + 1), known):
+        for first, stop in subtract(span(number), known):
             physical, size, evidence = at[number]
             part = LostRange(queue.topic, queue.queue_id, first, stop, physical, physical + size, evidence)
             if lost and _follows(lost[-1], part):

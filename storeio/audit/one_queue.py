@@ -14,6 +14,7 @@ from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.shifts import SHIFTED, Owner, as_recorded
 from storeio.audit.split import SplitReport
+from storeio.checks.batch_numbers import spans_of
 from storeio.checks.begun_again import ABOUT_UNITS, BegunAgain, believed, own_stop, without_replaced
 from storeio.checks.columns import joined
 from storeio.checks.numbering import Numbering, Numbers, number_queue
@@ -27,7 +28,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.format import properties
 from storeio.kernels.group import RUN_ROWS
-from storeio.paths import CONSUMEQUEUE, QUEUE_EXT
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.results import LostRange
 from storeio.scan import data_stretches
 
@@ -164,6 +165,8 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
         stretches = partial(data_stretches, plan.root)
         said.covered = merged([*said.covered, *units_of(queue, read, numbering.expected)])
         leftover = judge_uncovered(queue, said.covered, numbering.runs, view, read, _namer(plan), stretches)
+        if queue.kind == BATCHQUEUE:
+            leftover.spans = spans_of(queue, read, [row[0] for rows in leftover.gone for row in rows])
     except UnreadableError as error:
         judged.failed = str(error)
         return judged

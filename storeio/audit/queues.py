@@ -128,8 +128,9 @@ def _result(
 ) -> QueueResult:
     covered = sum(high - low for low, high in said.covered)
     if queue.kind == BATCHQUEUE:
-        first = min((a for a, _ in numbering.runs), default=0)
-        stop = max((b for _, b in numbering.runs), default=0)
+        numbers = [*numbering.runs, *leftover.spans.values()]
+        first = min((low for low, _ in numbers), default=0)
+        stop = max((high for _, high in numbers), default=0)
     else:
         starts = [low for low, _ in said.covered] + ([leftover.first_real] if leftover.first_real is not None else [])
         first = min(starts, default=0)

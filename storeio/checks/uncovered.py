@@ -12,7 +12,7 @@ import numpy.typing as npt
 from storeio.checks.locate import decode
 from storeio.checks.numbering import UnitRow
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.ranges import Ranges, merged, subtract, touching
+from storeio.checks.ranges import Range, Ranges, merged, subtract, touching
 from storeio.checks.segments import LogView
 from storeio.checks.stand_ins import hides_first, seems_first, stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
@@ -39,7 +39,8 @@ class Leftover:
     """What the uncovered units of one queue are; ``classes`` counts bytes per class, covered ones excluded.
 
     ``beyond`` are (unit number, physical offset, size) of units behind the end of the log, ``damaged``
-    of those that point into holes, ``unread`` of those whose record could not be read. ``stop`` is the number behind
+    of those that point into holes, ``unread`` of those whose record could not be read. ``spans`` are the queue offsets
+    that these have in a batch queue, by unit number, as far as they are to be believed. ``stop`` is the number behind
     the last unit that is no dirty tail.
     """
 
@@ -48,6 +49,7 @@ class Leftover:
     beyond: list[UnitRow] = field(default_factory=list)
     damaged: list[UnitRow] = field(default_factory=list)
     unread: list[UnitRow] = field(default_factory=list)
+    spans: dict[int, Range] = field(default_factory=dict)
     first_real: int | None = None
     stop: int = 0
     units: int = 0
