@@ -21,6 +21,7 @@ from storeio.walk import Walked
 Numbers = npt.NDArray[np.int64]
 
 MOST_SHOWN: Final = 40  # characters of a text from a record
+TWO_NUMBERS: Final = "where the properties of the inner batch say"
 
 # mark, code, position of the field in the record (0: the whole record), its length, what is wrong
 _FIELDS: Final = (
@@ -56,17 +57,30 @@ class TimedRecord:
 
 def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
     """Return a finding for each odd thing of each record."""
+    findings = _batch_numbers(walked) if seen.marks & w.MARK_INNER_BATCH else []
     if not seen.marks & w.MARKS_ODD:
-        return []
+        return findings
     marks = walked.records[w.R_MARKS]
     odd = np.flatnonzero(marks & w.MARKS_ODD)
-    findings = []
     for row in odd.tolist():
         for mark, code, at, length, what in _FIELDS:
             if int(marks[row]) & mark:
                 findings.append(_at_record(walked, row, code, at, length, what))
         if int(marks[row]) & (w.MARK_ODD_PROPERTY | w.MARK_TEXT):
             findings += _properties(walked, row)
+    return findings
+
+
+def _batch_numbers(walked: Walked) -> list[Finding]:
+    """Return a finding for each inner batch whose queue offset in the head is not where its properties say it begins.
+
+    Brokers write one number twice. Source: ``QueueOffsetOperator`` as ``CommitLog.asyncPutMessages`` asks it.
+    """
+    marks, numbers, begins = walked.records[[w.R_MARKS, w.R_QUEUE_OFFSET, w.R_BATCH_BASE]]
+    findings = []
+    for row in np.flatnonzero((marks & w.MARK_INNER_BATCH != 0) & (numbers != begins)).tolist():
+        what = f"{int(numbers[row])}, {TWO_NUMBERS} {int(begins[row])}"
+        findings.append(_at_record(walked, row, "LOG_FIELD", log.QUEUE_OFFSET_AT, 8, what))
     return findings
 
 

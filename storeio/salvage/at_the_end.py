@@ -15,6 +15,7 @@ from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP
 from storeio.rebuild.placement import FEW
 from storeio.salvage.evidence import Unit
 from storeio.salvage.in_a_row import Queue, places_of
+from storeio.salvage.numbers import numbers_of
 
 Place = tuple[int, int]
 """Physical offset of a record, and its number."""
@@ -128,10 +129,13 @@ def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) ->
     while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[:first]):
         first -= 1
     if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
-        rows = [row for run in runs[first:] for row in _rows(found.concluded, queue, list(run))]
-        for number, (place, own) in enumerate(rows, runs[first - 1][RUN_STOP]):
+        number = runs[first - 1][RUN_STOP]
+        for place in (place for run in runs[first:] for place in places_of(found.concluded.plan, queue, list(run))):
+            record = found.record(place)
+            own, count = (number, 1) if record is None else numbers_of(record)
             if own != number:
                 yield place, own, number
+            number += count
 
 
 def _is_odd(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> bool:

@@ -119,6 +119,12 @@ def numbers_of(record: log.Record) -> tuple[int, int]:
     return first, count
 
 
+def has_number_twice(record: log.Record) -> bool:
+    """Tell whether a record is an inner batch whose head and properties say the same number."""
+    said = p.parse(record.properties)
+    return p.INNER_NUM in said and p.java_long(said.get(p.INNER_BASE, "")) == record.queue_offset
+
+
 def without(table: Sequence[Run], gone: Iterable[Place]) -> list[Run]:
     """Return runs without some of their records; what one of these cuts in two is bounded by its place."""
     bounds = Bounds([(run[RUN_START_AT], run[RUN_STOP_AT]) for run in table])

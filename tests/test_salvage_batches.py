@@ -1,0 +1,100 @@
+"""Inner batches without a property CRC, as brokers write them by default: their number stands in them twice."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import golden_data as golden
+import pytest
+import slow
+from sampled import seeds
+from storebuilder import StoreBuilder
+
+from storeio import audit
+from storeio.format import commitlog as log
+from storeio.rebuild.node import rebuild
+from storeio.salvage.node import salvage
+
+SEGMENT = 1 << 14
+GIVEN = {
+    "mappedFileSizeCommitLog": str(SEGMENT),
+    "mappedFileSizeConsumeQueue": "20000",
+    "mapperFileSizeBatchConsumeQueue": "46000",
+}
+BASE = b"INNER_BASE\1"
+Records = dict[int, bytes]
+
+
+def made(root: Path, chance: random.Random, *, with_queues: bool) -> Records:
+    """Make a store with two batch queues and two others; return its records by physical offset."""
+    builder = StoreBuilder(root, segment_bytes=SEGMENT)
+    for _ in range(chance.choice((40, 60, 120))):
+        body = chance.randbytes(chance.randrange(1, 80))
+        inner = chance.randrange(1, 6) if chance.random() < 0.5 else None
+        builder.message("T" if inner is None else "B", chance.randrange(2), body=body, inner=inner)
+    files = builder.segment_files()
+    builder.close()
+    golden.declare(root, {"B": "BatchCQ", "T": None})
+    for name in ("consumequeue", "batchconsumequeue", "index"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    if with_queues:
+        built = root.with_name("built")
+        rebuild(root, built, jobs=1, given=GIVEN)
+        for name in ("consumequeue", "batchconsumequeue"):
+            (built / name).rename(root / name)
+        assert (root / "batchconsumequeue/B").is_dir()
+    return {base + head.position: head.raw for base, data in files for head in slow.SlowWalk(data, base).records}
+
+
+def change(root: Path, place: int, byte: int, flipped: int) -> None:
+    path = root / f"commitlog/{place - place % SEGMENT:020d}"
+    data = bytearray(path.read_bytes())
+    data[place % SEGMENT + byte] ^= flipped
+    path.write_bytes(data)
+
+
+def in_log(root: Path, place: int, size: int) -> bytes:
+    path = root / f"commitlog/{place - place % SEGMENT:020d}"
+    return path.read_bytes()[place % SEGMENT : place % SEGMENT + size] if path.exists() else b""
+
+
+@pytest.mark.parametrize("seed", seeds(4, 40))
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_one_of_two_numbers_is_told_and_restored(with_queues: bool, seed: int, tmp_path: Path) -> None:
+    """Between others of its queue, or with its unit; a digit of the properties' number stays one."""
+    chance = random.Random(seed)
+    records = made(tmp_path / "store", chance, with_queues=with_queues)
+    queue = [at for at, raw in records.items() if BASE in raw and not log.decode_record(raw).queue_id]
+    place = chance.choice(queue if with_queues else queue[1:-1])
+    raw = records[place]
+    digit = raw.index(BASE) + len(BASE)
+    byte, flipped = chance.choice([(log.QUEUE_OFFSET_AT + chance.randrange(8), 1 << chance.randrange(7)), (digit, 1)])
+    change(tmp_path / "store", place, byte, flipped)
+    found = audit.check(tmp_path / "store", given=GIVEN, jobs=1)
+    assert "LOG_FIELD" in {one.code for one in found.findings if one.physical_offset == place}
+    result = salvage(tmp_path / "store", tmp_path / "new", given=GIVEN, jobs=1)
+    assert not result.lost and not result.dropped
+    for at, before in records.items():
+        assert in_log(tmp_path / "new", at, len(before)) == before, at
+    assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).verdict == "sound"
+
+
+@pytest.mark.parametrize("seed", seeds(8, 150))
+def test_damaged_batches_leave_their_neighbours_as_they_were(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    records = made(tmp_path / "store", chance, with_queues=chance.random() < 0.6)
+    batches = [at for at, raw in records.items() if BASE in raw]
+    hit = set()
+    for _ in range(chance.randrange(1, 4)):
+        place = chance.choice(batches)
+        raw = records[place]
+        count = raw.index(b"INNER_NUM\1") + 10
+        byte = chance.choice([chance.randrange(48), chance.randrange(20, 28), count, chance.randrange(len(raw))])
+        change(tmp_path / "store", place, byte, chance.choice((1, 2, 4, 8, 128, chance.randrange(1, 256))))
+        hit.add(place)
+    salvage(tmp_path / "store", tmp_path / "new", given=GIVEN, jobs=1)
+    for at, before in records.items():
+        if at not in hit:
+            assert in_log(tmp_path / "new", at, len(before)) == before, (at, sorted(hit))
