@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
@@ -130,7 +130,7 @@ def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) ->
         first -= 1
     if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
         number = runs[first - 1][RUN_STOP]
-        for place in (place for run in runs[first:] for place in places_of(found.concluded.plan, queue, list(run))):
+        for place in chain.from_iterable(places_of(found.concluded.plan, queue, run) for run in runs[first:]):
             record = found.record(place)
             own, count = (number, 1) if record is None else numbers_of(record)
             if own != number:
