@@ -7,6 +7,11 @@ EXTRAS := spark,codecs,docs,dev
 WORKERS ?= 2
 PYTEST_ARGS ?=
 CODE := storeio udfs jobs bench
+LIBRARIES := click deltalake llvmlite numba numpy pandas py4j pyarrow pyspark rich
+
+# Images of containers set it. Where nothing is kept of what Python compiles, each process of the thousands that the tests
+# start compiles all that it imports: a second, for a command that takes a third of one.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Linters, documentation and wheel take one core each, and do not need one another; downloads take none.
 MAKEFLAGS += --jobs=2
@@ -18,6 +23,7 @@ help:  ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: java jars  ## .venv with everything installed, Java checked, Delta jars at hand; done once, then offline
+	@$(BIN)/python -m compileall -q $(CODE)
 
 java:
 	@command -v $(PYTHON) >/dev/null || { echo "python 3.10 or newer is needed: apt-get install python3 (found: none)" >&2; exit 1; }
@@ -25,11 +31,13 @@ java:
 	@$(PYTHON) jobs/java.py
 
 # Done again only when the dependencies change. Without PEP 517 the pip that comes with Python 3.10 has crcmod's own setup
-# install it, which leaves no list of its files. Modules compile when they are first imported: most never are, and to
-# compile all takes a minute.
+# install it, which leaves no list of its files. Only what commands and jobs import is compiled here: to compile all takes
+# a minute, most is never imported, and the rest is compiled when it is.
 $(STAMP): pyproject.toml | java
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --use-pep517 --editable '.[$(EXTRAS)]'
+	@cd $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+		$(CURDIR)/$(BIN)/python -m compileall -q $(LIBRARIES) >/dev/null || true
 	@touch $@
 
 jars: $(STAMP)
