@@ -13,7 +13,6 @@ from storebuilder import StoreBuilder
 from test_rebuild_rules import with_copied_lists
 
 from broker.brokers import VERSIONS, run
-from broker.jvm import quick
 from broker.versions import EVERY_VERSION
 from storeio import audit
 from storeio.format import consumequeue, index
@@ -87,8 +86,7 @@ def test_a_random_log_is_built_as_the_broker_does(version: str, seed: int, tmp_p
     """One with topics of 130 bytes, with which 4.9 ends the log."""
     sizes = {"multi_dispatch": True, "ext": seed == 0, "tag_keys": version in ("5.4.0", "5.5.1"), "index_units": 31}
     builder = random_log(tmp_path / "store", seed, batch_topics=frozenset({"bcq"}), **sizes)
-    # An index file's name is its time in milliseconds: a JVM that has done this before fills two of them in one.
-    root, made = builder.close(), built_by(version, builder, tmp_path / "broker", java_options=quick(version))
+    root, made = builder.close(), built_by(version, builder, tmp_path / "broker")
     given = settings_of(builder.settings)
     rebuild(root, tmp_path / "new", given=given, broker=version)
     assert tree(tmp_path / "new", *QUEUES) == tree(made, *QUEUES)

@@ -80,6 +80,7 @@ public final class BrokerStart {
     private static final long DISPATCH_MILLIS = 5_000; // of new messages, where something stops it
     private static final int INNER_BATCH = 0x80; // sys flag: the body holds messages that the client unwraps
     private static final int MOST_TRIES = 500; // to stop threads, each some milliseconds
+    private static final int MOST_KEYS = 8; // of a message of tests
     private static final String GROUP = "storeio";
     private static final String NEW_KEY = "storeio-new-";
 
@@ -93,6 +94,7 @@ public final class BrokerStart {
         this.root = root;
         this.options = options;
         this.store = open(config(), topics());
+        slowDown(store, Integer.parseInt(options.getOrDefault("indexNum", "0")));
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -657,6 +659,24 @@ public final class BrokerStart {
             Field started = schedule.getClass().getDeclaredField("started");
             started.setAccessible(true);
             ((AtomicBoolean) started.get(schedule)).set(true); // so that its start() does nothing
+        }
+    }
+
+    /**
+     * Has dispatch take a millisecond for each small index file: it is named after its time in milliseconds, and of two
+     * of the same name the second is written over the first.
+     */
+    @SuppressWarnings("unchecked")
+    private static void slowDown(DefaultMessageStore store, int indexUnits) throws Exception {
+        long nanos = indexUnits > 1 ? MOST_KEYS * 1_000_000L / (indexUnits - 1) : 0;
+        if (nanos > 1_000) { // a message; of larger files a broker does not fill two so fast
+            Field field = DefaultMessageStore.class.getDeclaredField("dispatcherList");
+            field.setAccessible(true);
+            ((List<CommitLogDispatcher>) field.get(store)).add(request -> {
+                for (long end = System.nanoTime() + nanos; System.nanoTime() < end;) {
+                    Thread.onSpinWait();
+                }
+            });
         }
     }
 
