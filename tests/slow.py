@@ -295,6 +295,7 @@ def _marks(head: Head, base: int) -> int:
         stored = stored * 10 + c - 48
     right_crc = zlib.crc32(head.raw[:-20]) & 0x7FFFFFFF == stored % 2**32
     pairs = head.pairs
+    is_batch = "INNER_NUM" in pairs and "INNER_BASE" in pairs
     said = {
         w.MARK_PHYSICAL: head.physical != base + head.position,
         w.MARK_QUEUE_ID: head.queue_id < 0,
@@ -302,7 +303,7 @@ def _marks(head: Head, base: int) -> int:
         # No compression is 4; a batch has its flag and both its properties, or none of them.
         w.MARK_SYS_FLAG: bool((head.sys_flag % 2**32) >> 11)
         or head.sys_flag & 0x401 == 0x400
-        or bool(head.sys_flag & 0x80) != ("INNER_NUM" in pairs and "INNER_BASE" in pairs)
+        or bool(head.sys_flag & 0x80) != is_batch
         or head.sys_flag & 0xC0 == 0x40
         or bool(head.sys_flag & 4 and head.queue_offset),
         w.MARK_HOST: any(not 0 <= port <= 65535 for port in ports),
@@ -319,10 +320,24 @@ def _marks(head: Head, base: int) -> int:
         w.MARK_ODD_PROPERTY: head.odd,
         w.MARK_HAS_PROPERTY_CRC: has_crc,
         w.MARK_MULTI: "INNER_MULTI_DISPATCH" in pairs and "INNER_MULTI_QUEUE_OFFSET" in pairs,
-        w.MARK_INNER_BATCH: "INNER_NUM" in pairs and "INNER_BASE" in pairs,
+        w.MARK_INNER_BATCH: is_batch,
+        w.MARK_INNER_NUM: is_batch and not head.sys_flag & 1 and _inner_messages(head) not in (None, head.batch_size),
         w.MARK_SCHEDULED: head.topic == b"SCHEDULE_TOPIC_XXXX" and "DELAY" in pairs,
     }
     return sum(mark for mark, is_so in said.items() if is_so)
+
+
+def _inner_messages(head: Head) -> int | None:
+    """Return how many messages stand in a record's body, each behind its length; None for a body of something else."""
+    left = head.raw[head.properties_at - 2 - len(head.topic) - (2 if head.magic == V2 else 1) - head.position :]
+    body = head.raw[: len(head.raw) - len(left)][-head.body_length :] if head.body_length > 0 else b""
+    count = 0
+    while body:
+        length = int.from_bytes(body[:4], "big", signed=True)
+        if len(body) < 22 or not 22 <= length <= len(body):
+            return None
+        body, count = body[length:], count + 1
+    return count or None
 
 
 @functools.lru_cache(TEXTS)

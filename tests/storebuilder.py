@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -234,6 +234,15 @@ def encode(record: Record, properties: bytes, *, size: int, physical_offset: int
     values = {name: getattr(record, name) for name in Record.__dataclass_fields__}
     values |= {"properties": properties, "size": size, "physical_offset": physical_offset}
     return log.encode_record(Record(**values))
+
+
+def inner_body(bodies: Iterable[bytes], properties: bytes = b"TAGS\1inner\2") -> bytes:
+    """Return the body of an inner batch as clients write it, with these messages. Source: ``MessageDecoder``."""
+    return b"".join(
+        struct.pack(">5i", 22 + len(body) + len(properties), 0, 0, 0, len(body)) + body
+        + struct.pack(">h", len(properties)) + properties
+        for body in bodies
+    )  # fmt: skip
 
 
 def forged(

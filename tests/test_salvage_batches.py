@@ -10,7 +10,7 @@ import golden_data as golden
 import pytest
 import slow
 from sampled import seeds
-from storebuilder import StoreBuilder
+from storebuilder import StoreBuilder, inner_body
 
 from storeio import audit
 from storeio.format import commitlog as log
@@ -27,12 +27,18 @@ BASE = b"INNER_BASE\1"
 Records = dict[int, bytes]
 
 
-def made(root: Path, chance: random.Random, *, with_queues: bool) -> Records:
-    """Make a store with two batch queues and two others; return its records by physical offset."""
+def made(root: Path, chance: random.Random, *, with_queues: bool, real: bool = False) -> Records:
+    """Make a store with two batch queues and two others; return its records by physical offset.
+
+    Bodies of batches are as clients write them if they are to be ``real``, else no broker tells how many messages they
+    hold.
+    """
     builder = StoreBuilder(root, segment_bytes=SEGMENT)
     for _ in range(chance.choice((40, 60, 120))):
         body = chance.randbytes(chance.randrange(1, 80))
         inner = chance.randrange(1, 6) if chance.random() < 0.5 else None
+        if real and inner is not None:
+            body = inner_body(body for _ in range(inner))
         builder.message("T" if inner is None else "B", chance.randrange(2), body=body, inner=inner)
     files = builder.segment_files()
     builder.close()
@@ -79,6 +85,47 @@ def test_one_of_two_numbers_is_told_and_restored(with_queues: bool, seed: int, t
     for at, before in records.items():
         assert in_log(tmp_path / "new", at, len(before)) == before, at
     assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).verdict == "sound"
+
+
+@pytest.mark.parametrize("seed", seeds(2, 40))
+@pytest.mark.parametrize("flipped", [1, 64])
+@pytest.mark.parametrize("name", [b"INNER_NUM\1", BASE])
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_numbers_in_properties_are_restored(
+    with_queues: bool, name: bytes, flipped: int, seed: int, tmp_path: Path
+) -> None:
+    """From the head, the body, or the unit and who follows: another digit, which brokers take, or no digit any more."""
+    chance = random.Random(seed)
+    real = not with_queues or chance.random() < 0.5
+    records = made(tmp_path / "store", chance, with_queues=with_queues, real=real)
+    queue = [at for at, raw in records.items() if name in raw and not log.decode_record(raw).queue_id]
+    if not real:  # a unit of one message may be that of a queue of other units
+        several = [at for at in queue[:-1] if b"INNER_NUM\0011\2" not in records[at]]
+        queue = [queue[0], *several, queue[-1]]
+    place = chance.choice(queue[1:-1])
+    change(tmp_path / "store", place, records[place].index(name) + len(name), flipped)
+    assert audit.check(tmp_path / "store", given=GIVEN, jobs=1).verdict == "damaged"
+    result = salvage(tmp_path / "store", tmp_path / "new", given=GIVEN, jobs=1)
+    assert not result.lost and not result.dropped
+    for at, before in records.items():
+        assert in_log(tmp_path / "new", at, len(before)) == before, at
+    assert audit.check(tmp_path / "new", given=GIVEN, jobs=1).verdict == "sound"
+
+
+@pytest.mark.parametrize("held", [1, 2, 3, 11])
+def test_a_count_that_is_not_that_of_the_body_is_told(held: int, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path, segment_bytes=SEGMENT)
+    body = inner_body([b"", *[b"message"] * (held - 1)])
+    bodies = [(body, False), (body[:-1], False), (b"0" + body, False), (body, True)]
+    placed = [builder.message("B", body=body, inner=2, compressed=compressed) for body, compressed in bodies]
+    ((_, data),) = builder.segment_files()
+    builder.close()
+    golden.declare(tmp_path, {"B": "BatchCQ"})
+    told = [f for f in audit.check(tmp_path, jobs=1).findings if f.code == "LOG_FIELD"]
+    assert [f.physical_offset for f in told] == ([] if held == 2 else [placed[0].physical_offset])
+    for finding in told:
+        assert f"holds {held} messages" in finding.detail
+        assert data[finding.position : finding.position + finding.length] == b"2"
 
 
 @pytest.mark.parametrize("seed", seeds(8, 150))

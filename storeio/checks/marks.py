@@ -22,6 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 MOST_SHOWN: Final = 40  # characters of a text from a record
 TWO_NUMBERS: Final = "where the properties of the inner batch say"
+OTHER_COUNT: Final = "where the body of the inner batch holds"
 
 # mark, code, position of the field in the record (0: the whole record), its length, what is wrong
 _FIELDS: Final = (
@@ -66,6 +67,8 @@ def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
         for mark, code, at, length, what in _FIELDS:
             if int(marks[row]) & mark:
                 findings.append(_at_record(walked, row, code, at, length, what))
+        if int(marks[row]) & w.MARK_INNER_NUM:
+            findings.append(_batch_count(walked, row))
         if int(marks[row]) & (w.MARK_ODD_PROPERTY | w.MARK_TEXT):
             findings += _properties(walked, row)
     return findings
@@ -82,6 +85,16 @@ def _batch_numbers(walked: Walked) -> list[Finding]:
         what = f"{int(numbers[row])}, {TWO_NUMBERS} {int(begins[row])}"
         findings.append(_at_record(walked, row, "LOG_FIELD", log.QUEUE_OFFSET_AT, 8, what))
     return findings
+
+
+def _batch_count(walked: Walked, row: int) -> Finding:
+    """Return a finding for an inner batch that holds another number of messages than its properties say."""
+    position, size = (int(walked.records[place, row]) for place in (w.R_POSITION, w.R_SIZE))
+    record = log.decode_record(walked.field(position, size))
+    start, stop = properties.value_place(record.properties, properties.INNER_NUM)
+    said, at = properties.java_decode(record.properties[start:stop]), size - len(record.properties) + start
+    what = f"{properties.INNER_NUM} {said[:MOST_SHOWN]}, {OTHER_COUNT} {log.messages_in(record.body)} messages"
+    return _at_record(walked, row, "LOG_FIELD", at, stop - start, what)
 
 
 def topic_findings(walked: Walked) -> list[Finding]:

@@ -34,6 +34,7 @@ IPV6_HOST_BYTES: Final = 20
 BLANK_HEAD_BYTES: Final = 8  # a record never touches the last 8 bytes of a segment
 MIN_RECORD_BYTES: Final = 91  # V1, IPv4 hosts, nothing in it, topic of length 0
 MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
+LEAST_INNER_BYTES: Final = 22  # of a message in the body of an inner batch: five numbers, and a length of properties
 CRC_MASK: Final = 0x7FFFFFFF  # the broker keeps 31 bits
 
 SYS_COMPRESSED: Final = 0x1
@@ -174,6 +175,20 @@ def body_crc(body: bytes) -> int:
 def encode_blank(size: int) -> bytes:
     """Return the 8 bytes that close a segment with ``size`` bytes left."""
     return struct.pack(">ii", size, MAGIC_BLANK)
+
+
+def messages_in(body: bytes) -> int | None:
+    """Return how many messages the body of an inner batch holds, None for one that is none, or is compressed.
+
+    Source: ``MessageDecoder.countInnerMsgNum``, by which a broker writes INNER_NUM.
+    """
+    at = count = 0
+    while len(body) - at >= LEAST_INNER_BYTES:
+        size = int.from_bytes(body[at : at + 4], "big", signed=True)
+        if not LEAST_INNER_BYTES <= size <= len(body) - at:
+            return None
+        at, count = at + size, count + 1
+    return count if count and at == len(body) else None
 
 
 def claim(head: bytes | memoryview) -> tuple[int, int]:

@@ -16,7 +16,15 @@ from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.kernels.ahead import fetch_record
-from storeio.kernels.records import derive, is_schedule_topic, marks_of, marks_of_properties, put_record, queue_of
+from storeio.kernels.records import (
+    derive,
+    is_schedule_topic,
+    marks_of,
+    marks_of_batch,
+    marks_of_properties,
+    put_record,
+    queue_of,
+)  # fmt: skip
 from storeio.kernels.spans import add_span
 from storeio.kernels.staged import STAGE_PLACES, leave_line
 from storeio.kernels.text import int32_at
@@ -79,6 +87,8 @@ def take_record(
     marks |= marks_of_properties(
         data, view[V_ORIGIN], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[:DERIVED]
     )
+    if marks & w.MARK_INNER_BATCH:
+        marks |= marks_of_batch(data, view[V_ORIGIN], head, work[DERIVED + 2])
     if queues[w.Q_SCHEDULED, queue] and work[2 * t.DELAY + 1] > 0:
         marks |= w.MARK_SCHEDULED
     after = state[w.S_KEYS]

@@ -13,7 +13,7 @@ from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.kernels.memory import LINE
 from storeio.kernels.raw import LANES, POWERS, int64_at, tail_hash
-from storeio.kernels.text import is_bad_text, java_hash, java_number
+from storeio.kernels.text import int32_at, is_bad_text, java_hash, java_number
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -109,6 +109,32 @@ def queue_of(
     if added >= 0:
         slots[slot] = added + 1
     return added
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64)")
+def messages_in(data: Bytes, start: int, stop: int) -> int:
+    """Return how many messages an inner batch's body ``[start, stop)`` holds, 0 where anything else stands in it.
+
+    Source: ``MessageDecoder.countInnerMsgNum``, by which a broker writes INNER_NUM.
+    """
+    count = np.int64(0)
+    while stop - start >= log.LEAST_INNER_BYTES:
+        size = np.int64(int32_at(data, start))
+        if size < log.LEAST_INNER_BYTES or size > stop - start:
+            return np.int64(0)
+        start += size
+        count += 1
+    return count if start == stop else np.int64(0)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64)")
+def marks_of_batch(data: Bytes, origin: int, head: Numbers, size: int) -> int:
+    """Return the marks of an inner batch that says that it holds ``size`` messages."""
+    if head[h.SYS_FLAG] & log.SYS_COMPRESSED or head[h.BODY_BYTES] <= 0:
+        return np.int64(0)
+    start = head[h.BODY_AT] - origin
+    count = messages_in(data, start, start + head[h.BODY_BYTES])
+    return np.int64(0) if count == 0 or count == size else np.int64(w.MARK_INNER_NUM)
 
 
 @compiled("int64(int64[::1], int64, int64)")

@@ -16,11 +16,10 @@ from storeio.checks.numbering import MISFIT, STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.at_the_end import GOES_ON
+from storeio.salvage.batches import Batches
 from storeio.salvage.copies import COPY
 from storeio.salvage.evidence import (
-    Change,
     Known,
-    Restored,
     Unit,
     agrees,
     enters_queue,
@@ -29,7 +28,7 @@ from storeio.salvage.evidence import (
     property_crc_agrees,
     whole_record,
 )
-from storeio.salvage.numbers import has_number_twice, numbers_of
+from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
 from storeio.salvage.support import Support
@@ -60,6 +59,7 @@ class Doubts:
         self.habit = len(odd) > HABIT
         self._times = Times(survey)
         self._support = Support(survey)
+        self._batches = Batches(survey, self._support)
 
     def answer(self, place: int) -> Answer | None:
         """Return what became of the record at a place, None where it is to be left as it is.
@@ -77,11 +77,11 @@ class Doubts:
             return self._copy(place, record)
         if self._is_said(place, COPY) or self._stands_elsewhere(place, record, raw):
             return self._copy(place, record)
-        if has_number_twice(record) and self._only_neighbours_doubt(place, record):
-            return None
-        if (fixed := self._with_one_number(place, record, raw)) is not None:
-            return Answer(record, fixed, ())
         numbers = self._numbers(place)
+        if (fixed := self._batches.mended(place, record, raw, numbers)) is not None:
+            return Answer(record, fixed, ())
+        if self._batches.is_sound(place, record):
+            return None
         units = self._units(place, record, numbers)
         sure, plain = self._is_sure(place), self._is_plain(record, place)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
@@ -146,41 +146,6 @@ class Doubts:
         there = self.survey.read(other, other + len(raw))
         behind = log.PHYSICAL_OFFSET_AT + 8
         return there[: log.PHYSICAL_OFFSET_AT] == raw[: log.PHYSICAL_OFFSET_AT] and there[behind:] == raw[behind:]
-
-    def _only_neighbours_doubt(self, place: int, record: log.Record) -> bool:
-        """Tell whether all that speaks against an inner batch, which says its number twice, is what others take.
-
-        How many messages those have stands in each once. That it is no record of its queue its unit there denies.
-        """
-        said = self.survey.batch_units(p.java_decode(record.topic), record.queue_id, place)
-        has_unit = any((unit.number, unit.size) == (record.queue_offset, record.size) for unit in said)
-        rows = self.survey.doubts[place]
-        return all(MISFIT in row.detail or (has_unit and STRANGER in row.detail) for row in rows)
-
-    def _with_one_number(self, place: int, record: log.Record, raw: bytes) -> Fixed | None:
-        """Return an inner batch with one number, whose head has another than its properties.
-
-        It is the one that the unit has, or else that fits to the neighbours in the queue.
-        """
-        topic, number, in_head = p.java_decode(record.topic), numbers_of(record)[0], record.queue_offset
-        if number == in_head or property_crc_agrees(raw) is not None:
-            return None
-        said = self.survey.batch_units(topic, record.queue_id, place)
-        units = {unit.number for unit in said if unit.size == record.size}
-        expected = self._numbers(place).get((topic, record.queue_id), range(0))
-        if number in units or (in_head not in units and self._support.is_inner(record, place)):
-            field, at, new = "queue_offset", log.QUEUE_OFFSET_AT, number.to_bytes(8, "big", signed=True)
-        elif in_head in units or expected == range(in_head, in_head + 1):
-            start, stop = p.value_place(record.properties, p.INNER_BASE)
-            field, at, new = "properties", len(raw) - len(record.properties) + start, b"%d" % in_head
-            if len(new) != stop - start:
-                return None
-        else:
-            return None
-        whole = raw[:at] + new + raw[at + len(new) :]
-        told_by = "queue unit" if {number, in_head} & units else "queue offsets of its neighbours"
-        change = Change(field, at, raw[at : at + len(new)], new)
-        return Fixed(place, Restored(whole, log.decode_record(whole), change, ("its other number", told_by)))
 
     def _copy(self, place: int, record: log.Record) -> Answer:
         """Return that an intact record, which belongs elsewhere, is not what lay at this place."""

@@ -132,7 +132,7 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     topic = p.java_decode(record.topic)
     if not has_fitting_flags(record) or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
-    if not has_readable_numbers(record):
+    if not has_readable_numbers(record) or not has_fitting_count(record):
         return None
     if has_fitting_level(record) is False:
         return None
@@ -192,6 +192,19 @@ def has_readable_numbers(record: log.Record) -> bool:
     said = p.parse(record.properties)
     base, count = said.get(p.INNER_BASE), said.get(p.INNER_NUM)
     return not base or not count or (p.java_long(base) is not None and p.java_short(count) is not None)
+
+
+def body_messages(record: log.Record) -> int | None:
+    """Return how many messages the body of an inner batch holds, None for a body that does not tell."""
+    return None if record.sys_flag & log.SYS_COMPRESSED else log.messages_in(record.body)
+
+
+def has_fitting_count(record: log.Record) -> bool:
+    """Tell whether an inner batch says that it has as many messages as its body, if that tells."""
+    said = p.parse(record.properties)
+    is_batch = p.INNER_NUM in said and p.INNER_BASE in said
+    held = body_messages(record) if is_batch else None
+    return held is None or held == p.java_short(said[p.INNER_NUM])
 
 
 def has_fitting_level(record: log.Record) -> bool | None:

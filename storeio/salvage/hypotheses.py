@@ -13,7 +13,14 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels.text import is_bad_text
-from storeio.salvage.evidence import Known, Unit, property_crc_agrees, told_property_crc
+from storeio.salvage.evidence import (
+    Known,
+    Unit,
+    body_messages,
+    property_crc_agrees,
+    told_property_crc,
+    whole_record,
+)  # fmt: skip
 from storeio.salvage.head_fields import hosts, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
@@ -120,14 +127,28 @@ def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 
 def _batch_numbers(data: bytes, size: int, known: Known) -> Iterator[Try]:
-    """The first number of an inner batch as its properties say it: only a property CRC can vouch for these."""
-    at, wide = topic_at_in(data, size)
-    if at is None or property_crc_agrees(data[:size]) is not False:
+    """The numbers of an inner batch as they stand elsewhere.
+
+    The first one stands in the head and in the properties, of which only a property CRC tells that these are right,
+    unless they hold no number; how many messages there are in the properties, the body and the unit.
+    """
+    record = whole_record(data[:size])
+    said = p.parse(record.properties) if record is not None else {}
+    if record is None or not (p.INNER_BASE in said and p.INNER_NUM in said):
         return
-    after = at + wide + int.from_bytes(data[at : at + wide], "big")
-    number = p.java_long(p.parse(data[after + 2 : size]).get(p.INNER_BASE, ""))
-    if number is not None:
+    number, start = p.java_long(said[p.INNER_BASE]), size - len(record.properties)
+    if number is not None and property_crc_agrees(data[:size]) is False:
         yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", number), size)
+    answers = [(p.INNER_BASE, record.queue_offset)] if number is None else []
+    if p.java_short(said[p.INNER_NUM]) is None:
+        held = body_messages(record)
+        if held is None and known.unit is not None and known.unit.messages > 1:  # one of 1 may be of no batch queue
+            held = known.unit.messages
+        answers += [] if held is None else [(p.INNER_NUM, held)]
+    for name, answer in answers:
+        low, high = p.value_place(record.properties, name)
+        if 0 < high - low == len(b"%d" % answer):
+            yield Try("properties", start + low, b"%d" % answer, size)
 
 
 def _times(data: bytes, size: int, known: Known) -> Iterator[Try]:

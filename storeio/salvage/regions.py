@@ -23,6 +23,7 @@ from storeio.salvage.evidence import (
     Restored,
     Unit,
     enters_queue,
+    has_readable_numbers,
     is_likely,
     property_crc_agrees,
     whole_record,
@@ -191,7 +192,9 @@ class _Judge:
         """
         size = self.survey.size_at(place)
         record = whole_record(self.survey.read(place, place + size)) if size <= log.MOST_RECORD_BYTES else None
-        return record is not None and record.physical_offset == place and is_likely(record, self.near_ms)
+        if record is None or record.physical_offset != place or not has_readable_numbers(record):
+            return False
+        return is_likely(record, self.near_ms)
 
     def ends(self, head: bytes, place: int, follower: int, unit: Unit | None) -> Iterator[tuple[int, str]]:
         """Yield the sizes that a record at a place may have: those that lead to where another one may begin.

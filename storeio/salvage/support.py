@@ -47,6 +47,12 @@ class Support:
             return False
         return run is not None and run[RUN_FIRST] < first and first + count < run[RUN_STOP]
 
+    def follows(self, topic: str, queue_id: int, place: int, number: int) -> bool:
+        """Tell whether the next record of a queue behind a place has just this number."""
+        runs = self._runs_of((topic, queue_id))
+        behind = runs[:, runs[RUN_START_AT] > place]
+        return bool(behind.shape[1] and behind[RUN_FIRST, behind[RUN_START_AT].argmin()] == number)
+
     def is_believed(self, unit: Unit, record: log.Record, place: int, *, has_own: bool) -> bool:
         """Tell whether a unit, whose number no record has, knows better than the record that it points at.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, tree
@@ -171,7 +170,7 @@ def test_a_queue_whose_first_messages_are_lost_is_delivered_from_the_next_on(ver
     assert not started.odd
 
 
-def built_by(version: str, builder: StoreBuilder, into: Path, **how: Any) -> Path:
+def built_by(version: str, builder: StoreBuilder, into: Path) -> Path:
     """Return what a broker makes of the log of a store that was written."""
     assert builder.root is not None
     shutil.copytree(builder.root / "commitlog", into / "commitlog")
@@ -185,7 +184,7 @@ def built_by(version: str, builder: StoreBuilder, into: Path, **how: Any) -> Pat
         **({"cqExt": "true", "cqExtFile": settings.ext_bytes} if settings.ext else {}),
         **({"bcqTopics": ",".join(settings.batch_topics)} if settings.batch_topics else {}),
     }  # fmt: skip
-    started = run(version, into, options, consume=False, stop="halt", **how)
+    started = run(version, into, options, consume=False, stop="halt")
     assert started.outcome == "starts", started.reason
     return into
 
