@@ -36,8 +36,8 @@ java:
 $(STAMP): pyproject.toml | java
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --use-pep517 --editable '.[$(EXTRAS)]'
-	@cd $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
-		$(CURDIR)/$(BIN)/python -m compileall -q $(LIBRARIES) >/dev/null || true
+	@$(BIN)/python -c 'import compileall as c, importlib.util as i, sys; \
+		[c.compile_dir(i.find_spec(name).submodule_search_locations[0], quiet=2) for name in sys.argv[1:]]' $(LIBRARIES)
 	@touch $@
 
 jars: $(STAMP)
