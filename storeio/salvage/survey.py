@@ -22,6 +22,7 @@ from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
 from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
+from storeio.recent import Recent
 from storeio.results import Audit, LostRange
 from storeio.salvage.behind import disbelieved
 from storeio.salvage.evidence import Unit, is_host
@@ -60,11 +61,12 @@ class Survey:
     _lost: Bounds = field(init=False)
     _places: list[int] = field(init=False)
     _nearby: Nearby = field(init=False)
-    _unordered: dict[tuple[str, str, int], tuple[Numbers, Numbers]] = field(init=False, default_factory=dict)
+    _unordered: Recent[tuple[str, str, int], tuple[Numbers, Numbers]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.nearest = Nearest(self.concluded)
         self._nearby = self.plan.nearby()
+        self._unordered = Recent(KEPT_UNITS, lambda table: len(table[0]))
         self._lost = Bounds([(part.physical_start, part.physical_stop) for part in self.lost])
         self.leave_out(())
         self.leaping = frozenset(at for at, rows in self.doubts.items() if any(row.code == LEAP for row in rows))
@@ -171,12 +173,8 @@ class Survey:
             return -1
         if queue.ordered:
             return int(numbers_of(queue, self._nearby.read, np.array([physical_offset], np.int64))[0])
-        kept = self._unordered
         key = kind, topic, queue_id
-        table = kept.pop(key) if key in kept else numbers_by_place(queue, self._nearby.read)
-        kept[key] = table  # the last that was asked for goes last
-        while len(kept) > 1 and sum(len(places) for places, _ in kept.values()) > KEPT_UNITS:
-            del kept[next(iter(kept))]
+        table = self._unordered.get(key, lambda: numbers_by_place(queue, self._nearby.read))
         return int(number_in(*table, np.array([physical_offset], np.int64))[0])
 
     def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from storeio.format.consumequeue import PRE_BLANK_SIZE
 from storeio.kernels.pulls import find_decodable, set_bits, units_pulled
 from storeio.paths import file_name
+from storeio.recent import Recent
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.consumequeue import UNIT, ConsumeQueue
 from storeio.simulate.mapped import Mapped, MappedQueue
@@ -191,7 +192,7 @@ class UnitsThere:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._queues: dict[QueueKey, QueueUnits] = {}
-        self._sorted: dict[QueueKey, SortedUnits] = {}
+        self._sorted: Recent[QueueKey, SortedUnits] = Recent(KEPT_UNITS, lambda units: len(units.physical))
         self._segments: dict[str, Mapped] = {}
         if in_place(broker.log):
             self._segments = {file.path: file for file in broker.log.files if not broker.disk.changed(file.path)}
@@ -202,11 +203,8 @@ class UnitsThere:
 
     def point_from_anywhere(self, key: QueueKey, messages: Messages) -> Mask:
         """Tell at which of the messages any unit of a queue points."""
-        kept, queue = self._sorted, self.of(key)
-        units = kept.pop(key) if key in kept else queue.sorted()
-        kept[key] = units  # the last that was asked for goes last
-        while len(kept) > 1 and sum(len(each.physical) for each in kept.values()) > KEPT_UNITS:
-            del kept[next(iter(kept))]
+        queue = self.of(key)
+        units = self._sorted.get(key, queue.sorted)
         return queue.point_from_anywhere(units, messages, self.readable_to(messages.path))
 
     def readable_to(self, path: str) -> int:
