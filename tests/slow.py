@@ -321,6 +321,7 @@ def _marks(head: Head, base: int) -> int:
         w.MARK_HAS_PROPERTY_CRC: has_crc,
         w.MARK_MULTI: "INNER_MULTI_DISPATCH" in pairs and "INNER_MULTI_QUEUE_OFFSET" in pairs,
         w.MARK_INNER_BATCH: is_batch,
+        w.MARK_INNER_BASE: is_batch and head.queue_offset != head.batch_base,
         w.MARK_INNER_NUM: is_batch and not head.sys_flag & 1 and _inner_messages(head) not in (None, head.batch_size),
         w.MARK_SCHEDULED: head.topic == b"SCHEDULE_TOPIC_XXXX" and "DELAY" in pairs,
     }

@@ -9,7 +9,7 @@ import golden_data as golden
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storebuilder import StoreBuilder, forged
+from storebuilder import StoreBuilder, forged, inner_body
 
 import storeio
 from storeio import inspect
@@ -79,6 +79,21 @@ def test_what_a_broker_accepts_is_valid_but_odd(tmp_path: Path) -> None:
     assert (view.valid, view.physical_offset) == (True, at)
     assert view.odd == ("its physical offset field says 12345",)
     assert view.as_json()["odd"] == ["its physical offset field says 12345"]
+
+
+def test_an_inner_batch_that_contradicts_itself_is_odd(tmp_path: Path) -> None:
+    """As the audit says: its number stands in it twice, and so does how many messages it holds."""
+    builder = StoreBuilder(tmp_path / "s", segment_bytes=8192)
+    for number, count in ((None, 2), (7, 2), (None, 3)):
+        builder.message("B", body=inner_body([b"one", b"two"]), inner=count, queue_offset=number)
+    path = builder.close() / "commitlog" / f"{0:020d}"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"INNER_BASE\x017", b"INNER_BASE\x012"))
+    shown = [view.odd for view in inspect.records(tmp_path / "s")]
+    assert [len(odd) for odd in shown] == [0, 1, 1]
+    assert (shown[1][0].split()[0], shown[2][0].split()[0]) == ("INNER_BASE", "INNER_NUM")
+    told = [f for f in storeio.check(tmp_path / "s").findings if f.code == "LOG_FIELD"]
+    assert [f.detail.split()[0] for f in told] == ["7,", "INNER_NUM"]
 
 
 def test_stale_records_come_on_request(tmp_path: Path) -> None:

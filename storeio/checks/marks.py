@@ -58,7 +58,7 @@ class TimedRecord:
 
 def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
     """Return a finding for each odd thing of each record."""
-    findings = _batch_numbers(walked) if seen.marks & w.MARK_INNER_BATCH else []
+    findings: list[Finding] = []
     if not seen.marks & w.MARKS_ODD:
         return findings
     marks = walked.records[w.R_MARKS]
@@ -67,34 +67,28 @@ def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
         for mark, code, at, length, what in _FIELDS:
             if int(marks[row]) & mark:
                 findings.append(_at_record(walked, row, code, at, length, what))
-        if int(marks[row]) & w.MARK_INNER_NUM:
-            findings.append(_batch_count(walked, row))
+        if int(marks[row]) & (w.MARK_INNER_BASE | w.MARK_INNER_NUM):
+            findings += _batch(walked, row)
         if int(marks[row]) & (w.MARK_ODD_PROPERTY | w.MARK_TEXT):
             findings += _properties(walked, row)
     return findings
 
 
-def _batch_numbers(walked: Walked) -> list[Finding]:
-    """Return a finding for each inner batch whose queue offset in the head is not where its properties say it begins.
-
-    Brokers write one number twice. Source: ``QueueOffsetOperator`` as ``CommitLog.asyncPutMessages`` asks it.
-    """
-    marks, numbers, begins = walked.records[[w.R_MARKS, w.R_QUEUE_OFFSET, w.R_BATCH_BASE]]
+def _batch(walked: Walked, row: int) -> list[Finding]:
+    """Return findings for an inner batch whose properties say other numbers than its head, or than its body holds."""
+    column = walked.records[:, row]
+    marks, position, size = (int(column[place]) for place in (w.R_MARKS, w.R_POSITION, w.R_SIZE))
     findings = []
-    for row in np.flatnonzero((marks & w.MARK_INNER_BATCH != 0) & (numbers != begins)).tolist():
-        what = f"{int(numbers[row])}, {TWO_NUMBERS} {int(begins[row])}"
+    if marks & w.MARK_INNER_BASE:
+        what = f"{int(column[w.R_QUEUE_OFFSET])}, {TWO_NUMBERS} {int(column[w.R_BATCH_BASE])}"
         findings.append(_at_record(walked, row, "LOG_FIELD", log.QUEUE_OFFSET_AT, 8, what))
+    if marks & w.MARK_INNER_NUM:
+        record = log.decode_record(walked.field(position, size))
+        start, stop = properties.value_place(record.properties, properties.INNER_NUM)
+        at, held = size - len(record.properties) + start, log.messages_in(record.body)
+        what = f"{properties.INNER_NUM} {int(column[w.R_BATCH_SIZE])}, {OTHER_COUNT} {held} messages"
+        findings.append(_at_record(walked, row, "LOG_FIELD", at, stop - start, what))
     return findings
-
-
-def _batch_count(walked: Walked, row: int) -> Finding:
-    """Return a finding for an inner batch that holds another number of messages than its properties say."""
-    position, size = (int(walked.records[place, row]) for place in (w.R_POSITION, w.R_SIZE))
-    record = log.decode_record(walked.field(position, size))
-    start, stop = properties.value_place(record.properties, properties.INNER_NUM)
-    said, at = properties.java_decode(record.properties[start:stop]), size - len(record.properties) + start
-    what = f"{properties.INNER_NUM} {said[:MOST_SHOWN]}, {OTHER_COUNT} {log.messages_in(record.body)} messages"
-    return _at_record(walked, row, "LOG_FIELD", at, stop - start, what)
 
 
 def topic_findings(walked: Walked) -> list[Finding]:

@@ -88,7 +88,7 @@ def take_record(
         data, view[V_ORIGIN], position, view[V_CRC_ADDRESS], view[V_CRC_KIND], head, work[:DERIVED]
     )
     if marks & w.MARK_INNER_BATCH:
-        marks |= marks_of_batch(data, view[V_ORIGIN], head, work[DERIVED + 2])
+        marks |= marks_of_batch(data, view[V_ORIGIN], head, work[DERIVED + 1], work[DERIVED + 2])
     if queues[w.Q_SCHEDULED, queue] and work[2 * t.DELAY + 1] > 0:
         marks |= w.MARK_SCHEDULED
     after = state[w.S_KEYS]

@@ -127,14 +127,19 @@ def messages_in(data: Bytes, start: int, stop: int) -> int:
     return count if start == stop else np.int64(0)
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64)")
-def marks_of_batch(data: Bytes, origin: int, head: Numbers, size: int) -> int:
-    """Return the marks of an inner batch that says that it holds ``size`` messages."""
-    if head[h.SYS_FLAG] & log.SYS_COMPRESSED or head[h.BODY_BYTES] <= 0:
-        return np.int64(0)
-    start = head[h.BODY_AT] - origin
-    count = messages_in(data, start, start + head[h.BODY_BYTES])
-    return np.int64(0) if count == 0 or count == size else np.int64(w.MARK_INNER_NUM)
+@compiled("int64(readonly(uint8[::1]), int64, int64[::1], int64, int64)")
+def marks_of_batch(data: Bytes, origin: int, head: Numbers, base: int, size: int) -> int:
+    """Return the marks of an inner batch whose properties say ``size`` messages from number ``base`` on.
+
+    Brokers write the first number twice. Source: ``QueueOffsetOperator`` as ``CommitLog.asyncPutMessages`` asks it.
+    """
+    marks = np.int64(0) if head[h.QUEUE_OFFSET] == base else np.int64(w.MARK_INNER_BASE)
+    if head[h.SYS_FLAG] & log.SYS_COMPRESSED == 0 and head[h.BODY_BYTES] > 0:
+        start = head[h.BODY_AT] - origin
+        count = messages_in(data, start, start + head[h.BODY_BYTES])
+        if count != 0 and count != size:
+            marks |= w.MARK_INNER_NUM
+    return marks
 
 
 @compiled("int64(int64[::1], int64, int64)")
