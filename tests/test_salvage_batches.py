@@ -128,6 +128,32 @@ def test_a_count_that_is_not_that_of_the_body_is_told(held: int, tmp_path: Path)
         assert data[finding.position : finding.position + finding.length] == b"2"
 
 
+@pytest.mark.parametrize("seed", seeds(2, 12))
+@pytest.mark.parametrize("is_batch", [True, False])
+def test_one_bit_outside_the_body_loses_no_message(is_batch: bool, seed: int, tmp_path: Path) -> None:
+    """What is told of is as it was; what nothing tells of, as a flag or an address, stays."""
+    chance = random.Random(seed)
+    records = made(tmp_path / "made", chance, with_queues=chance.random() < 0.5, real=True)
+    queue = [at for at, raw in records.items() if (BASE in raw) == is_batch and not log.decode_record(raw).queue_id]
+    place = chance.choice(queue[1:-1])
+    raw = records[place]
+    body = log.decode_record(raw).body
+    head = raw.index(body, log.BORN_HOST_AT)
+    bytes_outside = [*range(head), *range(head + len(body), len(raw))]
+    for byte in chance.sample(bytes_outside, 12):
+        root = shutil.copytree(tmp_path / "made", tmp_path / f"store{byte}")
+        change(root, place, byte, 1 << chance.randrange(8))
+        findings = audit.check(root, given=GIVEN, jobs=1).findings
+        is_told = any(one.severity == "error" and one.physical_offset == place for one in findings)
+        result = salvage(root, tmp_path / f"new{byte}", given=GIVEN, jobs=1)
+        assert not result.lost and not result.dropped, byte
+        for at, before in records.items():
+            after = in_log(tmp_path / f"new{byte}", at, len(before))
+            assert after == before or (at == place and not is_told), (at, byte)
+        shutil.rmtree(root)
+        shutil.rmtree(tmp_path / f"new{byte}")
+
+
 @pytest.mark.parametrize("seed", seeds(8, 150))
 def test_damaged_batches_leave_their_neighbours_as_they_were(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

@@ -25,6 +25,7 @@ from storeio.salvage.evidence import (
     enters_queue,
     has_fitting_level,
     is_host,
+    is_text,
     property_crc_agrees,
     whole_record,
 )
@@ -104,7 +105,9 @@ class Doubts:
             return None
         harmless = plain and not sure and not units
         may_restore = property_crc_agrees(raw) is not None or not sure
-        found = restored(raw, known) if may_restore else None
+        found = restored(raw, known)
+        if found is not None and not may_restore and not is_text(found.record.properties):
+            found = None  # it is not what is damaged beyond doubt
         if found is None and unit is not None and property_crc_agrees(raw) is False:
             found = restored(raw, replace(known, unit=None))  # the property CRC knows better
         if found is None and may_restore and leaps and not harmless:  # another field may be damaged besides

@@ -5,18 +5,23 @@ Source: ``CommitLog.checkMessageAndReturnSize`` for what a sound record is.
 
 from __future__ import annotations
 
+import operator
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from storeio.format import commitlog as log
 from storeio.format import properties as p
+from storeio.kernels.text import is_bad_text
 from storeio.paths import is_legal_topic
 
 MOST_PORT: Final = 2**16 - 1
 NEARBY_MS: Final = 60_000  # that a record was stored before or behind its only neighbour
 _CRC_NAME: Final = f"{p.PROPERTY_CRC}{p.NAME_VALUE}".encode()
+_BATCH_NAMES: Final = tuple(f"{name}{p.NAME_VALUE}".encode() for name in (p.INNER_NUM, p.INNER_BASE))
 RARELY: Final = 256  # one time of so many within bounds ends in given bytes by chance
 FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
 
@@ -132,7 +137,7 @@ def agrees(raw: bytes, known: Known) -> tuple[log.Record, tuple[str, ...]] | Non
     topic = p.java_decode(record.topic)
     if not has_fitting_flags(record) or not is_name(topic) or not is_likely(record, known.near_ms):
         return None
-    if not has_readable_numbers(record) or not has_fitting_count(record):
+    if not has_readable_numbers(record) or contradicts_itself(record):
         return None
     if has_fitting_level(record) is False:
         return None
@@ -176,10 +181,23 @@ def whole_record(raw: bytes) -> log.Record | None:
     return record if not record.body or log.body_crc(record.body) == record.body_crc else None
 
 
+def nearly(raw: bytes, piece: bytes) -> list[int]:
+    """Return where in properties one begins that differs from the bytes of a ``piece`` in one byte at most."""
+    starts = [0, *(at + 1 for at, byte in enumerate(raw) if byte == ord(p.PROPERTY))]
+    parts = ((start, raw[start : start + len(piece)]) for start in starts)
+    whole = ((start, part) for start, part in parts if len(part) == len(piece))
+    return [start for start, part in whole if sum(map(operator.ne, part, piece)) <= 1]
+
+
 def has_fitting_flags(record: log.Record) -> bool:
-    """Tell whether a record's system flag is one that brokers give such a record."""
+    """Tell whether a record's system flag is one that brokers give such a record.
+
+    Properties of a batch of which one byte is wrong are no other record's.
+    """
     said = p.parse(record.properties)
     is_batch = p.INNER_NUM in said and p.INNER_BASE in said
+    if not is_batch and any(nearly(record.properties, name) for name in _BATCH_NAMES):
+        return False
     fits = log.fits_batch(record.sys_flag, is_batch=is_batch) and log.fits_number(record.sys_flag, record.queue_offset)
     return fits and not log.unset_flags(record.sys_flag)
 
@@ -199,12 +217,19 @@ def body_messages(record: log.Record) -> int | None:
     return None if record.sys_flag & log.SYS_COMPRESSED else log.messages_in(record.body)
 
 
-def has_fitting_count(record: log.Record) -> bool:
-    """Tell whether an inner batch says that it has as many messages as its body, if that tells."""
+def contradicts_itself(record: log.Record) -> bool:
+    """Tell whether an inner batch says another number in its head than in its properties, or has other messages."""
     said = p.parse(record.properties)
-    is_batch = p.INNER_NUM in said and p.INNER_BASE in said
-    held = body_messages(record) if is_batch else None
-    return held is None or held == p.java_short(said[p.INNER_NUM])
+    if not (p.INNER_NUM in said and p.INNER_BASE in said):
+        return False
+    held = body_messages(record)
+    is_held = held is None or held == p.java_short(said[p.INNER_NUM])
+    return not is_held or p.java_long(said[p.INNER_BASE]) != record.queue_offset
+
+
+def is_text(raw: bytes) -> bool:
+    """Tell whether bytes are properties as clients write them."""
+    return not is_bad_text(np.frombuffer(raw, np.uint8), 0, len(raw)) and p.odd_piece(raw) is None
 
 
 def has_fitting_level(record: log.Record) -> bool | None:

@@ -8,7 +8,8 @@ from typing import Final
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import MOST_PORT, Known, property_crc_agrees
+from storeio.kernels import tables as w
+from storeio.salvage.evidence import FAR_MS, MOST_PORT, Known, property_crc_agrees
 from storeio.salvage.tries import Try, body_at_in, topic_at_in
 
 PORT_BYTES: Final = 4  # the upper two are zero
@@ -41,6 +42,30 @@ def reconsume_times(data: bytes, size: int, known: Known) -> Iterator[Try]:
     (times,) = struct.unpack_from(">i", data, at)
     if times < 0 and times & LOW_BYTES <= MOST_TIMES:
         yield Try("reconsume_times", at, struct.pack(">i", times & LOW_BYTES), size, "its other bytes")
+
+
+def born_times(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """When a message was born, where one byte puts that years away from when it was stored: no clock is so far off.
+
+    As usual that was shortly before; of a message that was given back or delayed maybe much earlier.
+    """
+    (flag,) = struct.unpack_from(">i", data, log.SYS_FLAG_AT)
+    at, stored_at = log.BORN_TIMESTAMP_AT, log.BORN_HOST_AT + log.host_bytes(flag)[0]
+    if stored_at + 8 > len(data) or known.near_ms is None:
+        return
+    stored, said = int.from_bytes(data[stored_at : stored_at + 8], "big", signed=True), data[at : at + 8]
+    if abs(stored - known.near_ms) >= FAR_MS or _is_born(said, stored - FAR_MS, stored + FAR_MS):
+        return
+    tried = [said[:k] + bytes((byte,)) + said[k + 1 :] for k in range(8) for byte in range(256)]
+    for early, late in ((w.BORN_EARLY_MS, w.BORN_LATE_MS), (FAR_MS, FAR_MS)):
+        answers = {born for born in tried if _is_born(born, stored - early, stored + late)}
+        if len(answers) == 1:
+            yield Try("born_timestamp", at, answers.pop(), size, "its store time")
+            return
+
+
+def _is_born(born: bytes, first_ms: int, last_ms: int) -> bool:
+    return max(first_ms, 0) < int.from_bytes(born, "big", signed=True) < last_ms
 
 
 def unnumbered(data: bytes, size: int, known: Known) -> Iterator[Try]:
