@@ -86,6 +86,11 @@ def parse(raw: bytes) -> dict[str, str]:
     return found
 
 
+def property_crc(crc: int) -> bytes:
+    """Return the property that ends a record with this CRC over all before it: ten digits, the last one first."""
+    return f"{PROPERTY_CRC}{NAME_VALUE}{str(crc)[::-1].ljust(10, '0')}{PROPERTY}".encode()
+
+
 def value_place(raw: bytes, name: str) -> tuple[int, int]:
     """Return where the value of a property stands that ``parse`` finds: its first byte, and the one behind it."""
     key, found, index = f"{name}{NAME_VALUE}".encode(), (0, 0), 0

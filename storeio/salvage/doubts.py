@@ -16,6 +16,7 @@ from storeio.checks.numbering import MISFIT, STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.at_the_end import GOES_ON
+from storeio.salvage.bare import WITHOUT_CRC
 from storeio.salvage.batches import Batches
 from storeio.salvage.copies import COPY
 from storeio.salvage.evidence import (
@@ -99,7 +100,7 @@ class Doubts:
         host = self._store_host(place, record.size)
         known = Known(
             place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
-            is_stranger=self._is_said(place, STRANGER),
+            is_stranger=self._is_said(place, STRANGER), property_crc=self._is_said(place, WITHOUT_CRC),
         )  # fmt: skip
         if good and agrees(raw, known) is not None:
             return None

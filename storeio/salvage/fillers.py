@@ -149,13 +149,8 @@ def _record(physical_offset: int, size: int, lost: Lost, text: bytes, setting: S
     head, tail = raw[: body_at - 4] + struct.pack(">i", body), raw[body_at:]
     if extra:
         found = zlib.crc32(tail[:-extra], _over_zeros(zlib.crc32(head), body)) & log.CRC_MASK
-        tail = tail[:-extra] + property_crc(found)
+        tail = tail[:-extra] + p.property_crc(found)
     return Bytes(head, body, tail)
-
-
-def property_crc(value: int) -> bytes:
-    """Return the property that holds a record's CRC: its digits, the last one first."""
-    return f"{p.PROPERTY_CRC}{p.NAME_VALUE}{str(value)[::-1].ljust(10, '0')}{p.PROPERTY}".encode()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -143,7 +143,7 @@ def _body_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """
     body_at, vouched = body_at_in(data), property_crc_agrees(data[:size])
     (length,) = struct.unpack_from(">i", data, body_at - 4)
-    if vouched or not 0 < length <= size - body_at:
+    if vouched or not 0 <= length <= size - body_at:
         return
     crc = struct.pack(">i", log.body_crc(data[body_at : body_at + length]))
     said = data[log.BODY_CRC_AT : log.BODY_CRC_AT + len(crc)]
@@ -151,6 +151,15 @@ def _body_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
         yield Try("body_crc", log.BODY_CRC_AT, crc, size)
     elif sum(one != other for one, other in zip(crc, said, strict=True)) == 1:
         yield Try("body_crc", log.BODY_CRC_AT, crc, size, "three bytes of the body's CRC")
+
+
+def _property_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The property CRC that the rest has, where one byte of it alone is another: then it is not the rest."""
+    at = size - p.PROPERTY_CRC_BYTES
+    if at >= log.MIN_RECORD_BYTES:
+        crc = p.property_crc(zlib.crc32(data[:at]) & log.CRC_MASK)
+        if sum(one != other for one, other in zip(crc, data[at:size], strict=True)) == 1:
+            yield Try("properties", at, crc, size, "the rest of its property CRC")
 
 
 def _body_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:
@@ -247,7 +256,7 @@ _MAKERS: Final[tuple[Maker, ...]] = (
 
 _OF_THE_SOUND: Final = (
     _sys_flags, unnumbered, _queues, inner_numbers, _times, born_times, _prepared, _body_crcs, _topics, hosts,
-    reconsume_times, _single_bytes,
+    reconsume_times, _property_crcs, _single_bytes,
 )  # fmt: skip
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
 
