@@ -30,6 +30,7 @@ from storeio.salvage.evidence import (
     property_crc_agrees,
     whole_record,
 )
+from storeio.salvage.key_words import KeyWords
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
@@ -39,6 +40,7 @@ from storeio.salvage.times import Times
 
 HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
 ELSEWHERE: Final = "is the copy of a message of another place"
+DAMAGED: Final = "LOG_PROPERTIES"
 HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
 
 
@@ -57,8 +59,9 @@ class Doubts:
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
-        odd = [row for rows in survey.doubts.values() for row in rows if row.code == "LOG_PROPERTIES"]
+        odd = sorted(at for at, rows in survey.doubts.items() if any(row.code == DAMAGED for row in rows))
         self.habit = len(odd) > HABIT
+        self._key_words = KeyWords(survey, () if self.habit else odd)
         self._times = Times(survey)
         self._support = Support(survey)
         self._batches = Batches(survey, self._support)
@@ -81,6 +84,8 @@ class Doubts:
             return self._copy(place, record)
         numbers = self._numbers(place)
         if (fixed := self._batches.mended(place, record, raw, numbers)) is not None:
+            return Answer(record, fixed, ())
+        if (fixed := self._key_words.mended(place, record, raw)) is not None:
             return Answer(record, fixed, ())
         if self._batches.is_sound(place, record):
             return None
@@ -204,7 +209,7 @@ class Doubts:
     def _is_sure(self, place: int) -> bool:
         """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""
         codes = {finding.code for finding in self.survey.doubts[place]}
-        return "LOG_PROPERTY_CRC" in codes or ("LOG_PROPERTIES" in codes and not self.habit)
+        return "LOG_PROPERTY_CRC" in codes or (DAMAGED in codes and not self.habit)
 
     def _is_plain(self, record: log.Record, place: int) -> bool:
         """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
