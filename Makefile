@@ -55,7 +55,7 @@ test: brokers setup lint docs kernels wheel  ## everything that CI runs
 	@# their order: by number of tests the notebook would come last, a minute in which one core is idle.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'spark and not long' $(PYTEST_ARGS)
 
-long-test: setup wheel  ## what make test leaves out, for hours: other stores and seeds, a cluster whose parts are killed
+long-test: setup wheel  ## what make test leaves out, half an hour and more: other stores and seeds, a cluster whose parts are killed
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'long and not spark' $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'long and spark' $(PYTEST_ARGS)
 

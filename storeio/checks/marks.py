@@ -58,9 +58,9 @@ class TimedRecord:
 
 def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
     """Return a finding for each odd thing of each record."""
-    findings: list[Finding] = []
     if not seen.marks & w.MARKS_ODD:
-        return findings
+        return []
+    findings = []
     marks = walked.records[w.R_MARKS]
     odd = np.flatnonzero(marks & w.MARKS_ODD)
     for row in odd.tolist():

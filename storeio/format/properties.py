@@ -10,6 +10,7 @@ and ``java.lang.String``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from storeio.paths import parse_number
@@ -68,6 +69,15 @@ def key_hash(text: str) -> int:
     """Return the index's key hash: the absolute Java hash, 0 for the one that has none."""
     value = abs(java_hash(text))
     return 0 if value == 2**31 else value
+
+
+def index_hashes(topic: str, said: Mapping[str, str]) -> tuple[set[int], set[int]]:
+    """Return the hashes that properties give a record in an index: of its keys, and of its tag, from 5.4.0 on."""
+    words = [said[UNIQUE_KEY]] if UNIQUE_KEY in said else []
+    words += [word for word in said.get(KEYS, "").split(" ") if word]
+    tags = [f"T#{said[TAGS]}"] if TAGS in said else []
+    of_keys, of_tags = ({key_hash(f"{topic}#{word}") for word in some} for some in (words, tags))
+    return of_keys, of_tags
 
 
 def parse(raw: bytes) -> dict[str, str]:

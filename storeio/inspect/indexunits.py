@@ -154,8 +154,5 @@ def _entry(
 
 def key_hashes(record: RecordView) -> set[int]:
     """Return the hashes that a record may have in an index, its tag's of brokers from 5.4.0 on included."""
-    pairs = record.properties or {}
-    names = [pairs[props.UNIQUE_KEY]] if props.UNIQUE_KEY in pairs else []
-    names += [key for key in pairs.get(props.KEYS, "").split(" ") if key]
-    names += [f"T#{pairs[props.TAGS]}"] if props.TAGS in pairs else []
-    return {props.key_hash(f"{record.topic}#{name}") for name in names}
+    of_keys, of_tags = props.index_hashes(str(record.topic), record.properties or {})
+    return of_keys | of_tags

@@ -181,12 +181,17 @@ def whole_record(raw: bytes) -> log.Record | None:
     return record if not record.body or log.body_crc(record.body) == record.body_crc else None
 
 
+def bytes_apart(one: bytes, other: bytes) -> int:
+    """Return in how many bytes two values of one length differ."""
+    return sum(map(operator.ne, one, other))
+
+
 def nearly(raw: bytes, piece: bytes) -> list[int]:
     """Return where in properties one begins that differs from the bytes of a ``piece`` in one byte at most."""
     starts = [0, *(at + 1 for at, byte in enumerate(raw) if byte == ord(p.PROPERTY))]
     parts = ((start, raw[start : start + len(piece)]) for start in starts)
     whole = ((start, part) for start, part in parts if len(part) == len(piece))
-    return [start for start, part in whole if sum(map(operator.ne, part, piece)) <= 1]
+    return [start for start, part in whole if bytes_apart(part, piece) <= 1]
 
 
 def has_fitting_flags(record: log.Record) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.batch_fields import inner_numbers
-from storeio.salvage.evidence import Known, Unit, is_text, property_crc_agrees, told_property_crc
+from storeio.salvage.evidence import Known, Unit, bytes_apart, is_text, property_crc_agrees, told_property_crc
 from storeio.salvage.head_fields import born_times, hosts, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
@@ -149,7 +149,7 @@ def _body_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
     said = data[log.BODY_CRC_AT : log.BODY_CRC_AT + len(crc)]
     if vouched is False:
         yield Try("body_crc", log.BODY_CRC_AT, crc, size)
-    elif sum(one != other for one, other in zip(crc, said, strict=True)) == 1:
+    elif bytes_apart(crc, said) == 1:
         yield Try("body_crc", log.BODY_CRC_AT, crc, size, "three bytes of the body's CRC")
 
 
@@ -158,7 +158,7 @@ def _property_crcs(data: bytes, size: int, known: Known) -> Iterator[Try]:
     at = size - p.PROPERTY_CRC_BYTES
     if at >= log.MIN_RECORD_BYTES:
         crc = p.property_crc(zlib.crc32(data[:at]) & log.CRC_MASK)
-        if sum(one != other for one, other in zip(crc, data[at:size], strict=True)) == 1:
+        if bytes_apart(crc, data[at:size]) == 1:
             yield Try("properties", at, crc, size, "the rest of its property CRC")
 
 

@@ -84,16 +84,13 @@ class KeyWords:
 
 def _says(topic: bytes, properties: bytes, told: Told) -> bool:
     """Tell whether properties have just the keys and tags that others tell of; some indexes have tags, too."""
-    said, name = p.parse(properties), p.java_decode(topic)
+    said = p.parse(properties)
     if told.tags_code is not None and p.java_hash(said.get(p.TAGS, "")) != told.tags_code:
         return False
     if told.hashes is None:
         return True
-    words = [said[p.UNIQUE_KEY]] if p.UNIQUE_KEY in said else []
-    words += [word for word in said.get(p.KEYS, "").split(" ") if word]
-    least = {p.key_hash(f"{name}#{word}") for word in words}
-    tag = {p.key_hash(f"{name}#T#{said[p.TAGS]}")} if p.TAGS in said else set()
-    return least <= told.hashes <= least | tag
+    of_keys, of_tags = p.index_hashes(p.java_decode(topic), said)
+    return of_keys <= told.hashes <= of_keys | of_tags
 
 
 def _bits(raw: bytes) -> Iterator[bytes]:
