@@ -434,6 +434,26 @@ assert twice(1) == 10
     assert (result["compiled"], result["loaded"]) == (1, 3)  # the new one; the two called and weigh
 
 
+ALLOCATES = """
+import numpy as np
+@compiled.compiled("int64(int64)", _nrt=True)
+def filled(count):
+    return np.zeros(count, np.int64).sum()
+assert filled(5) == 0
+if {is_loaded}:
+    assert compiled.COUNTS["compiled"] == 0 and "numba.np.arrayobj" not in sys.modules, sorted(sys.modules)
+    @compiled.compiled("int64(int64)", _nrt=True)
+    def ones(count):
+        return np.ones(count, np.int64).sum() + filled(count)
+    assert ones(5) == 5
+"""
+
+
+def test_loads_without_what_only_compiling_needs_and_can_compile_afterwards(package: Path, cache: Path) -> None:
+    assert probe(package, cache, before=ALLOCATES.format(is_loaded=False))["compiled"] == 1
+    assert probe(package, cache, before=ALLOCATES.format(is_loaded=True))["compiled"] == 1  # the one that is new
+
+
 @pytest.mark.skipif(bool(under_test.config.DISABLE_JIT), reason="plain functions take every array")
 def test_readonly_takes_both_kinds_of_arrays() -> None:
     @compiled("int64(readonly(uint8[::1]))")
