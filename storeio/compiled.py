@@ -36,7 +36,6 @@ import numpy as np
 from numba import types
 from numba.core import caching, compiler, serialize, typeinfer
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.environment import Environment, lookup_environment
 
 from storeio.entries import cache_directory, is_kept, locked, read_entry, remove_stale, write_entry
 
@@ -55,8 +54,9 @@ def readonly(array: Any) -> Any:
 
 NOTATION = {**vars(types), "readonly": readonly}
 config: Any = numba.config  # its attributes are set at run time
-REBUILD: Any = compiler.CompileResult._rebuild  # these three because numba has no types
+REBUILD: Any = compiler.CompileResult._rebuild  # these four because numba has no types
 DUMP: Any = serialize.dumps
+ENVIRONMENT: Any = importlib.import_module("numba.core.environment").Environment
 ALLOCATOR: Any = importlib.import_module("numba.core.runtime._nrt_python")
 COUNTS = {"loaded": 0, "compiled": 0}  # signatures, in this process
 
@@ -174,23 +174,19 @@ class KernelCache(caching.NullCache):  # type: ignore[misc, unused-ignore]
 
 
 class Unpickler(pickle.Unpickler):
-    """Gives what was kept of a compile result back without the modules whose functions the compiler put into it."""
+    """Gives what was kept of a compile result back, without importing what the compiler took into it from elsewhere."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what numba's name stands for, but ``environment_of`` for what makes an environment."""
+        """What numba's name stands for."""
         return environment_of if name == "_rebuild_env" else super().find_class(module, name)
 
 
 def environment_of(module: str, constants: list[Any], name: str) -> Any:
-    """Return what a function's machine code has of Python: constants; its globals only served numba's object mode.
-
-    Numba imports the module for those, which are half of numba for one ``np.empty``: 15 of 50 ms of a start.
-    """
-    if (found := lookup_environment(name)) is None:
-        found = Environment({"__name__": module})
-        found.consts[:] = constants
-        found.env_name = name
-        Environment._memo[name] = found
+    """What machine code has of Python: its constants. Numba imports a function's module, which is half of numba for one
+    ``np.empty``, for globals that only its object mode wants."""
+    if (found := ENVIRONMENT._memo.get(name)) is None:
+        found = ENVIRONMENT._memo[name] = ENVIRONMENT({"__name__": module})
+        found.consts[:], found.env_name = constants, name
     return found
 
 
@@ -217,9 +213,8 @@ def with_late_bitcode(target_context: Any, symbols: list[str], library: Any, *re
     Parsing takes as long as all the rest of loading, and numba needs it at once only for the names of ``symbols``.
     """
     name, kind, (code, bitcode) = library
-    nothing = llvm.parse_assembly("").as_bitcode()
     target_context.codegen()._engine._defined_symbols.update(symbols)
-    result = REBUILD(target_context, (name, kind, (code, nothing)), *rest)
+    result = REBUILD(target_context, (name, kind, (code, llvm.parse_assembly("").as_bitcode())), *rest)
     result.library._get_module_for_linking = functools.cache(lambda: llvm.parse_bitcode(bitcode))
     return result
 
