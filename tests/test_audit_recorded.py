@@ -23,7 +23,7 @@ LISTS = [
 CASES = [(name, case) for name in LISTS for case in golden_data.cases(name)]
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_each_edit_is_found_at_its_place(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     base = golden_data.store("base-" + name.split("-", 1)[1])

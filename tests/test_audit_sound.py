@@ -19,7 +19,7 @@ from storeio.results import Audit, QueueResult
 from storeio.scan import Listing
 from tests import golden_data
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SPLIT = ("base-4.9.8", "rich-4.9.8", "ext-5.3.3", "upgraded", "rich-5.5.1")
 
@@ -69,7 +69,7 @@ def test_splits_change_nothing_of_a_sound_store(name: str) -> None:
         assert facts(audit.check(root, split_bytes=split_bytes)) == whole, split_bytes
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["rows-5.5.1", "fuzz-4.9.8", "fuzz-5.3.3"])
 def test_splits_and_turns_change_nothing_of_a_damaged_store(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

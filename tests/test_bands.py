@@ -18,7 +18,7 @@ from storeio.kernels import tables as w
 from storeio.paths import COMMITLOG, StoreFile
 from storeio.results import Audit
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 
 def assert_adds_up(result: Audit) -> None:

@@ -21,7 +21,7 @@ from storeio.prediction import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 Number = int

@@ -16,7 +16,7 @@ from storeio.prediction import simulate
 from storeio.report.simulation import render_simulation, simulation_object
 from storeio.simulate.predicted import Ahead
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 QUEUE: Final = "consumequeue/new/0"
 FILE: Final = f"{QUEUE}/{0:020d}"
@@ -37,7 +37,7 @@ def given(name: str) -> dict[str, str]:
     return sizes_of(golden.options(name))
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("what", LEFT)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_harms_is_found_and_moved_aside(version: str, what: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from storeio.kernels import tables as w
 from storeio.splits import Split, WalkState
 from storeio.walk import walk_split
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 ROOT = Path(__file__).parent.parent
 SHAPE: dict[str, Any] = {

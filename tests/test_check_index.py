@@ -37,7 +37,7 @@ from storeio.kernels import index as kernel
 from storeio.kernels import tables as w
 from storeio.kernels.tags import TAGS
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 # --- what brokers wrote
 

@@ -18,7 +18,7 @@ import pytest
 from storeio import __version__
 from storeio.audit import check as check_here
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SILENT = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "STOREIO_DEBUG", "FORCE_COLOR")}
 

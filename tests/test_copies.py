@@ -22,7 +22,7 @@ from storeio.salvage.node import salvage
 from tests import golden_data as golden
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 STORE = "base-4.9.8"
 SEGMENT_BYTES = 32768

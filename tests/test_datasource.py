@@ -35,7 +35,7 @@ from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORD_SCHEMA, SCHEMAS, UNITS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 Row = dict[str, Any]
 NAMES = RECORD_SCHEMA.names

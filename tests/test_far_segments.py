@@ -21,7 +21,7 @@ from storeio.salvage.node import salvage
 from storeio.simulate.ends import STARTS
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])
@@ -50,7 +50,7 @@ def damaged(base: int, data: bytes, place: Path) -> Path:
     return root
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("base", FAR)
 def test_an_empty_segment_far_behind_the_log(base: int, tmp_path: Path) -> None:
     root = damaged(base, bytes(SIZE), tmp_path / "store")
@@ -90,7 +90,7 @@ def test_a_gap_of_many_segments_is_filled(tmp_path: Path) -> None:
     assert audit.check(tmp_path / "saved", given=GIVEN, jobs=1).log.records > len(golden.dump(NAME))
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("bit", [56, 44, 40, 17, 16, 15])
 def test_one_record_alone_that_names_another_segment_is_wrong_itself(bit: int, tmp_path: Path) -> None:
     """All of the last segment but its first record is lost, and of that the physical offset is damaged."""

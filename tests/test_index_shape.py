@@ -24,7 +24,7 @@ from storeio.checks.index_shape import infer_shape
 from storeio.format import index
 from storeio.planning import plan_store
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 
 def samples_of(whole: Store) -> list[tuple[str, int, Callable[[int, int], Bytes]]]:

@@ -18,7 +18,7 @@ from storebuilder import StoreBuilder
 from storeio import inspect, safe
 from storeio.inspect import bodies
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 TEXT = "Grüße, 注释 🚀\n".encode() * 50
 ZLIB, LZ4, ZSTD, ZLIB_NEW = 0x1, 0x101, 0x201, 0x301

@@ -16,7 +16,7 @@ from storeio.inspect import logwalk
 from storeio.inspect.lookup import parse_message_id
 from storeio.inspect.reader import Reader
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 Row = dict[str, str]
 SOME = ("rich-4.9.8", "rich-5.5.1", "ext-5.5.1", "upgraded", "base-5.3.3")

@@ -14,7 +14,7 @@ from storeio.format import index as index_format
 from storeio.inspect.indexunits import index_files, slots_of
 from storeio.inspect.reader import Reader
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SOUND = ("rich-4.9.8", "rich-5.5.1", "ext-5.5.1", "upgraded")
 

@@ -18,7 +18,7 @@ from tests import golden_data as golden
 from tests import salvages
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 BASE = "base-5.3.3"
 QUEUE = "topic_1", 0

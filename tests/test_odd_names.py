@@ -21,7 +21,7 @@ from storeio.planning import plan_store
 from storeio.results import Audit
 from storeio.salvage.node import salvage
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SEGMENT = 32768
 QUEUE = "consumequeue/topic_0/0"
@@ -166,7 +166,7 @@ def test_a_stray_that_holds_nothing_of_its_own_is_moved_and_never_padded(case: s
 NUMBERS = ["1", "00", f"+{2 * SEGMENT:019d}", f"{14 * SEGMENT + 3:020d}", "9999999", "-1", f"-{SEGMENT}"]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", [*NUMBERS, "x", f"{2 * SEGMENT:020d}.bak", f"old/{2 * SEGMENT:020d}"])
 @pytest.mark.parametrize("length", [SEGMENT, 20_000])
 def test_a_stray_that_holds_what_the_log_lacks_stays_until_a_salvage_has_it(

@@ -17,7 +17,7 @@ from storeio import cli
 from storeio.partials import left_beside, partial_name
 from storeio.whole_file import is_replaceable, whole_file
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 WORDS = {
     "after": ["simulate", "--into"],

@@ -31,7 +31,7 @@ from tests import golden_data
 from tests.golden_data import segment
 from tests.test_plan_recorded import contents, files_of, given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 BASE = "base-5.3.3"
 SEGMENT = 32768

@@ -19,7 +19,7 @@ from storeio.report.text import verdict_sentence
 from tests import golden_data
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 BASES = ("base-4.9.8", "base-5.3.3", "base-5.5.1")
 TOPIC, QUEUE_ID, NUMBER = "topic_0", 1, 120
@@ -62,7 +62,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_message_stays_in_its_queue_where_its_record_says_another(name: str, damage: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from storeio.planning import plan_store
 from storeio.planning.planner import MISPLACED
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 NAME: Final = "base-5.3.3"
 SIZE: Final = int(golden_data.options(NAME)["clFile"])

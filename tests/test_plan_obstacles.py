@@ -19,7 +19,7 @@ from tests import golden_data
 from tests.test_plan import BASE, QUEUE, cq, segment
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 Change = Callable[[Path], object]
 TOPIC = QUEUE.rpartition("/")[0]

@@ -54,7 +54,7 @@ def files_of(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.share(16)
+@pytest.mark.share(8)
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_a_plan_makes_it_what_it_was(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     found = planned(name, case, tmp_path)

@@ -46,7 +46,7 @@ def test_in_place_as_elsewhere(name: str, seed: int, tmp_path: Path) -> None:
     assert_in_place_as_elsewhere(salvages.damaged(name, seed, tmp_path / "store"), tmp_path)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 # 589 of base-5.3.3: the log's end is gone, and of the units that point there one between others is damaged.
 @pytest.mark.parametrize(("name", "seed"), [("base-5.3.3", 589), ("ext-5.5.1", 561), ("rich-4.9.8", 4)])
 def test_in_place_where_units_are_overwritten(name: str, seed: int, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from storeio.format import index as layout
 from storeio.paths import INDEX
 from storeio.results import Audit, AuditCancelled, Progress
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 STORE = "base-5.3.3"
 JOBS = 8  # more than index files

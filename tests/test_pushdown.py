@@ -27,7 +27,7 @@ from udfs.conditions import parse
 from udfs.datasource import FilesReader, Options, RecordsReader
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, KINDS, RECORD_SCHEMA, RECORDS, SCHEMAS, UNITS
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 
 @pytest.mark.parametrize("what", [RECORDS, UNITS, INDEX_UNITS])

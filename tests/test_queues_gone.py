@@ -23,7 +23,7 @@ from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 from storeio.salvage.node import salvage
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks", "short_youth"]
 RICH = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")

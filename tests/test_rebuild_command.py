@@ -18,7 +18,7 @@ from storeio import cli
 from storeio.commands.console import Meter
 from storeio.rebuild.node import rebuild
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 NAME = "rich-5.5.1"

@@ -15,7 +15,7 @@ from storeio.apply import apply_plan
 from storeio.planning import plan_store
 from storeio.rebuild.node import rebuild
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 DERIVED = {"consumequeue", "index", "checkpoint", "abort"}

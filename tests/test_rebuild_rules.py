@@ -29,7 +29,7 @@ from storeio import audit
 from storeio.rebuild import old, queues
 from storeio.rebuild.node import rebuild
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 SIZES: tuple[dict[str, Any], ...] = (
@@ -41,7 +41,7 @@ SIZES: tuple[dict[str, Any], ...] = (
 WILD = (2**31 - 1, 2**41, 2**56, 2**62, -1, -(2**40))
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_logs_give_what_is_obviously_derived(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = random_log(tmp_path / "store", seed, **SIZES[seed % len(SIZES)])

@@ -33,7 +33,7 @@ from storeio.rebuild.tally import Names, Tally, shape_of, wanted_of
 from storeio.rebuilt import PARTS
 from storeio.staging import Staging, created, write_all
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 

@@ -26,7 +26,7 @@ from storeio.scan import Listing
 from tests import golden_data, incrementals
 from tests.test_apply_errors import hold
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 CHECKPOINT_CODES = {"CHECKPOINT_AHEAD", "CHECKPOINT_BEHIND"}  # the checkpoint is that of the whole store
 Row = Mapping[str, str]

@@ -22,7 +22,7 @@ from storeio.salvage.node import salvage
 from storeio.salvaged import GAPS
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 
@@ -342,7 +342,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*words, "--into", str(damage.root / "inside")]) == 16
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("gone", [1, 4, 7, 8, 9])
 @pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
 def test_a_segment_that_lost_bytes_behind_its_blank_record(name: str, gone: int, tmp_path: Path) -> None:

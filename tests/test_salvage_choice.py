@@ -144,7 +144,7 @@ def test_first_bytes_that_a_file_lost_are_told(gone: int, tmp_path: Path) -> Non
     assert first["found"] == "restored"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(3, 30))
 @pytest.mark.parametrize("name", STORES)
 def test_messages(name: str, seed: int, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sampled import seeds
 from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 
@@ -37,7 +37,7 @@ def unprotected(now: Bytes, before: Bytes, damage: salvages.Damage) -> bool:
     return True
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("name", STORES)
 def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_whole_copy_gives_everything_back(name: str, seed: int, tmp_path: Path
     assert result.problems == []
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("name", STORES)
 def test_two_copies_damaged_in_different_places(name: str, seed: int, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.test_plan_recorded import given_for
 from tests.test_simulate_other_stores import PLACE
 from tests.test_simulate_other_stores import store as other_store
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])

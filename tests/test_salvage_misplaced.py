@@ -17,7 +17,7 @@ from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 from tests.test_salvage_heads import in_record, numbers_of
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 NAME = "base-5.3.3"
 SIZE = int(golden.options(NAME)["clFile"])

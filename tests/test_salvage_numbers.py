@@ -22,7 +22,7 @@ from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 from tests.test_salvage_heads import in_record
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 NAME = "base-4.9.8"
 QUEUE = "topic_0", 1
@@ -173,7 +173,7 @@ def test_a_jump_that_has_its_unit_stays_in_front_of_a_last_record_that_goes_back
     assert (again.restored, again.dropped, again.moved) == ([], [], [])
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("queue_id", "changes", "queues"), [
     (15, [3], True), (15, [2**39], True), (15, [-1], True), (15, [-1], False), (7, [5, 8], True), (7, [-1, -1], True),
     (7, [2**45, 2**46], True), (7, [2**45, 2**46], False),

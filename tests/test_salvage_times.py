@@ -24,7 +24,7 @@ from tests import golden_data as golden
 from tests import salvages
 from tests.test_plan_recorded import given_for
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 GARBAGE: Final = bytes.fromhex("5be3c0917d20aa4e")
 BROKEN: Final = (b"\xff" * 4, bytes(8), GARBAGE)
@@ -60,7 +60,7 @@ def with_topic(name: str, prefix: bytes) -> int:
     return next(at for at in sorted(records)[20:] if records[at].head.topic.startswith(prefix))
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("data", BROKEN)
 @pytest.mark.parametrize(
     ("name", "prefix"),

@@ -16,7 +16,7 @@ from storeio.format import commitlog as log
 from storeio.salvage.fillers import Lost, Setting, tombstone
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1", "base-long-5.5.1", "ext-4.9.8"])
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_records_of_other_places_behind_the_end_are_no_messages(name: str, count: int, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_records_of_other_places_behind_the_end_are_no_messages(name: str, count
     assert all(record.head.topic.startswith(b"storeio_") for at, record in saved.items() if at >= end)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(20, 60))
 def test_older_records_behind_newer_ones_get_nothing_of_lost_messages(seed: int, tmp_path: Path) -> None:
     """Messages were written over the tail of an earlier life of the log, whose queues are still there."""

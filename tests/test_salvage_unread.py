@@ -21,7 +21,7 @@ from storeio.salvage.node import salvage
 from storeio.salvaged import Salvaged
 from tests.test_rebuild_hostile import failing
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768

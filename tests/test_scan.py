@@ -17,7 +17,7 @@ from storeio.errors import NotAStoreError, UnreadableError
 from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
 from storeio.scan import LINK_BELOW_LINK, kept_open, list_store, read_range
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 HUGE = HUGE_PAGE_BYTES
 SIZE = 3 * HUGE + 11

@@ -21,7 +21,7 @@ from tests import golden_data
 from tests.simulated import disk_of, setup_of
 from tests.test_simulate_recorded import recorded
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SIZES = {
     "maxHashSlotNum": 200,

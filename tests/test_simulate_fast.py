@@ -70,7 +70,7 @@ def assert_same(root: Path, options: Mapping[str, Any], version: str) -> None:
     assert fast == left_by(disk_of(root), version, replace(setup, scalar=True))
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
 def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)
@@ -79,7 +79,7 @@ def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: lis
         assert_same(root, golden_data.options(base), version)
 
 
-@pytest.mark.share(12)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("name", golden_data.STORES)
 @pytest.mark.parametrize("version", LINES.values())
 @pytest.mark.parametrize("abort", [False, True])
@@ -118,7 +118,7 @@ def test_same_where_a_position_wraps_around(number: int, version: str) -> None:
 STOPPED = [case for case in OTHERS if case["id"].startswith("stop-")]
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("version", LINES.values())
 @pytest.mark.parametrize("case", STOPPED, ids=[f"{case['store']}:{case['id']}" for case in STOPPED])
 def test_same_where_all_queues_stop(case: dict[str, Any], version: str, tmp_path: Path) -> None:

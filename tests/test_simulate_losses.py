@@ -15,7 +15,7 @@ from storeio.prediction import simulate
 from storeio.simulate.predicted import Prediction
 from tests import golden_data, slow
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SAMPLE = 7
 LISTS = ("rows-4.9.8", "rows-5.1.4", "rows-5.3.3", "rows-5.5.1", "rows-long-5.5.1", "fuzz-4.9.8", "fuzz-long-5.5.1")
@@ -64,7 +64,7 @@ def units_after(found: Prediction) -> dict[str, set[int]]:
     return offsets
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_given_up_is_what_no_unit_points_at(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     found = predicted(name, case["id"], tmp_path)

@@ -38,7 +38,7 @@ from storeio.walk import DEFAULT_DELAYS_MS
 from tests import golden_data
 from tests.simulated import SETUP, agreeing_on, disk_of, in_memory, on_lines, setup_of, stores
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[7::12]
@@ -84,7 +84,7 @@ def both_ways(disk: Disk, version: str, setup: Setup) -> Iterator[Pulled]:
     yield told, consume(broker), count
 
 
-@pytest.mark.share(9)
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("name", "case", "versions"), on_lines(SAMPLED))
 def test_same_on_recorded_damages(name: str, case: dict[str, Any], versions: list[str], tmp_path: Path) -> None:
     base = golden_data.base_of(name)

@@ -30,7 +30,7 @@ def recorded(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "queues": queues, "index": sorted(state["index"])}
 
 
-@pytest.mark.share(6)
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}:{case['id']}" for name, case in CASES])
 def test_prediction_equals_the_broker(name: str, case: dict[str, Any], tmp_path: Path) -> None:
     base = golden_data.base_of(name)

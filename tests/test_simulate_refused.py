@@ -57,7 +57,7 @@ from storeio.simulate.tables import (
 from tests import golden_data
 from tests.simulated import disk_of, setup_of
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 EVERYTHING = {*LOAD_ORDER, DELAY_OFFSETS, TIMER_CHECK, TIMER_WHEEL, "abort"}
 REFUSED = [

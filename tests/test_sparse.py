@@ -33,7 +33,7 @@ from storeio.prediction import simulate
 from storeio.scan import list_store
 from storeio.splits import DEFAULT_SPLIT_BYTES, merge_spans
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 CLAIMED = 1 << 40
 SMALL = 1 << 22

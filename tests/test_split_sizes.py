@@ -44,7 +44,7 @@ def facts(root: Path, **words: Any) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name not in ("started_ms", "seconds")}
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_same_is_said_of_a_damage(damage: str, place: Path, tmp_path: Path) -> None:  # noqa: F811
     name, edits = DAMAGES[damage]
@@ -56,7 +56,7 @@ def test_the_same_is_said_of_a_damage(damage: str, place: Path, tmp_path: Path) 
         assert facts(root, split_bytes=size) == whole, size
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", seeds(6, 24))
 def test_the_same_is_said_of_many_damages(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

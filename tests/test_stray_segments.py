@@ -11,7 +11,7 @@ import salvages
 from storeio.salvage.node import salvage
 from tests.test_odd_names import QUEUE, SEGMENT, SIZES, copy, log_of, of_segment, planned
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 
 @pytest.mark.parametrize("name", ["-1", f"{0:020d}.bak", f"old/{0:020d}"])

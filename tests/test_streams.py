@@ -14,7 +14,7 @@ import pytest
 
 from storeio import audit
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 FULL = Path("/dev/full")
 UNTOLD = [

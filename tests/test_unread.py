@@ -21,7 +21,7 @@ from storeio.prediction import simulate
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import Audit, messages_in
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 STORE: Final = "base-5.3.3"
 SEGMENT: Final = 32768

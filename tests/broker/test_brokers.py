@@ -31,7 +31,7 @@ from broker.whole import (
 )
 from storeio.prediction import simulate
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 NEW = [("topic_0", 0), ("topic_0", 1), ("topic_0", 0), ("topic_1", 0), ("topic_1", 1), ("topic_new", 3)]
 FILLER = "00000000000000007fffffff0000000000000000"

@@ -16,7 +16,7 @@ from storeio.planning import plan_store
 from tests import golden_data
 from tests.test_plan_recorded import contents, given_for
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 NEW: list[Queue] = [("topic_0", 0), ("topic_new", 0)]
 

@@ -17,7 +17,7 @@ from storeio import audit
 from storeio.format import consumequeue, index
 from storeio.rebuild.node import rebuild
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 
 @pytest.mark.parametrize(("version", "copies"), [("5.1.4", True), ("5.3.3", True), ("5.5.1", True), ("4.9.8", False)])

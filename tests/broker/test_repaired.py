@@ -16,7 +16,7 @@ from storeio.planning import plan_store
 from tests import golden_data
 from tests.test_plan_recorded import CASES, given_for, planned
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 SAMPLE: Final = ("36B-clean", "41A-abort", "46-clean", "52A-clean", "38-clean")
 VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.1")

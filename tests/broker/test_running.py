@@ -15,7 +15,7 @@ from storeio.results import Audit
 from tests import golden_data
 from tests.rebuilds import sizes_of
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 LOOKS = 12
 BUSY = ("topic_0", "topic_busy")

@@ -26,7 +26,7 @@ from storeio.format import properties as p
 from storeio.salvage.node import salvage
 from tests import golden_data
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 SYSTEM: Final = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS", "%LMQ%", "storeio_", "rmq_sys")
 

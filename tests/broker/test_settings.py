@@ -17,7 +17,7 @@ from storeio.prediction import simulate
 from storeio.settings import broker_names, declared
 from tests import golden_data
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 CLASSES: Final = (
     "org.apache.rocketmq.store.config.MessageStoreConfig",

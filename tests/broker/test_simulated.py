@@ -16,7 +16,7 @@ from storeio.predicted_store import write_into
 from storeio.prediction import Prediction, simulate
 from tests import golden_data
 
-pytestmark = [pytest.mark.broker, pytest.mark.share(3)]
+pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 
 WAIT_SECONDS: Final = 10.0  # for a broker that is said to hang; it would have started long before
 NEW: Final[list[Queue]] = [("topic_0", 0), ("topic_1", 1)]

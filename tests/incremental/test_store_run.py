@@ -19,7 +19,7 @@ from test_audit_fuzz import mutate
 from storeio import audit, fingerprints
 from storeio.results import Audit, Unfinished
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 __all__ = ["short_youth"]
 KINDS = ("plain", "ext", "batch", "light")

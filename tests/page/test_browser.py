@@ -19,7 +19,7 @@ from storeio.report import verdict_sentence
 from storeio.report.page import StorePage, past_of, render_page, start_of
 from storeio.results import Audit
 
-pytestmark = [browser.needs_browser, pytest.mark.share(3)]
+pytestmark = [browser.needs_browser, pytest.mark.share(2)]
 
 # What sticks out of the window and cannot be scrolled to within its own box.
 STICKING_OUT = """() => [...document.querySelectorAll('body *')]

@@ -21,7 +21,7 @@ from storeio.report.page import StorePage, past_of, render_page, start_of
 from storeio.report.parsed import Failure
 from storeio.results import BYTE_CLASSES, FileResult, QueueResult, Reading, Setting, Unfinished
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 EVIL = "</title><script>alert('x')</script>\x1b[31m\u202e<img src=x onerror=y>"
 

@@ -15,7 +15,7 @@ from storeio.errors import UnreadableError
 from storeio.remote import reading
 from storeio.scan import read_range
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SPLIT_BYTES = 16384
 Start = Callable[[Fault], Proxy]

@@ -43,7 +43,7 @@ from storeio.report import audit_object
 from storeio.results import Audit
 from storeio.scan import kept_open, read_range
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SPLIT_BYTES = 16384
 CASES = [("rows-5.3.3", 40), ("rows-5.5.1", 17)]

@@ -29,7 +29,7 @@ from storeio.report import audit_object
 from storeio.report.simulation import simulation_object
 from storeio.scan import list_store, read_range
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 SPLIT_BYTES = 16384
 CASES = [("rows-5.3.3", 3), ("rows-5.5.1", 60), ("rows-4.9.8", 30)]

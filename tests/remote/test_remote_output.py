@@ -24,7 +24,7 @@ from storeio.remote.listing import COMPLETE, WRITING
 from storeio.salvage.node import salvage
 from storeio.scan import list_store
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.share(2)
 
 Start = Callable[[Fault], Proxy]
 STORE = "base-5.3.3"
