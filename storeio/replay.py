@@ -32,7 +32,6 @@ from storeio.whole_file import whole_file
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = (".parquet",)
 AT_ONCE: Final = 8 << 20  # bytes of bodies in one group of rows
-REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE: Final = "REAL_QID"
 IN_PLACE, RESTORED, MOVED = "in place", "restored", "moved"
 CRC_BODY, CRC_ALL, CRC_NONE = "body", "body and properties", "none"
@@ -151,7 +150,7 @@ def _row(store: str, view: RecordView, raw: bytes, mark: int) -> dict[str, Any]:
         "topic": view.topic,
         "queue_id": view.queue_id,
         "queue_offset": view.queue_offset,
-        "real_topic": pairs.get(REAL_TOPIC, view.topic),
+        "real_topic": pairs.get(props.REAL_TOPIC, view.topic),
         "real_queue_id": int(number) if number.isdecimal() and len(number) < 10 else view.queue_id,
         "tags": pairs.get(props.TAGS),
         "keys": pairs.get(props.KEYS),

@@ -62,6 +62,30 @@ def records_of(root: Path, segment_bytes: int) -> Originals:
     return found
 
 
+def bytes_of(root: Path, segment_bytes: int) -> dict[int, bytes]:
+    """Return the bytes of the records of a sound log by physical offset."""
+    return {at: record.raw for at, record in records_of(root, segment_bytes).items()}
+
+
+def changed_in(root: Path, records: dict[int, bytes], segment_bytes: int) -> list[int]:
+    """Return the physical offsets of those records that a log does not have as they were."""
+    files = log_of(root, segment_bytes)
+    return [at for at, raw in records.items() if _in_log(files, at, len(raw), segment_bytes) != raw]
+
+
+def _in_log(files: Bytes, at: int, size: int, segment_bytes: int) -> bytes:
+    inside = at % segment_bytes
+    return files.get(f"{at - inside:020d}", b"")[inside : inside + size]
+
+
+def change_byte(root: Path, at: int, bits: int, segment_bytes: int) -> None:
+    """Flip bits of the byte at a physical offset of a log."""
+    path = root / f"commitlog/{at - at % segment_bytes:020d}"
+    data = bytearray(path.read_bytes())
+    data[at % segment_bytes] ^= bits
+    path.write_bytes(data)
+
+
 @dataclass
 class Damage:
     """A store that is being damaged, and the chances of it."""

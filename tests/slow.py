@@ -323,6 +323,8 @@ def _marks(head: Head, base: int) -> int:
         w.MARK_INNER_BATCH: is_batch,
         w.MARK_INNER_BASE: is_batch and head.queue_offset != head.batch_base,
         w.MARK_INNER_NUM: is_batch and not head.sys_flag & 1 and _inner_messages(head) not in (None, head.batch_size),
+        w.MARK_LEVEL: head.topic == b"SCHEDULE_TOPIC_XXXX"
+        and ("REAL_TOPIC" in pairs if "DELAY" not in pairs else java_number(pairs["DELAY"], 32) != head.queue_id + 1),
         w.MARK_SCHEDULED: head.topic == b"SCHEDULE_TOPIC_XXXX" and "DELAY" in pairs,
     }
     return sum(mark for mark, is_so in said.items() if is_so)

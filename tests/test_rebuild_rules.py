@@ -313,9 +313,9 @@ def with_copied_lists(root: Path, *, copies: bool) -> Path:
     for number, topic in enumerate(("%RETRY%g", SCHEDULE, "rmq_sys_wheel_timer", "%RETRY%other")):
         builder.message("orders", 0, b"first", lmq=("%LMQ%a",))
         lists = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": str(number)}
-        delay = {"delay": 3} if topic == SCHEDULE else {}
+        queue_id, delay = (2, {"delay": 3}) if topic == SCHEDULE else (0, {})
         if copies:
-            builder.message(topic, 0, b"again", properties=lists, **delay)
+            builder.message(topic, queue_id, b"again", properties=lists, **delay)
         else:
-            builder.message(topic, 0, b"again", lmq=("%LMQ%a",), **delay)
+            builder.message(topic, queue_id, b"again", lmq=("%LMQ%a",), **delay)
     return builder.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import golden_data as golden
 import pytest
-import slow
+from salvages import bytes_of, change_byte, changed_in
 from sampled import seeds
 
 from storeio.format import commitlog as log
@@ -19,24 +19,10 @@ NAME = "rich-4.9.8"
 SEGMENT = int(golden.options(NAME)["clFile"])
 
 
-def records_of(root: Path) -> dict[int, bytes]:
-    """Return the records of a sound log by physical offset."""
-    found = {}
-    for path in sorted((root / "commitlog").iterdir()):
-        base = int(path.name)
-        found |= {base + head.position: head.raw for head in slow.SlowWalk(path.read_bytes(), base).records}
-    return found
-
-
-def in_log(root: Path, place: int, size: int) -> bytes:
-    path = root / "commitlog" / f"{place - place % SEGMENT:020d}"
-    return path.read_bytes()[place % SEGMENT : place % SEGMENT + size]
-
-
 def damaged(root: Path, chance: random.Random, name: str) -> tuple[dict[int, bytes], int]:
     """Damage a byte of one property of a message, so that its properties are no text; return all records, and where."""
     golden.copy_of(NAME, root)
-    records = records_of(root)
+    records = bytes_of(root, SEGMENT)
     with_it = [
         at
         for at, raw in records.items()
@@ -50,10 +36,7 @@ def damaged(root: Path, chance: random.Random, name: str) -> tuple[dict[int, byt
     properties = log.decode_record(raw).properties
     start, stop = p.value_place(properties, name)
     at = len(raw) - len(properties) + chance.randrange(start, stop)
-    path = root / "commitlog" / f"{place - place % SEGMENT:020d}"
-    data = bytearray(path.read_bytes())
-    data[place % SEGMENT + at] = chance.choice((data[place % SEGMENT + at] | 0x80, chance.randrange(3, 9)))
-    path.write_bytes(data)
+    change_byte(root, place + at, raw[at] ^ chance.choice((raw[at] | 0x80, chance.randrange(3, 9))), SEGMENT)
     return records, place
 
 
@@ -63,7 +46,7 @@ def test_a_key_or_tag_is_restored(name: str, seed: int, tmp_path: Path) -> None:
     records, place = damaged(tmp_path / "store", random.Random(seed), name)
     result = salvage(tmp_path / "store", tmp_path / "new", jobs=1)
     assert not result.lost and not result.dropped
-    assert [at for at, raw in records.items() if in_log(tmp_path / "new", at, len(raw)) != raw] == []
+    assert changed_in(tmp_path / "new", records, SEGMENT) == []
     (restored,) = result.restored
     assert restored.physical_offset == place
     assert ("tags code of its unit" if name == p.TAGS else "keys in the index") in restored.evidence
@@ -75,5 +58,5 @@ def test_without_an_index_tags_alone_are(name: str, is_told: bool, seed: int, tm
     records, place = damaged(tmp_path / "store", random.Random(seed), name)
     shutil.rmtree(tmp_path / "store/index")
     salvage(tmp_path / "store", tmp_path / "new", jobs=1)
-    changed = [at for at, raw in records.items() if in_log(tmp_path / "new", at, len(raw)) != raw]
+    changed = changed_in(tmp_path / "new", records, SEGMENT)
     assert changed == ([] if is_told else [place])

@@ -23,6 +23,7 @@ Numbers = npt.NDArray[np.int64]
 MOST_SHOWN: Final = 40  # characters of a text from a record
 TWO_NUMBERS: Final = "where the properties of the inner batch say"
 OTHER_COUNT: Final = "where the body of the inner batch holds"
+OTHER_LEVEL: Final = "where a delayed message has level"
 
 # mark, code, position of the field in the record (0: the whole record), its length, what is wrong
 _FIELDS: Final = (
@@ -69,6 +70,8 @@ def mark_findings(walked: Walked, seen: Glance) -> list[Finding]:
                 findings.append(_at_record(walked, row, code, at, length, what))
         if int(marks[row]) & (w.MARK_INNER_BASE | w.MARK_INNER_NUM):
             findings += _batch(walked, row)
+        if int(marks[row]) & w.MARK_LEVEL:
+            findings.append(_level(walked, row))
         if int(marks[row]) & (w.MARK_ODD_PROPERTY | w.MARK_TEXT):
             findings += _properties(walked, row)
     return findings
@@ -89,6 +92,23 @@ def _batch(walked: Walked, row: int) -> list[Finding]:
         what = f"{properties.INNER_NUM} {int(column[w.R_BATCH_SIZE])}, {OTHER_COUNT} {held} messages"
         findings.append(_at_record(walked, row, "LOG_FIELD", at, stop - start, what))
     return findings
+
+
+def _level(walked: Walked, row: int) -> Finding:
+    """Return the finding for a delayed message that has not the level of its queue."""
+    column = walked.records[:, row]
+    at = int(column[w.R_PROPERTIES_AT])
+    raw = walked.field(at, int(column[w.R_PROPERTIES_BYTES]))
+    start, stop = properties.value_place(raw, properties.DELAY)
+    queue_id = walked.queues[int(column[w.R_QUEUE])][1]
+    what = f"{OTHER_LEVEL} {queue_id + 1}, that of its queue"
+    if stop > start:
+        text = properties.java_decode(raw[start:stop])
+        return _at_record(
+            walked, row, "LOG_FIELD", at - int(column[w.R_POSITION]) + start, stop - start,
+            f"{properties.DELAY} {text[:MOST_SHOWN]}, {what}",
+        )  # fmt: skip
+    return _at_record(walked, row, "LOG_FIELD", 0, 0, f"no {properties.DELAY}, {what}")
 
 
 def topic_findings(walked: Walked) -> list[Finding]:

@@ -46,6 +46,7 @@ _ODD: Final = {
     w.MARK_CRC_OF_NOTHING: "body CRC without a body",
     w.MARK_INNER_BASE: "INNER_BASE is another number than its queue offset",
     w.MARK_INNER_NUM: "INNER_NUM is not how many messages its body holds",
+    w.MARK_LEVEL: "DELAY is not the level of its queue",
     w.MARK_RECONSUME: "negative reconsume times",
     w.MARK_PREPARED: "negative prepared transaction offset",
     w.MARK_TIME: "impossible store time",

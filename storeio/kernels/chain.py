@@ -16,15 +16,8 @@ from storeio.kernels import head as h
 from storeio.kernels import tables as w
 from storeio.kernels import tags as t
 from storeio.kernels.ahead import fetch_record
-from storeio.kernels.records import (
-    derive,
-    is_schedule_topic,
-    marks_of,
-    marks_of_batch,
-    marks_of_properties,
-    put_record,
-    queue_of,
-)  # fmt: skip
+from storeio.kernels.marks import marks_of, marks_of_batch, marks_of_level, marks_of_properties
+from storeio.kernels.records import derive, is_schedule_topic, put_record, queue_of
 from storeio.kernels.spans import add_span
 from storeio.kernels.staged import STAGE_PLACES, leave_line
 from storeio.kernels.text import int32_at
@@ -89,8 +82,8 @@ def take_record(
     )
     if marks & w.MARK_INNER_BATCH:
         marks |= marks_of_batch(data, view[V_ORIGIN], head, work[DERIVED + 1], work[DERIVED + 2])
-    if queues[w.Q_SCHEDULED, queue] and work[2 * t.DELAY + 1] > 0:
-        marks |= w.MARK_SCHEDULED
+    if queues[w.Q_SCHEDULED, queue]:
+        marks |= marks_of_level(data, view[V_ORIGIN], head, work[:DERIVED])
     after = state[w.S_KEYS]
     if head[h.SYS_FLAG] & log.SYS_TRANSACTION != log.SYS_ROLLBACK:
         after = t.add_keys(data, work[:DERIVED], queues[w.Q_SEED, queue], n, after, keys)

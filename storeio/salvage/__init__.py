@@ -11,7 +11,7 @@
 * ``decide`` joins what follows. ``stretches`` tells where the log is damaged, ``regions`` what each of them still
   holds, ``doubts`` weighs records that brokers accept, with the ``support`` of their neighbours, inner ``batches``
   by what they say twice, and ``key_words`` by what the index says. ``restore`` tries ``hypotheses``
-  (``head_fields``, ``batch_fields``, ``one_byte``, each made of ``tries``) on one record against its ``evidence``;
+  (``head_fields``, ``property_fields``, ``one_byte``, each made of ``tries``) on one record against its ``evidence``;
   ``times`` bound when it was stored, by the ``nearest`` records. ``numbers`` and ``missing`` tell which messages
   are lost, ``tombstones`` which hole's ``room`` stands for each, ``holes`` what is written there (``fillers``).
 * ``writing`` copies the log so decided and all else. ``telling`` makes the report: ``traces`` are what else is known

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from storeio.checks.marks import TWO_NUMBERS
+from storeio.checks.marks import OTHER_LEVEL, TWO_NUMBERS
 from storeio.checks.numbering import MISFIT, STRANGER
 from storeio.format import commitlog as log
 from storeio.format import properties as p
@@ -93,7 +93,7 @@ class Doubts:
         sure, plain = self._is_sure(place), self._is_plain(record, place)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
-        good = plain and not sure and not leaps
+        good = plain and not sure and not leaps and not self._is_said(place, OTHER_LEVEL)
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
         has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
         if good and not units and (has_own or self._support.is_inner(record, place)):
@@ -214,7 +214,7 @@ class Doubts:
     def _is_plain(self, record: log.Record, place: int) -> bool:
         """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
         rows = (row for row in self.survey.doubts[place] if row.code == "LOG_FIELD")
-        field = any(MISFIT not in row.detail and TWO_NUMBERS not in row.detail for row in rows)
+        field = any(not any(words in row.detail for words in (MISFIT, TWO_NUMBERS, OTHER_LEVEL)) for row in rows)
         return record.physical_offset == place and not field
 
     def _numbers(self, place: int) -> dict[tuple[str, int], range]:

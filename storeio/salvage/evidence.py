@@ -21,6 +21,7 @@ from storeio.paths import is_legal_topic
 MOST_PORT: Final = 2**16 - 1
 NEARBY_MS: Final = 60_000  # that a record was stored before or behind its only neighbour
 _CRC_NAME: Final = f"{p.PROPERTY_CRC}{p.NAME_VALUE}".encode()
+_DELAY_NAME: Final = f"{p.DELAY}{p.NAME_VALUE}".encode()
 _BATCH_NAMES: Final = tuple(f"{name}{p.NAME_VALUE}".encode() for name in (p.INNER_NUM, p.INNER_BASE))
 RARELY: Final = 256  # one time of so many within bounds ends in given bytes by chance
 FAR_MS: Final = 10 * 366 * 86_400_000  # no clock is so far off
@@ -208,11 +209,13 @@ def has_fitting_flags(record: log.Record) -> bool:
 
 
 def has_readable_numbers(record: log.Record) -> bool:
-    """Tell whether the numbers of an inner batch are some: brokers end the log at a record where they are none.
+    """Tell whether an inner batch's numbers and a delayed message's level are some: else brokers end the log there.
 
     Source: ``CommitLog.checkMessageAndReturnSize``.
     """
     said = p.parse(record.properties)
+    if record.topic == log.SCHEDULE_TOPIC.encode() and p.java_int(said.get(p.DELAY, "0")) is None:
+        return False
     base, count = said.get(p.INNER_BASE), said.get(p.INNER_NUM)
     return not base or not count or (p.java_long(base) is not None and p.java_short(count) is not None)
 
@@ -244,8 +247,10 @@ def has_fitting_level(record: log.Record) -> bool | None:
     """
     if record.topic != log.SCHEDULE_TOPIC.encode():
         return None
-    level = p.java_int(p.parse(record.properties).get(p.DELAY, ""))
-    return record.queue_id == level - 1 if level is not None and level > 0 else None
+    level = p.parse(record.properties).get(p.DELAY)
+    if level is None:  # maybe since its name is damaged
+        return False if nearly(record.properties, _DELAY_NAME) else None
+    return p.java_int(level) == record.queue_id + 1
 
 
 def is_likely(record: log.Record, near_ms: int | None) -> bool:

@@ -12,10 +12,10 @@ import numpy as np
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.batch_fields import inner_numbers
 from storeio.salvage.evidence import Known, Unit, bytes_apart, is_text, property_crc_agrees, told_property_crc
 from storeio.salvage.head_fields import born_times, hosts, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
+from storeio.salvage.property_fields import delay_levels, inner_numbers
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
 
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
@@ -250,13 +250,13 @@ def _one_byte(data: bytes, size: int, regions: Sequence[range]) -> Iterator[Try]
 
 
 _MAKERS: Final[tuple[Maker, ...]] = (
-    _sizes, _magics, _places, _sys_flags, unnumbered, _queues, inner_numbers, _times, born_times, _prepared, _body_crcs,
-    _body_lengths, _topic_lengths, _topics, _properties_lengths, _single_bytes,
+    _sizes, _magics, _places, _sys_flags, unnumbered, _queues, inner_numbers, delay_levels, _times, born_times,
+    _prepared, _body_crcs, _body_lengths, _topic_lengths, _topics, _properties_lengths, _single_bytes,
 )  # fmt: skip
 
 _OF_THE_SOUND: Final = (
-    _sys_flags, unnumbered, _queues, inner_numbers, _times, born_times, _prepared, _body_crcs, _topics, hosts,
-    reconsume_times, _property_crcs, _single_bytes,
+    _sys_flags, unnumbered, _queues, inner_numbers, delay_levels, _times, born_times, _prepared, _body_crcs, _topics,
+    hosts, reconsume_times, _property_crcs, _single_bytes,
 )  # fmt: skip
 """What is left to be tried where every length and every field that is known from elsewhere agrees."""
 

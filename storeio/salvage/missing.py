@@ -126,7 +126,7 @@ def stands_for(
     consumers of those pass over all that follows in the same segment. Source: ``MultiDispatch``.
     """
     topic = missing.topic
-    real = {"REAL_TOPIC": NOWHERE, "REAL_QID": "0"}
+    real = {p.REAL_TOPIC: NOWHERE, "REAL_QID": "0"}
     if topic == log.SCHEDULE_TOPIC:
         level = missing.queue_id + 1
         delay = delays_ms[min(level, len(delays_ms) - 1)]

@@ -1,6 +1,7 @@
-"""What an inner batch says of itself: its flag, how many messages it holds, and the first of their numbers, twice.
+"""Properties of which the rest of the record tells: an inner batch's numbers, and the level of a delayed message.
 
-Source: ``SendMessageProcessor`` for INNER_NUM, ``CommitLog.asyncPutMessages`` for INNER_BASE.
+Source: ``SendMessageProcessor`` for INNER_NUM, ``CommitLog.asyncPutMessages`` for INNER_BASE,
+``ScheduleMessageService.delayLevel2QueueId`` for DELAY.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from collections.abc import Iterator
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import Known, body_messages, nearly, property_crc_agrees, whole_record
+from storeio.salvage.evidence import (
+    Known,
+    body_messages,
+    has_fitting_level,
+    nearly,
+    property_crc_agrees,
+    whole_record,
+)
 from storeio.salvage.tries import Try
 
 
@@ -34,6 +42,16 @@ def inner_numbers(data: bytes, size: int, known: Known) -> Iterator[Try]:
     ):
         for place, byte in _one_byte_off(record.properties, name, value) if value is not None else ():
             yield Try("properties", start + place, bytes((byte,)), size, "the batch's other fields")
+
+
+def delay_levels(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """The level of a delayed message, where one byte of it or of its name is wrong: its queue is that of its level."""
+    record = whole_record(data[:size])
+    if record is None or record.topic != log.SCHEDULE_TOPIC.encode() or has_fitting_level(record):
+        return
+    start = size - len(record.properties)
+    for place, byte in _one_byte_off(record.properties, p.DELAY, record.queue_id + 1):
+        yield Try("properties", start + place, bytes((byte,)), size, "its queue id")
 
 
 def _messages(record: log.Record, known: Known) -> int | None:
