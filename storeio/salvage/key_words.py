@@ -1,4 +1,6 @@
-"""Damaged properties of records that brokers accept: what the index and the queue unit say of keys and tags tells them.
+"""Damaged properties of records that brokers accept: index and queue unit tell keys and tags, the neighbours others.
+
+Most properties are the same in one message after another, their names all the more.
 
 Source: ``IndexService.buildIndex`` for keys, ``MessageExtBrokerInner.tagsString2tagsCode``.
 """
@@ -21,6 +23,7 @@ from storeio.salvage.times import index_units
 MOST_BYTES: Final = 1 << 12  # of properties each of whose bits is tried
 MOST_PLACES: Final = 1 << 7  # each of whose bytes is tried
 PRINTABLE: Final = range(0x20, 0x7F)
+AROUND: Final = 32  # records on each side whose properties are looked at
 
 
 class Told(NamedTuple):
@@ -28,6 +31,13 @@ class Told(NamedTuple):
 
     hashes: frozenset[int] | None
     tags_code: int | None
+
+
+class Usual(NamedTuple):
+    """The properties of records, as they are stored, and their names."""
+
+    pieces: frozenset[bytes]
+    names: frozenset[bytes]
 
 
 class KeyWords:
@@ -50,10 +60,14 @@ class KeyWords:
         if place not in self._places or property_crc_agrees(raw) is not None:
             return None
         told, properties = self._told(place, record), record.properties
-        if len(properties) > MOST_BYTES or _says(record.topic, properties, told):
-            return None  # others tell nothing of what is damaged
+        if len(properties) > MOST_BYTES:
+            return None
+        # Where keys and tags are as others tell, it is something else that is damaged.
+        usual = self._usual(place, record.size) if _says(record.topic, properties, told) else None
         for tried in (_bits(properties), _bytes(properties)):
             answers = {one for one in tried if _says(record.topic, one, told) and is_text(one)}
+            if usual is not None:
+                answers = {one for one in answers if _is_usual(properties, one, usual)}
             if answers:
                 break
         if len(answers) != 1:
@@ -69,8 +83,35 @@ class KeyWords:
             *agreed[1],
             *(("keys in the index",) if told.hashes else ()),
             *(("tags code of its unit",) if told.tags_code else ()),
+            *(("properties of its neighbours",) if usual is not None else ()),
         )
         return Fixed(place, Restored(whole, agreed[0], change, evidence))
+
+    def _usual(self, place: int, size: int) -> Usual:
+        """Return the properties of the records around one."""
+        pieces = frozenset(piece for raw in self._around(place, size) for piece in raw.split(p.PROPERTY.encode()))
+        return Usual(pieces, frozenset(piece.partition(p.NAME_VALUE.encode())[0] for piece in pieces))
+
+    def _around(self, place: int, size: int) -> Iterator[bytes]:
+        """Yield the properties of the intact records next to one, before and behind it."""
+        first: int = place
+        for _ in range(AROUND):
+            before = self._survey.nearest.before(first)
+            if before is None:
+                break
+            first = before.place
+            yield from self._sound(first)
+        at = self._survey.nearest.start_from(place + size)
+        for _ in range(AROUND):
+            if at is None:
+                break
+            yield from self._sound(at)
+            at = self._survey.nearest.start_from(at + self._survey.size_at(at))
+
+    def _sound(self, place: int) -> Iterator[bytes]:
+        record = self._survey.record(place) if place not in self._places else None
+        if record is not None:
+            yield record.properties
 
     def _told(self, place: int, record: log.Record) -> Told:
         topic = p.java_decode(record.topic)
@@ -91,6 +132,20 @@ def _says(topic: bytes, properties: bytes, told: Told) -> bool:
         return True
     of_keys, of_tags = p.index_hashes(p.java_decode(topic), said)
     return of_keys <= told.hashes <= of_keys | of_tags
+
+
+def _is_usual(old: bytes, new: bytes, usual: Usual) -> bool:
+    """Tell whether all that one other byte changes is as with other records: a value with its name, or names."""
+    end, name_value = p.PROPERTY.encode(), p.NAME_VALUE.encode()
+    at = next(k for k, (one, other) in enumerate(zip(old, new, strict=True)) if one != other)
+    start = new.rfind(end, 0, at) + 1
+    piece = new[start:].partition(end)[0]
+    name, _, value = piece.partition(name_value)
+    if new[at] == ord(end):  # the last one, or between two properties
+        behind = new[at + 1 :].partition(end)[0].partition(name_value)[0]
+        is_fine = piece in usual.pieces if at + 1 == len(new) else b"" != behind in usual.names
+        return is_fine and b"" != name in usual.names
+    return piece in usual.pieces if at > start + len(name) else name in usual.names and value != b""
 
 
 def _bits(raw: bytes) -> Iterator[bytes]:
