@@ -8,7 +8,7 @@ No pull tells of what it passed so; it is what is left of the queue's files once
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -51,11 +51,11 @@ class Looked:
 
     def missed(self, broker: Broker, key: QueueKey) -> int:
         """Return how many intact messages of this queue have units of which no pull has looked at any."""
-        files = self.queue.files.files
+        files = _by_path(self.queue.files.files)
         passed = {file.path: left for file in files if (left := self._left(file)) is not None}
         if not passed:
             return 0
-        rows = self._pointed_at(broker, passed)
+        rows = self._pointed_at(broker, [(file, passed[file.path]) for file in files if file.path in passed])
         for file in files if rows.size else ():
             units, left = self.queue.units(file, 0, file.wrote), passed.get(file.path)
             seen = (units if left is None else units[~left])["physical_offset"].astype(np.int64)
@@ -63,13 +63,11 @@ class Looked:
         checker = broker.checker(recovering=False)
         return len({at for at, size in rows.T.tolist() if is_of(broker, checker, key, at, size)})
 
-    def _pointed_at(self, broker: Broker, passed: Mapping[str, Mask]) -> Numbers:
+    def _pointed_at(self, broker: Broker, passed: Iterable[tuple[Mapped, Mask]]) -> Numbers:
         """Return where passed units point in the log, each place and size once. Shape ``(2, n)``."""
         found = [np.empty((2, 0), np.int64)]
-        for file in self.queue.files.files:
-            if file.path not in passed:
-                continue
-            units = self.queue.units(file, 0, file.wrote)[passed[file.path]]
+        for file, left in passed:
+            units = self.queue.units(file, 0, file.wrote)[left]
             physical, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
             inside = (sizes >= log.MIN_RECORD_BYTES) & (physical >= broker.log.min_offset)
             inside &= physical <= broker.log.max_offset - sizes
@@ -89,6 +87,11 @@ class Looked:
         for start, stop in stretches:
             left[start:stop] = False
         return left if left.any() else None
+
+
+def _by_path(files: Iterable[Mapped]) -> list[Mapped]:
+    """Return each file once, with what was written most: a broker may map one twice, if another's name misleads it."""
+    return list({file.path: file for file in sorted(files, key=lambda file: file.wrote)}.values())
 
 
 def is_of(broker: Broker, checker: Checker, key: QueueKey, physical: int, size: int) -> bool:

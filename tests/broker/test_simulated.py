@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 from rebuilds import contents, sizes_of, tree
+from storebuilder import StoreBuilder
 
 from broker.brokers import VERSIONS, Queue, Started, run
 from broker.versions import EVERY_VERSION
@@ -82,6 +83,23 @@ def test_no_queue_gets_anything_once_the_file_of_one_cannot_be_made(version: str
     assert said.stopped is not None
     assert said.stopped.in_the_way == (path,)
     assert [(new.status, new.delivered) for new in broker.new] == [("PUT_OK", True), *[("PUT_OK", False)] * 3]
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_queue_file_that_a_broker_maps_twice(version: str, crashed: bool, tmp_path: Path) -> None:
+    """Behind one whose name has 19 digits, and so sorts last, it makes one that it has already."""
+    builder = StoreBuilder(tmp_path / "store", base=16384)
+    for number in range(100, 250):
+        builder.message("t0", 0, bytes(40), queue_offset=number)
+    root = builder.close(clean=not crashed)
+    path = root / f"consumequeue/t0/0/{3000:020d}"
+    path.rename(path.with_name(path.name[1:]))
+    options = {"clFile": 16384, "cqEntries": 50, "indexSlots": 50, "indexNum": 200}
+    said = simulate(root, broker=version, given=sizes_of(options))
+    assert said.consumers is not None
+    assert said.consumers.missed
+    assert_same(said, run(version, root, options, stop="halt"))
 
 
 @pytest.mark.parametrize("name", ["01", "+1"])
