@@ -33,6 +33,7 @@ class LinkedStore:
     def __init__(self, listing: Listing, root: Path) -> None:
         """Take the listing of a store on this machine, which is ``origin``, and a directory that can be made."""
         self._listing, self._root, self._is_made = listing, root, False
+        self._inner: dict[str, str] | None = None
         self._kept = 0  # files that were copied before they were written
         self.origin = followed(listing.root)
         self._closed = {path for path, _ in listing.unreadable}
@@ -59,11 +60,39 @@ class LinkedStore:
                 if file.is_dir:
                     (root / file.path).mkdir(parents=True, exist_ok=True)
                 else:
-                    _link(root / file.path, self.origin / file.path)
+                    _link(root / file.path, self._source_of(file.path))
             # A link to nothing and a directory that cannot be listed are that here, too, and not taken for cured.
             for path in self._closed:
                 if not os.path.lexists(root / path):
                     _link(root / path, self.origin / path)
+
+    def _source_of(self, path: str) -> Path:
+        """Return what a name of the store leads to: the store's file, or here the one that a link in the store names.
+
+        Where that goes, the link leads to nothing.
+        """
+        inner = self._inner_links()
+        for link in (path, *map(str, PurePosixPath(path).parents)) if inner else ():
+            if link in inner:
+                return self._root / f"{inner[link]}{path.removeprefix(link)}"
+        return self.origin / path
+
+    def _inner_links(self) -> dict[str, str]:
+        """Return where the store's own links lead that lead to other names in it."""
+        if self._inner is None:
+            top = os.path.realpath(self.origin)
+            real = {link: os.path.relpath(os.path.realpath(self.origin / link), top) for link in self._listing.links}
+            names = {file.path for file in self._listing.files} if real else set()
+            self._inner = {link: path for link, path in real.items() if path in names and path != link}
+        return self._inner
+
+    def link_to(self, path: str) -> str | None:
+        """Return a link of the store that leads to a name, or below it, and would lead to nothing without that."""
+        for link, real in self._inner_links().items():
+            leads = real == path or real.startswith(f"{path}/")
+            if leads and not link.startswith(f"{path}/") and os.path.lexists(self._place(link)):
+                return link
+        return None
 
     def _place(self, path: str) -> str:
         """Return where a name can be looked at; before anything was linked that is in the store itself."""
@@ -129,7 +158,7 @@ class LinkedStore:
         """
         place = self.root / path
         if place.is_symlink():
-            source, is_there = Path(os.readlink(place)), place.exists()
+            source, is_there = self._end_of(place), place.exists()
             place.unlink()
             try:
                 if is_there:
@@ -143,14 +172,20 @@ class LinkedStore:
     def before(self, path: str) -> Path:
         """Return where a file as it is now can be read, whatever is written into it."""
         place = self.root / path
-        if place.is_symlink():
-            return Path(os.readlink(place))
+        if place.is_symlink() and not (source := self._end_of(place)).is_relative_to(self._root):
+            return source
         kept = Path(f"{self.root}.before") / f"{self._kept}"
         self._kept += 1
         with explained(str(kept)):
             kept.parent.mkdir(exist_ok=True)
         copy_sparse(place, kept)
         return kept
+
+    def _end_of(self, place: Path) -> Path:
+        """Return what a link here leads to: a file of the store, or one here that was copied, or nothing."""
+        while place.is_relative_to(self._root) and place.is_symlink():
+            place = Path(os.readlink(place))
+        return place
 
     def write(self, path: str, position: int, data: bytes) -> None:
         """Write into a file."""
@@ -180,14 +215,14 @@ class LinkedStore:
         source = self.origin / path
         with explained(str(self.root / path)):
             if not source.is_dir():
-                _link(self.root / path, source)
+                _link(self.root / path, self._source_of(path))
                 return
             for place in (source, *sorted(source.rglob("*"))):
                 target = self.root / place.relative_to(self.origin)
                 if place.is_dir():
                     target.mkdir(parents=True, exist_ok=True)
                 else:
-                    _link(target, place)
+                    _link(target, self._source_of(place.relative_to(self.origin).as_posix()))
 
     def rename(self, path: str, target: str) -> None:
         """Give a file another name."""

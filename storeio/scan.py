@@ -1,7 +1,6 @@
 """Opening a store read-only: its listing, and bytes of its files as arrays.
 
-Nothing here writes, creates or locks. Files of this machine are read by ``local_files``. Other roots are URIs, and
-``storeio.remote`` reads them.
+Nothing here writes, creates or locks. ``local_files`` reads files of this machine, ``storeio.remote`` those of URIs.
 """
 
 from __future__ import annotations
@@ -48,14 +47,15 @@ MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of lin
 class Listing:
     """Everything below a store root, sorted by path; directories only where no files are below.
 
-    ``versions`` tell of each remote file whether it is still the same; of local ones nothing is kept. ``taken_ns`` is
-    when it was made, by this process's monotonic clock.
+    ``versions`` tell of each remote file whether it is still the same; ``links`` are the local names that are links.
+    ``taken_ns`` is when it was made, by this process's monotonic clock.
     """
 
     root: str
     files: tuple[StoreFile, ...]
     unreadable: tuple[tuple[str, str], ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    links: tuple[str, ...] = field(default=(), compare=False)
     taken_ns: int = field(default=0, compare=False)
 
     def of_kind(self, kind: str) -> list[StoreFile]:
@@ -89,18 +89,20 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
     if not place:
         raise UsageError("an empty name is no store; is a variable not set?")
     versions: Mapping[str, str] = {}
-    taken_ns = time.monotonic_ns()
+    taken_ns, links = time.monotonic_ns(), list[str]()
     if is_remote(place):
         files, unreadable, versions = remote_listing.list_files(place)
     else:
         place = str(Path(place))
-        files, unreadable = _list_directory(place)
+        files, unreadable = _list_directory(place, links)
     if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
-        text = "holds no commitlog, queues, index, checkpoint or abort file; not a store"
-        raise NotAStoreError(f"{shown(place)}: {text}")
+        raise NotAStoreError(
+            f"{shown(place)}: holds no commitlog, queues, index, checkpoint or abort file; not a store"
+        )
     if ends := end_in_dledger(files):
         raise NotAStoreError(f"{shown(place)}: its log is, or goes on in, a DLedger log, which is not read ({ends})")
-    return Listing(place, tuple(sorted(files, key=lambda f: f.path)), tuple(unreadable), versions, taken_ns)
+    files.sort(key=lambda f: f.path)
+    return Listing(place, tuple(files), tuple(unreadable), versions, tuple(links), taken_ns)
 
 
 def changed_since(listing: Listing) -> list[str]:
@@ -165,22 +167,21 @@ def require_same(listing: Listing, told: Collection[str] = ()) -> None:
         raise UnreadableError(text)
 
 
-def _list_directory(base: str) -> tuple[list[StoreFile], list[tuple[str, str]]]:
+def _list_directory(base: str, links: list[str]) -> tuple[list[StoreFile], list[tuple[str, str]]]:
     if not os.path.isdir(base):
         raise NotAStoreError(f"{base}: not a directory")
-    files: list[StoreFile] = []
-    unreadable: list[tuple[str, str]] = []
-    _list_into(base, "", 0, files, unreadable, linked=False)
+    files, unreadable = list[StoreFile](), list[tuple[str, str]]()
+    _list_into(base, "", 0, files, unreadable, links, linked=False)
     return files, unreadable
 
 
 def _list_into(
-    base: str, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]], *, linked: bool
-) -> None:
+    base: str, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]], links: list[str],
+    *, linked: bool,
+) -> None:  # fmt: skip
     """List what lies in a directory and below; ``linked`` tells that a link led there.
 
-    A part of a store may lie on another disk. A link below a link leads anywhere, as those in ``/proc`` do, and may
-    lead there again and again.
+    Links lead to other disks. One below a link leads anywhere, as those in ``/proc`` do, maybe again and again.
     """
     try:
         with os.scandir(f"{base}/{prefix}") as found:
@@ -190,14 +191,14 @@ def _list_into(
         return
     for entry in entries:
         path = f"{prefix}/{entry.name}" if prefix else entry.name
+        links += [path] if entry.is_symlink() else []
         try:
             if entry.is_dir():
                 files.append(describe(path, 0, is_dir=True))
-                is_link = entry.is_symlink()
-                if linked and is_link:
+                if linked and entry.is_symlink():
                     unreadable.append((path, LINK_BELOW_LINK))
                 elif depth < MAX_DEPTH:
-                    _list_into(base, path, depth + 1, files, unreadable, linked=linked or is_link)
+                    _list_into(base, path, depth + 1, files, unreadable, links, linked=linked or entry.is_symlink())
             else:
                 status = entry.stat()
                 file, special = describe(path, status.st_size), special_of(status.st_mode)
@@ -224,9 +225,8 @@ def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:
 
     Without names, of the whole store.
     """
-    gone = os.strerror(errno.ENOENT)
     found = listing.unreadable if not is_remote(listing.root) else ()
-    return [path for path, why in found if why != gone and (not names or may_be_of(path, names))]
+    return [path for path, why in found if why != os.strerror(errno.ENOENT) and (not names or may_be_of(path, names))]
 
 
 def may_be_of(path: str, names: Collection[str]) -> bool:

@@ -107,6 +107,20 @@ def test_obstacles_are_moved_aside(name: str, tmp_path: Path) -> None:
     assert (move.path, move.risk) == (path, model.METADATA)
 
 
+def test_what_a_link_in_the_store_leads_to_is_not_moved_aside(tmp_path: Path) -> None:
+    """It is a stray by its name, but holds the units of the queue."""
+
+    def change(root: Path) -> None:
+        place = root / cq(0)
+        place.rename(place.with_name(f"m_{place.name}"))
+        place.symlink_to(f"m_{place.name}")
+
+    found = planned(change, tmp_path)
+    assert {action.path for action in found.plan.actions} == {OTHER}
+    assert not found.cures
+    assert any(f"the link {cq(0)} leads to it" in text for text in found.plan.left)
+
+
 BATCH = "batchconsumequeue/new"
 
 

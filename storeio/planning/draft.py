@@ -72,11 +72,17 @@ class Draft:
 
     def require_movable(self, path: str) -> None:
         """Raise unless what is there, with all that is in it, can be moved."""
+        self._require_no_link_to(path)
         with _refused():
             if isinstance(self._order.find(path), Folder):
                 below = names_below(self.store.origin, path, self._look)
                 if below != {name for name, _ in self.store.entries(path)}:
                     raise UsageError(f"{printable(path)}: holds more than was listed, or is too deep")
+
+    def _require_no_link_to(self, path: str) -> None:
+        with _refused():
+            if link := self.store.link_to(path):
+                raise UsageError(f"{printable(path)}: the link {printable(link)} leads to it")
 
     # ---- Actions
 
@@ -156,6 +162,7 @@ class Draft:
     def rename(self, path: str, target: str, why: Why) -> None:
         """Give a file a name that is free."""
         self.require_changeable(path)
+        self._require_no_link_to(path)
         length = self.store.length(path)
         digest = self._sha256(path, 0, length)
         self._add(
