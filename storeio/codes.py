@@ -114,8 +114,8 @@ _TABLE: Final = (
     # consume queues
     Code("CQ_MISSING", ERROR, "a queue has no file where records have their units",
          "A deleted queue directory or file.", _REBUILD + " A broker would restart the queue's numbers or skip the messages."),
-    Code("CQ_UNWRITTEN", WARNING, "a queue's file holds zeros alone, and the log no record of the queue",
-         "It was created for a message that the log lost; or damaged bytes named a queue.", "Move it aside: brokers take its first unit for a message that nobody can read, and give the next one the number behind it."),
+    Code("CQ_UNWRITTEN", WARNING, "a queue's file holds zeros alone, and the log no record for it",
+         "It was created for a message that the log lost, or right before a crash; or damaged bytes named a queue.", "Move it aside: brokers take its first unit for a message that nobody can read, and give the next one the number behind it."),
     Code("CQ_MAYBE_MISSING", INFO, "a queue's next file may have been lost together with the tail of the log",
          "The queue's last file is full, and lost records that no unit names may have been its own.", "Compare with a replica."),
     Code("CQ_UNIT_MISSING", ERROR, "a record has no unit in its queue",

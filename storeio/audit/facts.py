@@ -154,8 +154,9 @@ def _moved_topics(plan: AuditPlan) -> frozenset[str]:
 def listed_batches(plan: AuditPlan, declared: frozenset[str] | None) -> frozenset[str]:
     """Return the topics that have batch queues, as directories tell and ``topics.json``, which gives ``declared``.
 
-    That table's word, and that of an empty directory, counts where no consume queue file says otherwise. A directory of
-    batch queues says nothing if it holds an ordinary queue's files.
+    That table's word, and that of an empty directory, counts where no consume queue file says otherwise; and where a
+    topic has files of both kinds, with which no broker starts. A directory of batch queues says nothing if it holds an
+    ordinary queue's files.
     """
     queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.topic]
     batch = [file for file in queues if file.kind == BATCHQUEUE]
@@ -163,7 +164,8 @@ def listed_batches(plan: AuditPlan, declared: frozenset[str] | None) -> frozense
     placed = {file.topic or "" for file in batch if not file.is_dir} - moved
     likely = ({file.topic or "" for file in batch} - moved).union(declared or ())
     others = {file.topic for file in queues if file.kind == CONSUMEQUEUE and not file.is_dir} if likely else set()
-    return frozenset(placed | (likely - others))
+    denied = placed & others - declared if declared is not None else frozenset()
+    return frozenset((placed - denied) | (likely - others))
 
 
 def has_light_queues(plan: AuditPlan) -> bool:

@@ -105,11 +105,11 @@ def _add(verdicts: QueueVerdicts, key: QueueKey, judged: Judged, view: LogView) 
         verdicts.failed |= {file.path: judged.failed for file in queue.files}
     if queue.files:
         _classes(queue, judged.said, leftover, verdicts)
-    if not numbering.records and not judged.said.covered:
-        if not queue.files:
-            return
-        if not view.unread:  # which may hold its records
-            verdicts.findings += unwritten_files(queue)
+    has_records = numbering.records or judged.said.covered
+    if not has_records and not queue.files:
+        return
+    if not view.unread and (queue.stop or not has_records):  # else it may hold its records
+        verdicts.findings += unwritten_files(queue)
     if missing := judged.missing(view):
         verdicts.missing[key] = missing
     verdicts.findings += numbering.findings + leftover.findings

@@ -223,13 +223,15 @@ def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:
 
 
 def unwritten_files(queue: Queue) -> list[Finding]:
-    """Return findings for the files of a queue that no record is of, if none of them holds anything.
+    """Return findings for files that no record has a unit in: those of a queue of which none holds anything.
 
-    Source: ``truncateDirtyLogicFiles`` of both kinds of queues, which takes a file's first unit for one whatever it
-    holds.
+    And those of an ordinary queue behind a full one. Source: ``truncateDirtyLogicFiles`` of both kinds of queues, which
+    takes a file's first unit for one whatever it holds.
     """
+    files = queue.files
     if queue.stop:
-        return []
+        is_full = queue.kind == CONSUMEQUEUE and any(f.base + f.size == queue.stop for f in files if f.used_bytes)
+        files = tuple(file for file in files if is_full and file.base >= queue.stop)
     size, detail = queue.unit_bytes, "zeros alone"
     code = "BCQ_UNWRITTEN" if queue.kind == BATCHQUEUE else "CQ_UNWRITTEN"
     return [
@@ -237,7 +239,7 @@ def unwritten_files(queue: Queue) -> list[Finding]:
             code, file.path, 0, file.size, queue.topic, queue.queue_id, file.base // size, None,
             file.size // size, detail,
         )
-        for file in queue.files
+        for file in files
         if file.size >= size
     ]  # fmt: skip
 

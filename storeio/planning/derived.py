@@ -33,6 +33,7 @@ NEAR: Final = 256  # differences closer than that are one action
 PAGE: Final = 4096  # likewise of a file with many, or a new one: disks take whole pages, hash slots lie scattered
 MANY: Final = 100  # actions in one file; each is flushed, and has lines of its own in plan and journal
 NAME_DIGITS: Final = 17
+UNWRITTEN: Final = "CQ_UNWRITTEN"  # a file that brokers take for one with a unit
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
 
@@ -57,7 +58,7 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int, del
     start, stop = dead.stop, target.stop_byte
     for base in sorted(have):
         path = f"{target.directory}/{have[base]}"
-        keeps = base in wanted or base in dead or base >= stop
+        keeps = base in wanted or base in dead or (base >= stop and UNWRITTEN not in target.why.codes)
         if not keeps or base % target.file_bytes or base < 0:
             draft.move(path, target.why)
             del have[base]
@@ -87,13 +88,15 @@ def make_way_for(draft: Draft, rebuilt: Path, target: Target) -> None:
 
 
 def _numbered(directory: Path) -> dict[int, str]:
-    """Return names of files by the number that they are, of a directory that may not be there."""
-    found = {}
-    for place in directory.iterdir() if directory.is_dir() else ():
-        number = parse_number(place.name)
-        if number is not None and place.is_file():
-            found[number] = place.name
-    return found
+    """Return names of files by the number that they are; of several, which all are that, the shortest."""
+    return dict(_numbers(directory))
+
+
+def _numbers(directory: Path) -> list[tuple[int, str]]:
+    """Return the numbers that names of files are, and the names, of a directory that may not be there."""
+    places = sorted(directory.iterdir(), key=lambda place: (-len(place.name), place.name)) if directory.is_dir() else ()
+    told = [(parse_number(place.name), place.name) for place in places if place.is_file()]
+    return [(number, name) for number, name in told if number is not None]
 
 
 def _misnamed(directory: Path) -> list[str]:
@@ -222,6 +225,7 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
     wanted = sorted((rebuilt / INDEX).iterdir()) if (rebuilt / INDEX).is_dir() else []
     names = _numbered(draft.store.root / INDEX)
     have = [f"{INDEX}/{names[number]}" for number in sorted(names)]
+    others = [f"{INDEX}/{name}" for number, name in _numbers(draft.store.root / INDEX) if name != names[number]]
     changed = [_changed(draft, old, new) for old, new in zip(have, wanted, strict=False)]
     kept = changed.index(None) if None in changed else len(changed)
     last = int(have[kept - 1].rpartition("/")[2]) if kept else 0
@@ -230,8 +234,8 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
         last = max(int(source.name), last + 1)
         made.append(f"{INDEX}/{last:0{NAME_DIGITS}d}")
     touched = [path for path, count in zip(have, changed[:kept], strict=False) if count]
-    make_way(draft, [*touched, *have[kept:], *made], why)
-    for path in have[kept:]:
+    make_way(draft, [*others, *touched, *have[kept:], *made], why)
+    for path in (*others, *have[kept:]):
         draft.move(path, why)
     for old, new in zip(have[:kept], wanted, strict=False):
         for position, data in list(_differences(draft, old, new)):

@@ -121,13 +121,16 @@ def ordinary_topics(disk: Disk) -> frozenset[str]:
         queues = (f"{place}/{queue.name}" for queue in disk.entries(place))
         paths = (f"{queue}/{file.name}" for queue in queues for file in disk.entries(queue))
         looks = [_holds_ordinary(disk, path) for path in islice(filter(disk.is_file, paths), MOST_LOOKED_AT)]
-        if looks and all(looks):
+        told = [look for look in looks if look is not None]
+        if told and all(told):
             found.add(topic.name)
     return frozenset(found)
 
 
-def _holds_ordinary(disk: Disk, path: str) -> bool:
+def _holds_ordinary(disk: Disk, path: str) -> bool | None:
     """Tell whether the first units of a file are of an ordinary queue: they point at one record behind the other.
+
+    None for a file with one unit, or none, of which nothing can be told.
 
     Where the second one of them has its size, one of a batch queue has the upper half of its number, mostly zeros.
     """
@@ -136,7 +139,9 @@ def _holds_ordinary(disk: Disk, path: str) -> bool:
     units = units[~consumequeue.is_pre_blank(units)]
     written = int(np.argmin(np.append(consumequeue.is_written(units), False)))
     ends = units["physical_offset"][:written].astype(np.int64) + units["size"][:written]
-    return written > 1 and bool((units["physical_offset"][1:written] >= ends[:-1]).all())
+    if written < 2:
+        return None
+    return bool((units["physical_offset"][1:written] >= ends[:-1]).all())
 
 
 def _is_batch(config: object) -> bool:
