@@ -109,7 +109,7 @@ def _add(verdicts: QueueVerdicts, key: QueueKey, judged: Judged, view: LogView) 
     if not has_records and not queue.files:
         return
     if not view.unread and (queue.stop or not has_records):  # else it may hold its records
-        verdicts.findings += unwritten_files(queue)
+        verdicts.findings += unwritten_files(queue, max((stop for _, stop in numbering.runs), default=0))
     if missing := judged.missing(view):
         verdicts.missing[key] = missing
     verdicts.findings += numbering.findings + leftover.findings

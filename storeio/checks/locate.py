@@ -35,14 +35,12 @@ def stretch(queue: Queue, read: Read, low: int, high: int) -> tuple[Numbers, npt
     """
     if not queue.files:
         return np.empty(0, np.int64), decode(queue, np.empty(0, np.uint8))
-    ends = [(f.base // queue.unit_bytes, (f.base + f.used_bytes) // queue.unit_bytes + 1) for f in queue.files]
-    pieces = [(n, min(n + PIECE_UNITS, stop)) for first, stop in ends for n in range(first, stop, PIECE_UNITS)]
-    if queue.ordered:
-        first, stop = _bisect(queue, read, low), _bisect(queue, read, high)
-        if stop - first <= sum(end - begin for begin, end in ends):
-            pieces = [(first, stop)]
-        else:  # a file lies far behind the others, or seems to: what is between them is not read
-            pieces = [(max(begin, first), min(end, stop)) for begin, end in pieces]
+    first, stop = (_bisect(queue, read, low), _bisect(queue, read, high)) if queue.ordered else (0, 2**62)
+    pieces = [(first, stop)]
+    if stop - first > PIECE_UNITS and stop - first > sum(end - begin for begin, end in queue.spans):
+        # In no order, or files lie far apart: nothing is read in between.
+        parts = [(max(begin, first), min(end, stop)) for begin, end in queue.spans]
+        pieces = [(n, min(n + PIECE_UNITS, end)) for begin, end in parts for n in range(begin, end, PIECE_UNITS)]
     numbers: list[Numbers] = []
     units: list[npt.NDArray[np.void]] = []
     last = -(-queue.stop // queue.unit_bytes)

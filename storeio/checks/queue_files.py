@@ -72,6 +72,12 @@ class Queue:
         return tuple(f for f in self.files if f.first_real >= 0)
 
     @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The numbers of units that each file holds something of, half-open."""
+        size = self.unit_bytes
+        return tuple((f.base // size, (f.base + f.used_bytes) // size + 1) for f in self.files)
+
+    @cached_property
     def ordered(self) -> bool:
         """Whether units stand where they count and never point back over the whole queue: bisection finds them."""
         if any(f.base % self.unit_bytes for f in self.files):
@@ -222,16 +228,18 @@ def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:
     )
 
 
-def unwritten_files(queue: Queue) -> list[Finding]:
+def unwritten_files(queue: Queue, stop: int) -> list[Finding]:
     """Return findings for files that no record has a unit in: those of a queue of which none holds anything.
 
-    And those of an ordinary queue behind a full one. Source: ``truncateDirtyLogicFiles`` of both kinds of queues, which
-    takes a file's first unit for one whatever it holds.
+    And those of an ordinary queue behind a full one and behind number ``stop``, where its records end.
+
+    Source: ``truncateDirtyLogicFiles`` of both kinds of queues, which takes a file's first unit for one whatever it
+    holds.
     """
     files = queue.files
     if queue.stop:
         is_full = queue.kind == CONSUMEQUEUE and any(f.base + f.size == queue.stop for f in files if f.used_bytes)
-        files = tuple(file for file in files if is_full and file.base >= queue.stop)
+        files = tuple(f for f in files if is_full and f.base >= max(queue.stop, stop * queue.unit_bytes))
     size, detail = queue.unit_bytes, "zeros alone"
     code = "BCQ_UNWRITTEN" if queue.kind == BATCHQUEUE else "CQ_UNWRITTEN"
     return [

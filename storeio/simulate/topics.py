@@ -139,8 +139,8 @@ def _holds_ordinary(disk: Disk, path: str) -> bool | None:
     units = units[~consumequeue.is_pre_blank(units)]
     written = int(np.argmin(np.append(consumequeue.is_written(units), False)))
     ends = units["physical_offset"][:written].astype(np.int64) + units["size"][:written]
-    if written < 2:
-        return None
+    if written < 2:  # the rest of the first unit of a batch queue is not zero
+        return False if units[written:].tobytes().strip(b"\0") else None
     return bool((units["physical_offset"][1:written] >= ends[:-1]).all())
 
 
