@@ -50,7 +50,7 @@ _TABLE: Final = (
          "A renamed file, or files of several settings in one directory.", "Rename it to the offset that its content names."),
     Code("QUEUE_TYPE", ERROR, "a topic has queues of another type than config/topics.json gives it",
          "A table of another time or store, or a queue directory that was moved.", "Give the topic the type of its queues in config/topics.json (attribute queue.type); 5.x brokers refuse to start."),
-    Code("QUEUE_ELSEWHERE", ERROR, "a topic's directory of batch queues holds the files of ordinary queues",
+    Code("QUEUE_ELSEWHERE", ERROR, "a topic's directory of queues holds none of the type that the topic has",
          "A queue directory that was moved or copied to another place.", "Move it out of the store and rebuild the queues; 5.x brokers refuse to start with it."),
     Code("LOG_MISSING", ERROR, "there is no commitlog, but there are queues or indexes",
          "A wrong mount or a deleted directory.", "Do not start a broker: it deletes all queues. Mount or restore the commitlog first."),
@@ -170,6 +170,8 @@ _TABLE: Final = (
          "The unit was damaged, or its record is.", _REINDEX),
     Code("INDEX_BEYOND_LOG", WARNING, "an index file points behind the end of the log",
          "The log lost its tail; new messages are not indexed until the log has passed it.", _REINDEX),
+    Code("INDEX_ORDER", WARNING, "an index file's name is not in the order of what the file points at",
+         "A renamed or copied file, or a broker's clock that was set back; queries by message id, which begin at a time, end before they reach all files.", _REINDEX),
     Code("INDEX_DUPLICATE", INFO, "a message's index units stand twice", "Re-dispatch after a restart.", "None; queries return it twice."),
     Code("INDEX_DIRTY_TAIL", WARNING, "bytes that are not zero lie behind the last index unit", "Damage, or a header that counts too few.", _REINDEX),
     # checkpoint, abort

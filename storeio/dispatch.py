@@ -237,17 +237,8 @@ def _targets(walked: Walked, row: int, odd: list[OddNumber] | None) -> list[tupl
     record = walked.records[:, row]
     topic, own = walked.queues[int(record[w.R_QUEUE])]
     said = walked.field(int(record[w.R_PROPERTIES_AT]), int(record[w.R_PROPERTIES_BYTES]))
-    if is_copied(properties.java_decode(topic), said):
-        return []
-    found = properties.parse(said)
-    listed = found.get(properties.MULTI_DISPATCH, "")
-    names = properties.java_split(listed, ",")
-    offsets = properties.java_split(found.get(properties.MULTI_QUEUE_OFFSET, ""), ",")
-    if not listed.strip() or len(names) != len(offsets):
-        return []
     targets: dict[tuple[str, int], int] = {}
-    for name, offset in zip(names, offsets, strict=True):
-        number = properties.java_long(offset)
+    for name, offset, number in listed_numbers(properties.java_decode(topic), said):
         if number is None:  # the broker's dispatch throws here
             if odd is not None:
                 odd.append(OddNumber(row, name, offset))
@@ -255,6 +246,22 @@ def _targets(walked: Walked, row: int, odd: list[OddNumber] | None) -> list[tupl
         if name and "/" not in name:
             targets.setdefault((name, 0 if name.startswith(log.LMQ_PREFIX) else own), number)
     return [(name, queue_id, number) for (name, queue_id), number in targets.items()]
+
+
+def listed_numbers(topic: str, said: bytes) -> list[tuple[str, str, int | None]]:
+    """Return a record's list of light and other queues: each name, the text that is to be its number there, the number.
+
+    None where a broker dispatches none: the lists do not fit each other, or are those of another message.
+    """
+    if is_copied(topic, said):
+        return []
+    found = properties.parse(said)
+    listed = found.get(properties.MULTI_DISPATCH, "")
+    names = properties.java_split(listed, ",")
+    offsets = properties.java_split(found.get(properties.MULTI_QUEUE_OFFSET, ""), ",")
+    if not listed.strip() or len(names) != len(offsets):
+        return []
+    return [(name, text, properties.java_long(text)) for name, text in zip(names, offsets, strict=True)]
 
 
 def _multi(walked: Walked, topic: str, queue_id: int, found: list[tuple[int, int]]) -> Implied:

@@ -281,6 +281,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "BCQ_DIRTY_TAIL": ("rich-5.5.1", lambda root: put(first(root, "batchconsumequeue/bcq_a/0/*"), -1, b"x")),
     "EXT_CHAIN": ("ext-5.5.1", ext(0, b"\x7f\xff")),
     "INDEX_CHAIN": ("base-5.3.3", break_chain),
+    "INDEX_ORDER": ("base-5.5.1", lambda root: first(root, "index/*").rename(root / "index/20991231235959999")),
     "INDEX_DUPLICATE": ("base-5.3.3", index_again),
     "INDEX_DIRTY_TAIL": ("base-5.3.3", lambda root: put(max((root / "index").iterdir()), -1, b"x")),
     "CHECKPOINT_LENGTH": ("base-5.3.3", lambda root: shorten(root / "checkpoint", 4000)),

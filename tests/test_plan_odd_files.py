@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from storebuilder import StoreBuilder
 from storeio import audit
 from storeio.apply import apply_plan
 from storeio.planning import plan_store
+from tests.test_plan_recorded import given_for
 
 GIVEN = {
     "mappedFileSizeCommitLog": "16384",
@@ -85,25 +87,101 @@ def one_moved(root: Path) -> None:
 
 
 def noise(root: Path) -> None:
-    golden.declare(root, {"topic_0": None, "topic_1": None})
     place = root / "batchconsumequeue/topic_0/0"
     place.mkdir(parents=True)
     (place / f"{0:020d}").write_bytes(b"\xab" * 200)
 
 
-@pytest.mark.parametrize("change", [all_moved, one_moved, noise])
+def noise_and_table(root: Path) -> None:
+    golden.declare(root, {"topic_0": None, "topic_1": None})
+    noise(root)
+
+
+@pytest.mark.parametrize("change", [all_moved, one_moved, noise, noise_and_table])
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
 def test_an_ordinary_topic_stays_one(version: str, change: Callable[[Path], None], tmp_path: Path) -> None:
     """Of its queue's last file, which has but one unit, nothing tells."""
     root = golden.copy_of(f"base-{version}", tmp_path / "store")
     before = {path.name: path.read_bytes() for path in (root / "consumequeue/topic_0/0").iterdir()}
     change(root)
-    options = golden.options(f"base-{version}")
-    given = {
-        "mappedFileSizeCommitLog": str(options["clFile"]),
-        "mappedFileSizeConsumeQueue": str(20 * options["cqEntries"]),
-        "maxHashSlotNum": str(options["indexSlots"]),
-        "maxIndexNum": str(options["indexNum"]),
-    }
-    assert mended(root, given, version)[0][1].startswith("batchconsumequeue/topic_0")
+    assert mended(root, given_for(f"base-{version}"), version)[0][1].startswith("batchconsumequeue/topic_0")
     assert {path.name: path.read_bytes() for path in (root / "consumequeue/topic_0/0").iterdir()} == before
+
+
+def beside(root: Path, data: bytes) -> None:
+    place = root / "consumequeue/bcq_a/0"
+    place.mkdir(parents=True)
+    (place / f"{0:020d}").write_bytes(data)
+
+
+def instead(root: Path, data: bytes) -> None:
+    shutil.rmtree(root / "batchconsumequeue/bcq_a")
+    beside(root, data)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: shutil.move(root / "batchconsumequeue/bcq_a", root / "consumequeue/bcq_a"),
+        lambda root: instead(root, bytes(4000)),
+        lambda root: beside(root, bytes(4000)),
+        lambda root: beside(root, b"\xab" * 4000),
+    ],
+    ids=["moved", "zeros instead", "zeros beside", "noise beside"],
+)
+def test_a_batch_topic_stays_one(change: Callable[[Path], None], declared: bool, tmp_path: Path) -> None:
+    """No broker of 5.x starts while a topic's directory lies with queues of the other type."""
+    root = golden.copy_of("rich-5.3.3", tmp_path / "store")
+    if declared:
+        golden.declare(root, {place.name: "BatchCQ" for place in (root / "batchconsumequeue").iterdir()})
+    before = {path.name: path.read_bytes() for path in (root / "batchconsumequeue/bcq_a/0").iterdir()}
+    change(root)
+    assert ("move", "consumequeue/bcq_a") in mended(root, given_for("rich-5.3.3"), "5.3.3")
+    assert {path.name: path.read_bytes() for path in (root / "batchconsumequeue/bcq_a/0").iterdir()} == before
+
+
+def renamed(file: Path) -> None:
+    file.rename(file.with_name(f"{4000:020d}"))
+
+
+def with_fillers(file: Path) -> None:
+    """Put three units of what brokers write in front of a queue's first number into its file."""
+    file.write_bytes((bytes(8) + (2**31 - 1).to_bytes(4, "big") + bytes(8)) * 3 + file.read_bytes()[:-60])
+
+
+@pytest.mark.parametrize("change", [renamed, with_fillers])
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_a_light_queue_begins_where_its_first_message_says(
+    version: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    root = golden.copy_of(f"rich-{version}", tmp_path / "store")
+    file = root / f"consumequeue/%LMQ%a1/0/{0:020d}"
+    before = file.read_bytes()
+    change(file)
+    told = audit.check(root, given=given_for(f"rich-{version}"), jobs=1).findings
+    assert {(finding.code, finding.topic) for finding in told if finding.topic} == {("CQ_SHIFTED", "%LMQ%a1")}
+    mended(root, given_for(f"rich-{version}"), version)
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(("which", "name"), [(0, "20991231235959999"), (-1, "1"), (3, "20991231235959999")])
+def test_index_files_are_in_the_order_of_the_log(which: int, name: str, tmp_path: Path) -> None:
+    """Queries with a begin time go by it: they miss what lies in front of a file that begins before."""
+    root = built(tmp_path / "store", messages=900)
+    old = sorted((root / "index").iterdir())[which]
+    old.rename(old.with_name(name))
+    told = [finding for finding in audit.check(root, given=GIVEN, jobs=1).findings if finding.code == "INDEX_ORDER"]
+    assert [finding.path for finding in told] == [f"index/{name}"]
+    mended(root, GIVEN)
+    assert name not in {path.name for path in (root / "index").iterdir()}
+
+
+def test_a_blank_index_file_behind_others_is_told(tmp_path: Path) -> None:
+    root = built(tmp_path / "store")
+    size = next((root / "index").iterdir()).stat().st_size
+    (root / "index/20991231235959999").write_bytes(bytes(size))
+    (finding,) = audit.check(root, given=GIVEN, jobs=1).findings
+    assert (finding.code, finding.path) == ("INDEX_ORDER", "index/20991231235959999")
+    mended(root, GIVEN)

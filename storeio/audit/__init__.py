@@ -11,8 +11,9 @@ joins what they say. ``check`` does it all here.
   ``usual`` ones.
 * Together: ``stitching`` puts splits side by side; ``queues`` judges every queue, ``one_queue`` each: which numbers
   are ``missing`` and which of them ``misplaced`` records have, whose the units of its files are (``owners``,
-  ``shifts``), and what is no finding as a record's number is wrong (``misnumbered``). ``unread`` tells what was not
-  read, and ``bytes`` puts each byte into a class. ``unfinished`` is what is said when an audit is cut short.
+  ``shifts``; of a light queue ``light_start``), and what is no finding as a record's number is wrong
+  (``misnumbered``). ``unread`` tells what was not read, and ``bytes`` puts each byte into a class. ``unfinished`` is
+  what is said when an audit is cut short.
 * For others: ``peek`` reads one record, ``walks`` all of them again, ``named`` looks for queues that somebody names.
 """
 

@@ -31,6 +31,7 @@ from storeio.checks.begun_again import without_replaced
 from storeio.checks.checkpoint import Facts, check_checkpoint
 from storeio.checks.columns import Columns
 from storeio.checks.index_finish import finish_content
+from storeio.checks.index_names import out_of_order
 from storeio.checks.index_outside import IndexOutside, units_outside, unjudged
 from storeio.checks.layout import check_layout
 from storeio.checks.marks import edge_findings
@@ -201,6 +202,7 @@ def _index(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, gath
             gathered.findings.append(Finding("INDEX_MISSING", INDEX, count=keys, detail=f"{keys} keys in the log"))
         return []
     gathered.findings += finish_content(plan.index, index_reader(plan), contents)
+    gathered.findings += out_of_order(plan.index)
     covered = [content.covered for content in contents]
     gaps = unjudged(covered, view.min_physical_offset, view.end)
     beyond: list[int] = []

@@ -5,7 +5,7 @@ Source: ``QueueTypeUtils``, ``ConsumeQueueStore.getOrCreateConsumeQueue``, ``Mul
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,9 +22,12 @@ from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, TOPIC_DATABASES, StoreFile, file_name
 from storeio.results import QueueResult
 from storeio.simulate.disk import Disk
-from storeio.simulate.topics import TOPICS, declared_topics, ordinary_topics
+from storeio.simulate.queue_types import has_no_ordinary, moved_topics, noisy_topics
+from storeio.simulate.topics import TOPICS, declared_topics
 
 ORDINARY: Final = "its units are of ordinary queues"
+NO_ORDINARY: Final = "the topic has batch queues, and no unit of an ordinary queue is in it"
+NOISE: Final = "no unit of a batch queue is in it, and the topic's ordinary queues are where they belong"
 EMPTY: Final = "no file is in it, and no table or record gives the topic batch queues"
 SAYS: Final = {True: "BatchCQ", False: "SimpleCQ, as of any topic without another type"}
 
@@ -60,34 +63,23 @@ def all_told(parts: Iterable[Told]) -> Told:
     return Told(tuple(sorted(topics)), any(part.light for part in parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Silent:
-    """Of what neither files nor settings of a store say anything, so that its records are asked.
-
-    ``typed`` are the topics whose type is known, None where that of all is.
-    """
-
-    typed: frozenset[str] | None
-    light: bool
-
-    def answer(self, told: Told) -> Told:
-        """Return what records say of what nothing else tells."""
-        typed = self.typed
-        topics = () if typed is None else tuple(topic for topic in told.batch_topics if topic not in typed)
-        return Told(topics, told.light and self.light)
-
-
-def silent_of(plan: AuditPlan) -> Silent:
-    """Return of what the files and settings of a store, as they were listed, say nothing."""
+def only_told(plan: AuditPlan, told: Told) -> Told:
+    """Return what records tell of which neither files nor settings of a store, as they were listed, say anything."""
     queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE)]
-    typed = frozenset(file.topic for file in queues if file.topic)
     usual = [file for file in queues if file.kind == CONSUMEQUEUE and file.queue_id is not None and not file.is_dir]
     has_units = any(file.base_offset is not None for file in usual)
+    light = told.light and plan.config.multi_dispatch is None and not has_units
+    if not told.batch_topics:
+        return Told((), light)
     try:
         is_declared = declared_batches(plan) is not None
     except UnreadableError:
         is_declared = True  # by a table that says we do not know what
-    return Silent(None if is_declared else typed, plan.config.multi_dispatch is None and not has_units)
+    typed = {file.topic or "" for file in queues}
+    filled = {file.topic or "" for file in usual}.intersection(told.batch_topics)
+    typed -= (filled - _with_ordinary(plan, filled)) - {file.topic for file in queues if file.kind == BATCHQUEUE}
+    topics = () if is_declared else tuple(topic for topic in told.batch_topics if topic not in typed)
+    return Told(topics, light)
 
 
 def declared_batches(plan: AuditPlan) -> frozenset[str] | None:
@@ -111,9 +103,10 @@ def type_findings(plan: AuditPlan) -> list[Finding]:
         table = _declared(plan)
     except UnreadableError:
         return []  # which is told as such
-    moved = _moved_topics(plan) - {topic for topic, is_batch in (table or {}).items() if is_batch}
+    elsewhere = _elsewhere(plan, table or {})
     found = [
-        Finding("QUEUE_ELSEWHERE", f"{BATCHQUEUE}/{topic}", topic=topic, detail=ORDINARY) for topic in sorted(moved)
+        Finding("QUEUE_ELSEWHERE", f"{kind}/{topic}", topic=topic, detail=detail)
+        for (kind, topic), detail in sorted(elsewhere.items())
     ]
     if table is None:
         return found  # the store was copied without its configuration, or a broker makes a new one
@@ -122,8 +115,18 @@ def type_findings(plan: AuditPlan) -> list[Finding]:
     return found + [
         Finding("QUEUE_TYPE", f"{kind}/{topic}", topic=topic, detail=f"the table says {SAYS[table.get(topic, False)]}")
         for kind, topic in sorted(types)
-        if table.get(topic, False) != (kind == BATCHQUEUE) and not (kind == BATCHQUEUE and topic in moved)
+        if table.get(topic, False) != (kind == BATCHQUEUE) and (kind, topic) not in elsewhere
     ]
+
+
+def _elsewhere(plan: AuditPlan, table: Mapping[str, bool]) -> dict[tuple[str, str], str]:
+    """Return the topics' directories that hold nothing of their topic's type, with what they hold in words."""
+    moved, noisy = _ordinary_topics(plan)
+    batch = {topic for topic, is_batch in table.items() if is_batch}
+    found = {(BATCHQUEUE, topic): NOISE for topic in noisy - batch}
+    found |= {(BATCHQUEUE, topic): ORDINARY for topic in moved - batch}
+    there = {file.topic or "" for file in plan.listing.of_kind(CONSUMEQUEUE) if file.topic in plan.facts.batch_topics}
+    return found | {(CONSUMEQUEUE, topic): NO_ORDINARY for topic in there - _with_ordinary(plan, there)}
 
 
 def unfounded(plan: AuditPlan, queues: Iterable[QueueResult]) -> list[Finding]:
@@ -143,29 +146,48 @@ def unfounded(plan: AuditPlan, queues: Iterable[QueueResult]) -> list[Finding]:
     return [Finding("QUEUE_TYPE", f"{BATCHQUEUE}/{topic}", topic=topic, detail=EMPTY) for topic in sorted(topics)]
 
 
-def _moved_topics(plan: AuditPlan) -> frozenset[str]:
-    """Return the topics of whose ordinary queues a directory of batch queues holds the files."""
+def _ordinary_topics(plan: AuditPlan) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the topics whose directories of batch queues hold ordinary ones, and those beside which such lie."""
+    disk = _queues_of(plan, {file.topic or "" for file in plan.listing.of_kind(BATCHQUEUE)})
     try:
-        return ordinary_topics(Disk(plan.listing.of_kind(BATCHQUEUE), plan.read))
+        return moved_topics(disk), noisy_topics(disk)
     except UnreadableError:
-        return frozenset()  # which is told as such
+        return frozenset(), frozenset()  # which is told as such
+
+
+def _queues_of(plan: AuditPlan, topics: Container[str]) -> Disk:
+    """Return the queue files of some topics."""
+    files = (file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE))
+    return Disk([file for file in files if file.topic in topics], plan.read)
 
 
 def listed_batches(plan: AuditPlan, declared: frozenset[str] | None) -> frozenset[str]:
     """Return the topics that have batch queues, as directories tell and ``topics.json``, which gives ``declared``.
 
-    That table's word, and that of an empty directory, counts where no consume queue file says otherwise; and where a
+    That table's word, and that of an empty directory, counts where no ordinary queue's file says otherwise; and where a
     topic has files of both kinds, with which no broker starts. A directory of batch queues says nothing if it holds an
-    ordinary queue's files.
+    ordinary queue's files, or noise.
     """
     queues = [file for file in plan.listing.files if file.kind in (CONSUMEQUEUE, BATCHQUEUE) and file.topic]
     batch = [file for file in queues if file.kind == BATCHQUEUE]
-    moved = _moved_topics(plan) if batch else frozenset()
-    placed = {file.topic or "" for file in batch if not file.is_dir} - moved
-    likely = ({file.topic or "" for file in batch} - moved).union(declared or ())
-    others = {file.topic for file in queues if file.kind == CONSUMEQUEUE and not file.is_dir} if likely else set()
+    moved, noisy = _ordinary_topics(plan) if batch else (frozenset[str](), frozenset[str]())
+    others_are = moved | (noisy - (declared or frozenset()))
+    placed = {file.topic or "" for file in batch if not file.is_dir} - others_are
+    likely = ({file.topic or "" for file in batch} - others_are).union(declared or ())
+    others = {file.topic or "" for file in queues if file.kind == CONSUMEQUEUE and not file.is_dir} if likely else set()
     denied = placed & others - declared if declared is not None else frozenset()
-    return frozenset((placed - denied) | (likely - others))
+    return frozenset((placed - denied) | (likely - _with_ordinary(plan, likely & others)))
+
+
+def _with_ordinary(plan: AuditPlan, topics: Collection[str]) -> set[str]:
+    """Return those of some topics with consume queue files that have an ordinary queue's units, or all if unread."""
+    if not topics:
+        return set()
+    disk = _queues_of(plan, topics)
+    try:
+        return {topic for topic in topics if not has_no_ordinary(disk, topic)}
+    except UnreadableError:
+        return set(topics)
 
 
 def has_light_queues(plan: AuditPlan) -> bool:
@@ -197,7 +219,7 @@ def known_with(plan: AuditPlan, batch_topics: frozenset[str], light: bool, told:
     """Return the topics with batch queues, and whether there are light ones, with what only records tell."""
     if batch_topics.issuperset(told.batch_topics) and (light or not told.light):
         return batch_topics, light
-    answer = silent_of(plan).answer(told)
+    answer = only_told(plan, told)
     return batch_topics.union(answer.batch_topics), light or answer.light
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from storeio.audit.light_start import begins_too_high
 from storeio.audit.misnumbered import FIELD, units_of
 from storeio.audit.misplaced import told
 from storeio.audit.missing import missing_of
@@ -165,6 +166,8 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
         stretches = partial(data_stretches, plan.root)
         said.covered = merged([*said.covered, *units_of(queue, read, numbering.expected)])
         leftover = judge_uncovered(queue, said.covered, numbering.runs, view, read, _namer(plan), stretches)
+        if said.covered and queue.topic.startswith(log.LMQ_PREFIX) and not view.min_physical_offset:
+            leftover.findings += begins_too_high(plan, read, queue, said.covered[0][0])
         if queue.kind == BATCHQUEUE:
             leftover.spans = spans_of(queue, read, [row[0] for rows in leftover.gone for row in rows])
     except UnreadableError as error:

@@ -2,7 +2,7 @@
 
 ``storeio.audit`` says when which is asked.
 
-* The listing: ``layout``; how index files are built: ``index_shape``.
+* The listing: ``layout``; how index files are built: ``index_shape``, and in which order they are: ``index_names``.
 * One split's records: ``glance`` first, then ``marks`` and ``rare`` values; against units of queues ``queue_units``
   (``beside``, ``ext_units``, ``deliver_times``), of batch and light queues ``log_order``; against the index
   ``index_content``, which takes the units of its ``index_stretch``, tells ``index_events``, and leaves the ends of

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
-from storeio.audit.facts import Told, known_with, silent_of
+from storeio.audit.facts import Told, known_with, only_told
 from storeio.audit.named import require_among
 from storeio.checks.layout import queues_elsewhere
 from storeio.checks.segments import LogView, Segment, view_log
@@ -195,7 +195,7 @@ class Tally:
         """Return sentences on what the store's own files decided."""
         wanted = self.wanted
         notes = []
-        told = silent_of(self.plan).answer(Told(tuple(sorted(wanted.batch_topics))))
+        told = only_told(self.plan, Told(tuple(sorted(wanted.batch_topics))))
         if told.batch_topics:
             names = ", ".join(printable(topic) for topic in told.batch_topics[:MOST_TOLD])
             more = f" and {len(told.batch_topics) - MOST_TOLD} more" if len(told.batch_topics) > MOST_TOLD else ""

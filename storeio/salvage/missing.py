@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from storeio.dispatch import is_copied
+from storeio.dispatch import listed_numbers
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.results import LostRange
@@ -98,16 +98,9 @@ def light_units(record: log.Record, place: int) -> list[Unit]:
 
     Nor does one have any whose lists are those of another message.
     """
-    if is_copied(p.java_decode(record.topic), record.properties):
-        return []
-    said = p.parse(record.properties)
-    names, items = (p.java_split(said.get(name, ""), ",") for name in (p.MULTI_DISPATCH, p.MULTI_QUEUE_OFFSET))
-    numbers = [p.java_long(item) for item in items]
-    if len(names) != len(numbers):
-        return []
     return [
         Unit(name, 0, number, place, record.size, 0)
-        for name, number in zip(names, numbers, strict=True)
+        for name, _, number in listed_numbers(p.java_decode(record.topic), record.properties)
         if name.startswith(log.LMQ_PREFIX) and number is not None
     ]
 

@@ -5,7 +5,7 @@ else is said of it. What differs between broker lines is a row of ``rules``. Mod
 
 * Load: ``metadata`` goes through ``tables`` of ``config/``, read once for all lines (``memo``), and the timers' files;
   ``broker`` is the store in memory, of ``mapped`` files: log, ``topics`` with their queues (``consumequeue``, its
-  ``unit_search``, with a ``queueext``, or ``batchqueue``), ``index``, checkpoint.
+  ``unit_search``, with a ``queueext``, or ``batchqueue``; ``queue_types`` tells which), ``index``, checkpoint.
 * ``recover`` scans the log from where it thinks best, ``message`` checks a record and makes a request of it, ``reput``
   dispatches from there. ``logscan`` passes ordinary records at the speed of the compiled walk: those that are
   dispatched in ``blocks``, others by ``skipping``.

@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import Final
 
-import numpy as np
-
-from storeio.format import consumequeue
 from storeio.format import properties as text
 from storeio.format.fastjson import decode
 from storeio.paths import BATCHQUEUE, CONFIG, CONSUMEQUEUE, TOPIC_DATABASES
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import RefusesError
 from storeio.simulate.memo import Memo
+from storeio.simulate.queue_types import has_no_ordinary, moved_topics, noisy_topics
 from storeio.simulate.rules import Rules
 from storeio.simulate.tables import MOST_BYTES
 
 TOPICS: Final = (f"{CONFIG}/topics.json", f"{CONFIG}/topics.json.bak")
-MOST_LOOKED_AT: Final = 16  # files of a topic, of which the first units are read
-UNITS_LOOKED_AT: Final = 16
 QUEUE_TYPE: Final = "queue.type"
 TOPIC_TABLE: Final = "topicConfigTable"
 BATCH: Final = "BatchCQ"
@@ -46,8 +41,8 @@ class Topics:
         declared = batch if table is None else frozenset(name for name, is_batch in table.items() if is_batch)
         self.known = declared is not None
         if declared is None:
-            declared = frozenset(topic for topic, _ in self.queues_in(BATCHQUEUE)) - ordinary_topics(disk)
-            declared = frozenset(topic for topic in declared if self._holds(topic))
+            declared = frozenset(topic for topic, _ in self.queues_in(BATCHQUEUE) if self._holds(topic))
+            declared -= moved_topics(disk) | noisy_topics(disk)
         self._batch = set(declared)
 
     def _holds(self, topic: str) -> bool:
@@ -65,7 +60,7 @@ class Topics:
 
     def holds_batches(self, topic: str) -> None:
         """Take note of a record with inner messages: brokers write such records to batch queues only."""
-        if not self.known and not self.disk.is_directory(f"{CONSUMEQUEUE}/{topic}"):
+        if not self.known and topic not in self._batch and has_no_ordinary(self.disk, topic):
             self._batch.add(topic)
 
     def expect(self, topic: str, directory: str) -> None:
@@ -111,37 +106,6 @@ def _topics_in(data: memoryview) -> dict[str, bool] | None:
     if found.problem or not isinstance(table, dict):
         return None
     return {name: config is has_batches for name, config in table.items()}
-
-
-def ordinary_topics(disk: Disk) -> frozenset[str]:
-    """Return the topics of directories of batch queues all of whose files begin with units of ordinary queues."""
-    found = set()
-    for topic in disk.entries(BATCHQUEUE):
-        place = f"{BATCHQUEUE}/{topic.name}"
-        queues = (f"{place}/{queue.name}" for queue in disk.entries(place))
-        paths = (f"{queue}/{file.name}" for queue in queues for file in disk.entries(queue))
-        looks = [_holds_ordinary(disk, path) for path in islice(filter(disk.is_file, paths), MOST_LOOKED_AT)]
-        told = [look for look in looks if look is not None]
-        if told and all(told):
-            found.add(topic.name)
-    return frozenset(found)
-
-
-def _holds_ordinary(disk: Disk, path: str) -> bool | None:
-    """Tell whether the first units of a file are of an ordinary queue: they point at one record behind the other.
-
-    None for a file with one unit, or none, of which nothing can be told.
-
-    Where the second one of them has its size, one of a batch queue has the upper half of its number, mostly zeros.
-    """
-    size = min(max(disk.size(path), 0), UNITS_LOOKED_AT * consumequeue.UNIT_BYTES)
-    units = consumequeue.decode(disk.read(path, 0, size - size % consumequeue.UNIT_BYTES).data)
-    units = units[~consumequeue.is_pre_blank(units)]
-    written = int(np.argmin(np.append(consumequeue.is_written(units), False)))
-    ends = units["physical_offset"][:written].astype(np.int64) + units["size"][:written]
-    if written < 2:  # the rest of the first unit of a batch queue is not zero
-        return False if units[written:].tobytes().strip(b"\0") else None
-    return bool((units["physical_offset"][1:written] >= ends[:-1]).all())
 
 
 def _is_batch(config: object) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from storebuilder import StoreBuilder
 
-from broker.brokers import run
+from broker.brokers import Key, run
 from broker.whole import assert_whole, broker_accepts, keys_of, messages_of, records_of
 from storeio.apply import apply_plan, undo
 from storeio.errors import NotAppliedError, UsageError
@@ -97,3 +100,48 @@ def test_after_a_crash_the_repaired_index_has_every_key(version: str, tmp_path: 
     assert started.outcome == "starts", started.reason
     found = {key: tuple(sorted(set(offsets))) for key, offsets in started.hits.items()}  # the last record's twice
     assert found == keys
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_light_queue_under_a_higher_name_gets_its_numbers_back(version: str, tmp_path: Path) -> None:
+    name = f"rich-{version}"
+    options, records = golden_data.options(name), records_of(golden_data.dump(name), golden_data.options(name))
+    root = golden_data.copy_of(name, tmp_path / "store")
+    file = root / f"consumequeue/%LMQ%a1/0/{0:020d}"
+    file.rename(file.with_name(f"{4000:020d}"))
+    with pytest.raises(AssertionError, match="not delivered"):
+        broker_accepts(root, version, options, messages_of(records), {}, states=("clean",))
+    plan_store(root, tmp_path / "plan.json", broker=version, given=given_for(name), jobs=1)
+    apply_plan(tmp_path / "plan.json", root)
+    broker_accepts(root, version, options, messages_of(records), keys_of(records, tags=version == "5.5.1"))
+
+
+@pytest.mark.parametrize(("which", "name"), [(0, "20991231235959999"), (-1, "1")])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_queries_from_a_time_on_find_all_keys_again(version: str, which: int, name: str, tmp_path: Path) -> None:
+    """Index files that are not in the log's order by their names keep them from getting to the end."""
+    builder = StoreBuilder(tmp_path / "store", step_ms=1000)
+    keys = {
+        ("t", f"U{number}"): (builder.message("t", 0, b"body", unique_key=f"U{number}").physical_offset,)
+        for number in range(500)
+    }
+    root = builder.close()
+    file = sorted((root / "index").iterdir())[which]
+    file.rename(file.with_name(name))
+    options = {"clFile": 16384, "cqEntries": 50, "indexSlots": 50, "indexNum": 200}
+
+    def hits() -> Mapping[Key, tuple[int, ...]]:
+        copy = shutil.copytree(root, tmp_path / "copy")
+        found = run(version, copy, options, keys=keys, stop="halt").hits
+        shutil.rmtree(copy)
+        return found
+
+    found = hits()
+    assert sum(found.get(key, ()) != places for key, places in keys.items()) > 100
+    given = {
+        "mappedFileSizeCommitLog": "16384", "mappedFileSizeConsumeQueue": "1000", "maxHashSlotNum": "50",
+        "maxIndexNum": "200",
+    }  # fmt: skip
+    plan_store(root, tmp_path / "plan.json", broker=version, given=given, jobs=1)
+    apply_plan(tmp_path / "plan.json", root)
+    assert hits() == keys

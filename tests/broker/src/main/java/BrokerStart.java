@@ -76,6 +76,7 @@ public final class BrokerStart {
     private static final int UNIT_BYTES = 20;
     private static final int PULL_MESSAGES = 32;
     private static final int MOST_EMPTY_PULLS = 1000; // a queue may claim 2^60 messages; nobody waits for these
+    private static final long BEFORE_ITS_TIME = 1000; // ms, as clients that know a message's id
     private static final int MOST_HITS = 1 << 16; // brokers answer with 64 at most; tests want to see all of them
     private static final long DISPATCH_MILLIS = 5_000; // of new messages, where something stops it
     private static final int INNER_BATCH = 0x80; // sys flag: the body holds messages that the client unwraps
@@ -360,19 +361,36 @@ public final class BrokerStart {
         emit("queried");
     }
 
-    /** Returns where the messages lie that have this key, once for each time that the index names them. */
+    /**
+     * Returns where the messages lie that have this key, once for each time that the index names them.
+     *
+     * <p>Clients that look for a message id ask from about its time on, so one that is not found that way does not count.
+     */
     private List<Long> found(String topic, String key) throws Exception {
         List<Long> offsets = new ArrayList<>();
-        QueryMessageResult answer = store.queryMessage(topic, key, MOST_HITS, 0, Long.MAX_VALUE);
+        for (MessageExt message : answers(topic, key, 0)) {
+            long from = message.getStoreTimestamp() - BEFORE_ITS_TIME;
+            if (answers(topic, key, from).stream().anyMatch(
+                    other -> other.getCommitLogOffset() == message.getCommitLogOffset())) {
+                offsets.add(message.getCommitLogOffset());
+            }
+        }
+        return offsets;
+    }
+
+    /** Returns the messages from a time on that have this key. */
+    private List<MessageExt> answers(String topic, String key, long begin) throws Exception {
+        List<MessageExt> messages = new ArrayList<>();
+        QueryMessageResult answer = store.queryMessage(topic, key, MOST_HITS, begin, Long.MAX_VALUE);
         for (ByteBuffer buffer : answer.getMessageBufferList()) {
             MessageExt message = decode(buffer);
             // The index knows only hashes: clients, too, throw away what has another topic or key.
             if (message != null && message.getTopic().equals(topic) && hasKey(message, key)) {
-                offsets.add(message.getCommitLogOffset());
+                messages.add(message);
             }
         }
         answer.release();
-        return offsets;
+        return messages;
     }
 
     /** Decodes as a client does, but leaves the body compressed: what is stored is what is compared. */
