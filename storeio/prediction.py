@@ -18,7 +18,17 @@ from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
-from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONFIG, CONSUMEQUEUE, LOCK, QUEUE_EXT
+from storeio.paths import (
+    ABORT,
+    BATCHQUEUE,
+    CHECKPOINT,
+    COMMITLOG,
+    CONFIG,
+    CONSUMEQUEUE,
+    LOCK,
+    QUEUE_EXT,
+    StoreFile,
+)
 from storeio.results import Tell
 from storeio.scan import Bytes, Listing, kept_open, list_store, not_listed, read_range, require_same
 from storeio.settings import default, log_elsewhere, not_followed, not_read
@@ -137,7 +147,8 @@ def _started(
         finder = Finder(started_broker, listing.files, read, agreeing)
         given_up = finder.find(progress)
         found = consume(started_broker, finder.there) if consumers else None
-    emptied = [path for path in disk.deleted if held_something(listing, read, path)]
+    held = {file.path: file for file in listing.files} if disk.deleted else {}
+    emptied = [path for path in disk.deleted if path in held and held_something(held[path], read)]
     require_same(listing, gaps.paths)
     without_digests(outcome, gaps.paths)
     return Prediction(
@@ -203,14 +214,13 @@ def not_simulated(listing: Listing, config: StoreConfig) -> tuple[str, ...]:
     return (*found, *not_followed(settings))
 
 
-def held_something(listing: Listing, read: Read, path: str) -> bool:
+def held_something(file: StoreFile, read: Read) -> bool:
     """Tell whether a file of the log or of a queue has a byte that is not zero."""
-    file = listing.get(path)
-    if file is None or file.kind not in (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE):
+    if file.kind not in (COMMITLOG, CONSUMEQUEUE, BATCHQUEUE):
         return False
     for at in range(0, file.size, TAIL_BYTES):
         stop = min(at + TAIL_BYTES, file.size)
-        if first_nonzero(read(path, at, stop), 0, stop - at) < stop - at:
+        if first_nonzero(read(file.path, at, stop), 0, stop - at) < stop - at:
             return True
     return False
 
