@@ -185,3 +185,10 @@ def test_a_blank_index_file_behind_others_is_told(tmp_path: Path) -> None:
     (finding,) = audit.check(root, given=GIVEN, jobs=1).findings
     assert (finding.code, finding.path) == ("INDEX_ORDER", "index/20991231235959999")
     mended(root, GIVEN)
+
+
+@pytest.mark.parametrize("name", ["config", "index"])
+def test_a_file_where_a_directory_belongs_goes(name: str, tmp_path: Path) -> None:
+    root = golden.without("base-5.3.3", tmp_path / "store", name)
+    (root / name).write_bytes(b"x")
+    assert ("move", name) in mended(root, given_for("base-5.3.3"), "5.3.3")

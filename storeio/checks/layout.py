@@ -16,6 +16,7 @@ from storeio.paths import (
     CHECKPOINT,
     COMMITLOG,
     COMPACTED,
+    CONFIG,
     CONSUMEQUEUE,
     INDEX,
     LOCK,
@@ -41,7 +42,11 @@ _MUST_BE_FILES: Final = {
     LOCK: "brokers die at start: it is to be a file",
     ABORT: "5.x brokers die or hang at start: it is to be a file",
 }
-_MUST_BE_DIRECTORIES: Final = (COMMITLOG, INDEX, *QUEUE_KINDS)
+_KEEP_NOTHING: Final = "brokers start, and can keep nothing there"
+_MUST_BE_DIRECTORIES: Final = {
+    **dict.fromkeys((COMMITLOG, INDEX, *QUEUE_KINDS), _KEEP_NOTHING),
+    CONFIG: "5.x brokers refuse to start, others keep no tables",
+}
 ROCKSDB_QUEUES: Final = "RocksDB queues"
 _DATABASES: Final = {
     path.rpartition("/")[0]: text
@@ -69,9 +74,7 @@ def check_layout(entries: Sequence[StoreFile], lengths: dict[str, int]) -> list[
         elif entry.special and entry.path in _MUST_BE_FILES:
             findings.append(_stray(entry, f"{entry.special}: {_MUST_BE_FILES[entry.path]}"))
         elif not entry.is_dir and entry.path in _MUST_BE_DIRECTORIES:
-            findings.append(
-                _stray(entry, "a file where a directory belongs: brokers start, and can keep nothing there")
-            )
+            findings.append(_stray(entry, f"a file where a directory belongs: {_MUST_BE_DIRECTORIES[entry.path]}"))
         if entry.path == ABORT:
             findings.append(Finding("ABORT_PRESENT", entry.path, 0, entry.size, detail="an abort file is there"))
         elif entry.kind == COMMITLOG or entry.kind in QUEUE_KINDS:
