@@ -78,7 +78,7 @@ def _may_be_ordinary(disk: Disk, path: str) -> bool:
     return bool(_ordinary_units(disk, path)[1]) if look is None else look
 
 
-def _ordinary_units(disk: Disk, path: str) -> tuple[np.ndarray[tuple[int], np.dtype[np.void]], int]:
+def _ordinary_units(disk: Disk, path: str) -> tuple[consumequeue.Units, int]:
     """Return a file's first units, those before a queue's first one left out, and how many of them are written."""
     size = min(max(disk.size(path), 0), UNITS_LOOKED_AT * consumequeue.UNIT_BYTES)
     units = consumequeue.decode(disk.read(path, 0, size - size % consumequeue.UNIT_BYTES).data)

@@ -57,7 +57,7 @@ class UsualQueues:
         positions, sizes = _records(grouped)
         if not len(positions):
             return False
-        first, last = int(positions.min()) + split.base_offset, int((positions + sizes).max()) + split.base_offset
+        first, last = int(np.min(positions)) + split.base_offset, int(np.max(positions + sizes)) + split.base_offset
         files = self._broker.log
         return files.min_offset <= first and last <= min(files.max_offset, stop)
 
