@@ -19,6 +19,7 @@ INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 LOCK: Final = "lock"
 ABORT: Final = "abort"
+ABORT_COPY: Final = f"{ABORT}.bak"  # what abort held; brokers of 5.x write both
 CONFIG: Final = "config"
 OTHER: Final = "other"
 

@@ -192,3 +192,10 @@ def test_a_file_where_a_directory_belongs_goes(name: str, tmp_path: Path) -> Non
     root = golden.without("base-5.3.3", tmp_path / "store", name)
     (root / name).write_bytes(b"x")
     assert ("move", name) in mended(root, given_for("base-5.3.3"), "5.3.3")
+
+
+def test_a_directory_in_place_of_what_abort_held_goes(tmp_path: Path) -> None:
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    (root / "abort.bak").unlink(missing_ok=True)
+    (root / "abort.bak/inside").mkdir(parents=True)
+    assert mended(root, given_for("base-5.3.3"), "5.3.3") == [("move", "abort.bak")]

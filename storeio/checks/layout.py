@@ -12,6 +12,7 @@ from typing import Final
 from storeio.findings import Finding
 from storeio.paths import (
     ABORT,
+    ABORT_COPY,
     BATCHQUEUE,
     CHECKPOINT,
     COMMITLOG,
@@ -40,7 +41,7 @@ _LENGTH_CODES: Final = {
 _MUST_BE_FILES: Final = {
     CHECKPOINT: "brokers refuse to start: it is to be a file",
     LOCK: "brokers die at start: it is to be a file",
-    ABORT: "5.x brokers die or hang at start: it is to be a file",
+    **dict.fromkeys((ABORT, ABORT_COPY), "5.x brokers die or hang at start: it is to be a file"),
 }
 _KEEP_NOTHING: Final = "brokers start, and can keep nothing there"
 _MUST_BE_DIRECTORIES: Final = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from storeio.paths import ABORT, DEVICE, LOCK, PIPE
+from storeio.paths import ABORT, ABORT_COPY, DEVICE, LOCK, PIPE
 from storeio.simulate.broker import Broker
 from storeio.simulate.ends import CrashesError, HangsError, JavaError
 from storeio.simulate.java import as_long
@@ -26,12 +26,13 @@ def start(broker: Broker) -> None:
     """
     if odd := broker.disk.no_file(LOCK):
         raise CrashesError(f"{LOCK} is {odd}, which cannot be locked", path=LOCK)
-    odd = broker.disk.no_file(ABORT)
-    if broker.rules.writes_abort and odd == PIPE:
-        raise HangsError(f"{ABORT} is {odd}, and start waits for somebody to write into it")
-    if broker.rules.writes_abort and odd not in ("", DEVICE):
-        raise CrashesError(f"{ABORT} is {odd} and cannot be written", path=ABORT)
-    if not odd:
+    for path in (ABORT, ABORT_COPY) if broker.rules.writes_abort else ():
+        odd = broker.disk.no_file(path)
+        if odd == PIPE:
+            raise HangsError(f"{path} is {odd}, and start waits for somebody at its other end")
+        if odd not in ("", DEVICE):
+            raise CrashesError(f"{path} is {odd} and cannot be written", path=path)
+    if not broker.disk.no_file(ABORT):
         broker.disk.create(ABORT, 0)
     if not broker.rules.reput_from_queues:
         return

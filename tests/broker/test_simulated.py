@@ -128,6 +128,16 @@ def test_links_to_nothing(version: str, path: str, tmp_path: Path) -> None:
         assert contents(tree(root), "index") == contents(tree(tmp_path / "said"), "index")
 
 
+@pytest.mark.parametrize("name", ["abort", "abort.bak"])
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
+def test_directories_where_start_writes(version: str, name: str, tmp_path: Path) -> None:
+    """5.x keeps what the abort file held before in another one."""
+    root, options = golden_data.copy_of(f"base-{version}", tmp_path / "store"), golden_data.options(f"base-{version}")
+    (root / name).unlink(missing_ok=True)
+    (root / name).mkdir()
+    assert_same(simulate(root, broker=version, given=sizes_of(options)), run(version, root, options, stop="halt"))
+
+
 LARGEST: Final = 2**63 - 1
 # Which file gets a name near that, behind which a broker's positions become negative, and which.
 BEYOND: Final[dict[str, tuple[str, str, int]]] = {
