@@ -210,8 +210,9 @@ def parse_value(name: str, value: str) -> str:
     number = parse_number(text)
     if number is None or not -(2**31) <= number < 2**31:
         raise TypeError(f"{name}={shortened(text, MOST_SHOWN)!r}: a whole number of at most {2**31 - 1} is needed")
-    if kind == "size" and number < 1:
-        raise ValueError(f"{name}={text}: must be 1 or more")
+    least = int(declared()[name].get("least", 1))
+    if kind == "size" and number < least:
+        raise ValueError(f"{name}={text}: must be {least} or more")
     return str(number)
 
 

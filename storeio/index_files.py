@@ -5,17 +5,29 @@ from __future__ import annotations
 from storeio.checks.index_shape import Read, infer_shape
 from storeio.config import StoreConfig
 from storeio.errors import UnreadableError
+from storeio.format.index import file_length
 from storeio.paths import INDEX
 from storeio.scan import Listing, go_without, read_range
+from storeio.settings import default
+
+
+def likely_shape(config: StoreConfig) -> tuple[int, int]:
+    """Return (slots, units) of index files where no file tells: as given, or as in most stores."""
+    return config.index_slots or int(default("maxHashSlotNum")), config.index_units or int(default("maxIndexNum"))
 
 
 def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
     """Return (slots, units) of a store's index files; None where neither settings nor files tell.
 
+    Where one is given, the other is the usual one if some file is as long as that makes it.
+
     A file that cannot be read tells nothing; who reads it whole reports it, and others by what is noted of it.
     """
     if config.index_slots is not None and config.index_units is not None:
         return config.index_slots, config.index_units
+    likely, is_given = likely_shape(config), config.index_slots is not None or config.index_units is not None
+    if is_given and file_length(*likely) in {file.size for file in listing.of_kind(INDEX)}:
+        return likely
 
     def reader(path: str) -> Read:
         return lambda start, stop: read_range(listing.root, path, start, stop)

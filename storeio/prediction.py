@@ -16,7 +16,7 @@ from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewh
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
-from storeio.index_files import index_shape_of
+from storeio.index_files import index_shape_of, likely_shape
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
     ABORT,
@@ -31,7 +31,7 @@ from storeio.paths import (
 )
 from storeio.results import Tell
 from storeio.scan import Bytes, Listing, kept_open, list_store, not_listed, read_range, require_same
-from storeio.settings import default, log_elsewhere, not_followed, not_read
+from storeio.settings import log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
@@ -240,8 +240,7 @@ def cuts(broker: Broker) -> bool:
 
 def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
     """Return what a start depends on besides the files' bytes."""
-    usual = int(default("maxHashSlotNum")), int(default("maxIndexNum"))
-    slots, units = index_shape_of(listing, config) or usual
+    slots, units = index_shape_of(listing, config) or likely_shape(config)
     light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
     values = {s.name: s.value for s in config.settings}
     ext = values.get("enableConsumeQueueExt")

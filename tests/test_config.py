@@ -244,7 +244,7 @@ def test_defaults_agree_with_the_code_that_uses_them() -> None:
 
 def test_every_declared_setting_is_whole() -> None:
     for name, row in declared().items():
-        assert set(row) - {"followed"} == {"default", "type", "source", "means"}, name
+        assert set(row) - {"followed", "least"} == {"default", "type", "source", "means"}, name
         assert default(name) in row.get("followed", [default(name)])
         assert row["type"] in ("size", "int", "flag", "text", "levels"), name
         assert given_settings(sets=[f"{name}={default(name)}"])[name] == default(name)

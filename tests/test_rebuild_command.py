@@ -122,7 +122,7 @@ def test_a_damaged_log_is_4_and_says_so(tmp_path: Path, capsys: pytest.CaptureFi
         (["--topic", "a", "--only", "index"], "--only queues"),
         (["--only", "log"], "log"),
         (["--set", "noSuchSetting=1"], "noSuchSetting"),
-        (["--set", "maxIndexNum=1", "--set", "maxHashSlotNum=5"], "holds nothing"),
+        (["--set", "maxIndexNum=1", "--set", "maxHashSlotNum=5"], "maxIndexNum=1: must be 2 or more"),
         (["--json", "NEW/x.json"], "must be new or empty"),
         (["--json", "STORE/x.json"], "never written"),
         (["--jobs", "0"], "--jobs"),

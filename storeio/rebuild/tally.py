@@ -23,6 +23,7 @@ from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
+from storeio.index_files import likely_shape
 from storeio.kernels import tables as w
 from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
 from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
@@ -33,7 +34,6 @@ from storeio.rebuild.layout import FileSizes
 from storeio.rebuilt import CHECKPOINTS, INDEXES, PARTS, QUEUES, QueueBuilt, Rebuilt
 from storeio.safe import printable
 from storeio.scan import go_without, gone_without, not_listed
-from storeio.settings import default
 from storeio.splits import merge_spans
 from storeio.staging import Staging
 from storeio.uris import is_remote, shown
@@ -59,9 +59,6 @@ def wanted_of(plan: AuditPlan, queues: Names | None, parts: Iterable[str], broke
     parts = frozenset(parts)
     if unknown := parts - set(PARTS):
         raise UsageError(f"{min(unknown)}: not one of {', '.join(PARTS)}")
-    shape = shape_of(plan)
-    if shape.slots < 1 or shape.units < 2:
-        raise UsageError(f"an index file of {shape.slots} slots and {shape.units} units holds nothing")
     known = evidence_of(plan, broker)
     index = bool({INDEXES, CHECKPOINTS} & parts)  # a time of the checkpoint is the index's
     return Wanted(
@@ -85,7 +82,7 @@ def told_more(plan: AuditPlan, wanted: Wanted, told: Told) -> Wanted:
 
 def shape_of(plan: AuditPlan) -> Shape:
     """Return the shape of index files: the store's, or the usual one."""
-    return Shape(*(plan.index_shape or (int(default("maxHashSlotNum")), int(default("maxIndexNum")))))
+    return Shape(*(plan.index_shape or likely_shape(plan.config)))
 
 
 def sizes_of(plan: AuditPlan) -> FileSizes:
