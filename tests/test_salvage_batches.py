@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from pathlib import Path
 
 import golden_data as golden
 import pytest
+from implied import Settings
 from salvages import bytes_of, change_byte, changed_in
 from sampled import seeds
 from storebuilder import StoreBuilder, inner_body
@@ -153,3 +155,18 @@ def test_damaged_batches_leave_their_neighbours_as_they_were(seed: int, tmp_path
         hit.add(place)
     salvage(tmp_path / "store", tmp_path / "new", given=GIVEN, jobs=1)
     assert hit.issuperset(changed_in(tmp_path / "new", records, SEGMENT))
+
+
+@pytest.mark.parametrize("back", [2, 20, 32, 44, 56])
+def test_a_segment_cut_in_the_properties_of_a_batch_makes_no_single_message_of_it(back: int, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store", settings=Settings(batch_topics=frozenset({"B"})))
+    placed = []
+    while len(builder.segments) < 3:
+        placed.append(builder.message("B", 0, b"x" * 300, inner=3, keys=f"key-{len(placed)}", tags="a"))
+    builder.close()
+    cut = placed[20]
+    os.truncate(tmp_path / f"store/commitlog/{0:020d}", cut.physical_offset + len(cut.raw) - back)
+    result = salvage(tmp_path / "store", tmp_path / "new", given={"mappedFileSizeCommitLog": "16384"}, jobs=1)
+    assert not result.restored
+    assert [part.first_queue_offset for part in result.lost] == [60]
+    assert audit.check(tmp_path / "new", jobs=1).verdict == "sound"

@@ -101,9 +101,19 @@ def _sys_flags(data: bytes, size: int, known: Known) -> Iterator[Try]:
     if unset := log.unset_flags(flag):
         seen.add(flag & ~unset)
     seen.update(flag ^ bits for bits in (log.SYS_BORN_V6, log.SYS_STORE_V6, log.SYS_BORN_V6 | log.SYS_STORE_V6))
-    seen.update(flag ^ bits for bits in (log.SYS_INNER_BATCH, log.SYS_NEED_UNWRAP))
+    seen.add(flag ^ log.SYS_NEED_UNWRAP)
+    if not flag & log.SYS_INNER_BATCH or _has_text(data[:size]):  # else those of a batch are damaged
+        seen.add(flag ^ log.SYS_INNER_BATCH)
     for value in sorted(seen):
         yield Try("sys_flag", log.SYS_FLAG_AT, struct.pack(">i", value), size)
+
+
+def _has_text(raw: bytes) -> bool:
+    """Tell whether these bytes are a record's whose properties are as clients write them; its size may be wrong."""
+    try:
+        return is_text(log.decode_record(raw).properties)
+    except ValueError:
+        return False
 
 
 def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
