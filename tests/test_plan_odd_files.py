@@ -141,6 +141,21 @@ def test_a_batch_topic_stays_one(change: Callable[[Path], None], declared: bool,
     assert {path.name: path.read_bytes() for path in (root / "batchconsumequeue/bcq_a/0").iterdir()} == before
 
 
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%LMQ%a0", "topic_c"])
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_batch_queues_under_an_ordinary_topics_name_go(is_moved: bool, topic: str, tmp_path: Path) -> None:
+    root = golden.copy_of("rich-5.3.3", tmp_path / "store")
+    if topic == "topic_c":
+        topic = next(place.name for place in sorted((root / "consumequeue").iterdir()) if place.name[0].isalpha())
+    before = {path: path.read_bytes() for path in root.glob(f"consumequeue/{topic}/*/*")}
+    shutil.copytree(root / "batchconsumequeue/bcq_b", root / f"batchconsumequeue/{topic}")
+    if is_moved:
+        shutil.rmtree(root / "batchconsumequeue/bcq_b")
+    assert ("move", f"batchconsumequeue/{topic}") in mended(root, given_for("rich-5.3.3"), "5.3.3")
+    assert before
+    assert {path: path.read_bytes() for path in root.glob(f"consumequeue/{topic}/*/*")} == before
+
+
 def renamed(file: Path) -> None:
     file.rename(file.with_name(f"{4000:020d}"))
 
@@ -199,3 +214,12 @@ def test_a_directory_in_place_of_what_abort_held_goes(tmp_path: Path) -> None:
     (root / "abort.bak").unlink(missing_ok=True)
     (root / "abort.bak/inside").mkdir(parents=True)
     assert mended(root, given_for("base-5.3.3"), "5.3.3") == [("move", "abort.bak")]
+
+
+def test_a_light_queues_file_with_a_negative_name_is_told_and_goes(tmp_path: Path) -> None:
+    root = golden.copy_of("rich-5.3.3", tmp_path / "store")
+    file = root / f"consumequeue/%LMQ%a0/0/{0:020d}"
+    before = file.read_bytes()
+    file.rename(file.with_name("-0000000000000004000"))
+    assert any("-0000000000000004000" in path for _, path in mended(root, given_for("rich-5.3.3"), "5.3.3"))
+    assert file.read_bytes() == before

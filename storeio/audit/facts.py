@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
+from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueFacts
 from storeio.checks.layout import queues_elsewhere
 from storeio.checks.queue_files import Queue
@@ -18,6 +20,7 @@ from storeio.dispatch import Grouped
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
+from storeio.format import properties
 from storeio.kernels import tables as w
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, TOPIC_DATABASES, StoreFile, file_name
 from storeio.results import QueueResult
@@ -150,9 +153,14 @@ def _ordinary_topics(plan: AuditPlan) -> tuple[frozenset[str], frozenset[str]]:
     """Return the topics whose directories of batch queues hold ordinary ones, and those beside which such lie."""
     disk = _queues_of(plan, {file.topic or "" for file in plan.listing.of_kind(BATCHQUEUE)})
     try:
-        return moved_topics(disk), noisy_topics(disk)
+        return moved_topics(disk), noisy_topics(disk, partial(_topic_at, plan))
     except UnreadableError:
         return frozenset(), frozenset()  # which is told as such
+
+
+def _topic_at(plan: AuditPlan, physical: int) -> str | None:
+    record = record_at(plan, physical)
+    return None if record is None else properties.java_decode(record.topic)
 
 
 def _queues_of(plan: AuditPlan, topics: Container[str]) -> Disk:

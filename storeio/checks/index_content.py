@@ -130,9 +130,14 @@ def covered(walked: Walked) -> tuple[int, int]:
 
 
 def _holes(walked: Walked) -> list[tuple[int, int]]:
-    """Return the physical ranges of a split without intact records, in order."""
+    """Return the physical ranges of a split without intact records, in order.
+
+    What was passed over in search of its first one is none: that is the end of the record before, or the split is
+    judged again.
+    """
     kinds = walked.spans[w.SPAN_CLASS]
-    bad = walked.spans[:, (kinds != w.RECORD) & (kinds != w.BLANK)]
+    is_passed = (walked.spans[w.SPAN_WHY] == w.WHY_SEARCHED) & (walked.spans[w.SPAN_START] == walked.split.start)
+    bad = walked.spans[:, (kinds != w.RECORD) & (kinds != w.BLANK) & ~is_passed]
     base = walked.split.base_offset
     return [(base + int(a), base + int(b)) for a, b in zip(bad[w.SPAN_START], bad[w.SPAN_STOP], strict=True)]
 

@@ -103,7 +103,7 @@ def _out_of_order(queue: Queue, implied: Implied, rows: Numbers, numbers: Number
     findings, size = [], queue.unit_bytes
     follows = np.diff(numbers) == 1
     at_edge = ~np.append(follows, False) | ~np.append(False, follows)
-    for i in np.flatnonzero(at_edge).tolist():
+    for i in np.flatnonzero(at_edge & (numbers >= 0)).tolist():  # those of files with a negative name are told so
         number, physical = int(numbers[i]), implied.physical_at(int(rows[i]))
         first = max(number - 1, 0)
         units = consumequeue.decode(queue.read(read, first * size, (number + 2) * size)[0].tobytes())

@@ -40,6 +40,11 @@ class Nearest:
         i = bisect_right(self._stops, place)
         return max(self._starts[i], place) if i < len(self._starts) else None
 
+    def start_behind(self, place: int) -> int | None:
+        """Return where the next intact records begin that a hole keeps apart from a place; None behind the last."""
+        i = bisect_right(self._starts, place)
+        return self._starts[i] if i < len(self._starts) else None
+
     def before(self, place: int) -> Timed | None:
         """Return the last intact record that ends at or before a place, None without any. Looked for once."""
         i = bisect_left(self._starts, place) - 1

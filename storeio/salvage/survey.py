@@ -139,7 +139,8 @@ class Survey:
             record = self.record(at)  # none of one that says another place, which tells no more than those below
             if record is not None and self._tells(at, record):
                 return record
-            at = self.nearest.start_from(at + (self.size_at(at) if record is None else record.size))
+            size = self.size_at(at) if record is None else record.size
+            at = self.nearest.start_from(at + size) if size > 0 else self.nearest.start_behind(at)
         return None
 
     def last_record(self) -> log.Record | None:

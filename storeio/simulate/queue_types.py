@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,10 @@ MOST_LOOKED_AT: Final = 16  # files of a topic, of which the first units are rea
 UNITS_LOOKED_AT: Final = 16
 MOST_NUMBER: Final = 1 << 36  # what else stands where a batch unit has its queue offset is above, or mostly
 
-Look = Callable[[Disk, str], bool | None]
+Names = Callable[[int], str | None]
+"""``names(physical)``: the topic of the record there, None where none is."""
+
+T = TypeVar("T")
 
 
 def moved_topics(disk: Disk) -> frozenset[str]:
@@ -30,18 +33,28 @@ def moved_topics(disk: Disk) -> frozenset[str]:
     return frozenset(found)
 
 
-def noisy_topics(disk: Disk) -> frozenset[str]:
-    """Return the topics of directories of batch queues no file of which has such a unit, while there are ordinary ones.
+def noisy_topics(disk: Disk, names: Names | None = None) -> frozenset[str]:
+    """Return the topics of directories of batch queues that hold none of theirs, while their ordinary ones are there.
 
-    They have files in both places, and nothing but the directory speaks for batch queues.
+    They have files in both places, and nothing but the directory speaks for batch queues: no file there begins with a
+    unit of a batch, or those that do point at records of other topics, as ``names`` tells of the one at a physical
+    offset, if it is given.
     """
     return frozenset(
         topic.name
         for topic in disk.entries(BATCHQUEUE)
         if disk.is_directory(f"{CONSUMEQUEUE}/{topic.name}")
         and not has_no_ordinary(disk, topic.name)
-        and not any(_looks(disk, f"{BATCHQUEUE}/{topic.name}", holds_batches))
+        and not _is_of_batches(disk, topic.name, names)
     )
+
+
+def _is_of_batches(disk: Disk, topic: str, names: Names | None) -> bool:
+    if topic == log.SCHEDULE_TOPIC or topic.startswith(log.LMQ_PREFIX):
+        return False  # brokers make ordinary queues for these, whatever a table says
+    places = [place for found in _looks(disk, f"{BATCHQUEUE}/{topic}", batch_places) for place in found]
+    told = {names(place) for place in places} - {None} if names is not None else set()
+    return topic in told if told else bool(places)
 
 
 def has_no_ordinary(disk: Disk, topic: str) -> bool:
@@ -63,13 +76,15 @@ def holds_ordinary(disk: Disk, path: str) -> bool | None:
     return bool((units["physical_offset"][1:written] >= ends[:-1]).all())
 
 
-def holds_batches(disk: Disk, path: str) -> bool:
-    """Tell whether the first units of a file have one that may be of a batch queue."""
+def batch_places(disk: Disk, path: str) -> list[int]:
+    """Return the physical offsets at which units point that may be of a batch queue, of a file's first units."""
     size = batchqueue.UNIT_BYTES
     stop = min(max(disk.size(path), 0), UNITS_LOOKED_AT * size)
     units = batchqueue.decode(disk.read(path, 0, stop - stop % size).data)
     likely = batchqueue.is_written(units) & (units["size"] >= log.MIN_RECORD_BYTES)
-    return bool((likely & (units["base_queue_offset"] < MOST_NUMBER)).any()) and holds_ordinary(disk, path) is not True
+    likely &= units["base_queue_offset"] < MOST_NUMBER
+    is_ordinary = likely.any() and holds_ordinary(disk, path) is True
+    return [] if is_ordinary else units["physical_offset"][likely].astype(np.int64).tolist()
 
 
 def _may_be_ordinary(disk: Disk, path: str) -> bool:
@@ -86,7 +101,7 @@ def _ordinary_units(disk: Disk, path: str) -> tuple[consumequeue.Units, int]:
     return units, int(np.argmin(np.append(consumequeue.is_written(units), False)))
 
 
-def _looks(disk: Disk, place: str, look: Look) -> Iterator[bool | None]:
+def _looks(disk: Disk, place: str, look: Callable[[Disk, str], T]) -> Iterator[T]:
     """Yield what is told of files of a topic's directory."""
     queues = (f"{place}/{queue.name}" for queue in disk.entries(place))
     paths: Iterable[str] = (f"{queue}/{file.name}" for queue in queues for file in disk.entries(queue))
