@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from pathlib import Path
 
 import golden_data as golden
@@ -85,3 +86,25 @@ def test_a_message_whose_level_nothing_restores_is_kept(tmp_path: Path) -> None:
     result = salvage(tmp_path / "store", tmp_path / "new", given={"mappedFileSizeCommitLog": "8192"}, jobs=1)
     assert not result.lost and not result.restored
     assert changed_in(tmp_path / "new", {**before, at: raw}, 8192) == []
+
+
+@pytest.mark.parametrize("queue_id", [-1, 77])
+@pytest.mark.parametrize("level", [9, None])
+def test_the_only_message_of_a_queue_is_of_that_of_its_unit(level: int | None, queue_id: int, tmp_path: Path) -> None:
+    """So say the unit and the level; of a queue id that may be one the unit alone says nothing."""
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=8192)
+    for _ in range(5):
+        builder.message("T", 0, b"body")
+    alone = builder.message("T", 0 if level else 5, b"body", delay=level)
+    for _ in range(3):
+        builder.message("T", 0, b"body")
+    path = builder.close() / f"commitlog/{0:020d}"
+    before = bytes_of(tmp_path / "store", 8192)
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, alone.physical_offset + log.QUEUE_ID_AT, queue_id)
+    path.write_bytes(data)
+    result = salvage(tmp_path / "store", tmp_path / "new", given={"mappedFileSizeCommitLog": "8192"}, jobs=1)
+    assert not result.lost and not result.dropped
+    is_told = level is not None or queue_id < 0
+    changed = changed_in(tmp_path / "new", before, 8192)
+    assert changed == ([] if is_told else [alone.physical_offset])

@@ -110,3 +110,15 @@ def test_a_hole_that_is_too_small_for_a_record_costs_the_one_behind_it(count: in
     assert [place for place in originals if place not in now or now[place].raw != originals[place].raw] == [at, behind]
     again = storeio.salvage(tmp_path / "new", tmp_path / "again", given=given)
     assert (again.exit_code, again.dropped, again.restored) == (0, [], [])
+
+
+def test_a_copy_of_bytes_in_the_same_segment_ends_no_search(tmp_path: Path) -> None:
+    """What is intact begins again amid a copied record, at which no record stands."""
+    root = golden.copy_of("base-4.9.8", tmp_path / "store")
+    path = root / f"commitlog/{5 * 32768:020d}"
+    data = bytearray(path.read_bytes())
+    data[4775 : 4775 + 4096] = data[1054 : 1054 + 4096]
+    path.write_bytes(data)
+    result = storeio.salvage(root, tmp_path / "new", jobs=1)
+    assert result.lost
+    assert storeio.check(tmp_path / "new", jobs=1).exit_code == 0

@@ -8,6 +8,7 @@ could only be another queue's if its own had lost just that number at just that 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 from storeio.results import LostRange
-from storeio.salvage.evidence import Unit
+from storeio.salvage.evidence import Unit, has_fitting_level
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.survey import Survey
 from storeio.salvage.units import units_at
@@ -69,8 +70,12 @@ class Support:
             return not (has_own and follows)
         if has_own or self.is_inner(record, place):
             return False
-        if run is None or (not follows and self._of(record).shape[1] > 1) or numbers_of(record)[0] < 0:
-            return True  # nothing but the record speaks for its number, if that is one
+        if run is None or (not follows and self._of(record).shape[1] > 1):
+            return True  # nothing but the record speaks for its number
+        if min(record.queue_id, numbers_of(record)[0]) < 0:
+            return True  # which no record has
+        if has_fitting_level(record) is False and has_fitting_level(replace(record, queue_id=unit.queue_id)):
+            return True  # the level, too, says the unit's queue
         fits, beside = bool(parts) or self._fits(unit), list(self._beside(unit))
         is_right, is_wrong = True in beside, False in beside
         if follows:  # each of both may be right; a file whose other units are right lies in its place
