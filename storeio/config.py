@@ -62,6 +62,11 @@ class StoreConfig:
         """Whether ``storeType`` says that queues are in RocksDB."""
         return any(each.name == "storeType" and each.value.lower() == "defaultrocksdb" for each in self.settings)
 
+    @property
+    def likely_index(self) -> tuple[int, int]:
+        """Slots and units of index files where no file tells: as given, or as in most stores."""
+        return self.index_slots or int(default("maxHashSlotNum")), self.index_units or int(default("maxIndexNum"))
+
 
 class Given(dict[str, str]):
     """Settings that somebody gave, name to value; ``sources`` says where each stands.

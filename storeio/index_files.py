@@ -8,12 +8,6 @@ from storeio.errors import UnreadableError
 from storeio.format.index import file_length
 from storeio.paths import INDEX
 from storeio.scan import Listing, go_without, read_range
-from storeio.settings import default
-
-
-def likely_shape(config: StoreConfig) -> tuple[int, int]:
-    """Return (slots, units) of index files where no file tells: as given, or as in most stores."""
-    return config.index_slots or int(default("maxHashSlotNum")), config.index_units or int(default("maxIndexNum"))
 
 
 def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
@@ -25,7 +19,7 @@ def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | N
     """
     if config.index_slots is not None and config.index_units is not None:
         return config.index_slots, config.index_units
-    likely, is_given = likely_shape(config), config.index_slots is not None or config.index_units is not None
+    likely, is_given = config.likely_index, config.index_slots is not None or config.index_units is not None
     if is_given and file_length(*likely) in {file.size for file in listing.of_kind(INDEX)}:
         return likely
 

@@ -16,7 +16,7 @@ from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewh
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
-from storeio.index_files import index_shape_of, likely_shape
+from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
     ABORT,
@@ -240,7 +240,7 @@ def cuts(broker: Broker) -> bool:
 
 def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
     """Return what a start depends on besides the files' bytes."""
-    slots, units = index_shape_of(listing, config) or likely_shape(config)
+    slots, units = index_shape_of(listing, config) or config.likely_index
     light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
     values = {s.name: s.value for s in config.settings}
     ext = values.get("enableConsumeQueueExt")

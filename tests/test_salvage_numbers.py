@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -415,3 +416,26 @@ def test_the_tombstone_of_a_message_that_was_smaller_stays_behind_those_before_i
     assert list(delayed.values()) == [0, 1, 2]
     assert delayed[before] == 1
     assert audit.check(tmp_path / "new", given=given, jobs=1).exit_code == 0
+
+
+@pytest.mark.parametrize("with_queues", [True, False])
+@pytest.mark.parametrize("said", [0, 2, 5, 7, 9999])
+@pytest.mark.parametrize("total", [8, 9, 20])
+def test_a_wrong_number_behind_a_lost_record_is_that_before_the_next(
+    total: int, said: int, with_queues: bool, tmp_path: Path
+) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    placed = [builder.message("T", 0, b"x" * 100) for _ in range(total)]
+    path = builder.close() / f"commitlog/{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[placed[5].physical_offset + 100] ^= 1
+    struct.pack_into(">q", data, placed[6].physical_offset + log.QUEUE_OFFSET_AT, said)
+    path.write_bytes(data)
+    if not with_queues:
+        shutil.rmtree(tmp_path / "store/consumequeue")
+    result = salvage(tmp_path / "store", tmp_path / "new", jobs=1)
+    if not with_queues and (said == 5 or (said, total) == (7, 8)):
+        return  # then 6 may be the lost one, or 5 and 6
+    assert [(fixed.field, fixed.queue_offset) for fixed in result.restored] == [("queue_offset", 6)]
+    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(5, 6)]
+    assert audit.check(tmp_path / "new", jobs=1).exit_code == 0

@@ -120,5 +120,4 @@ def test_a_copy_of_bytes_in_the_same_segment_ends_no_search(tmp_path: Path) -> N
     data[4775 : 4775 + 4096] = data[1054 : 1054 + 4096]
     path.write_bytes(data)
     result = storeio.salvage(root, tmp_path / "new", jobs=1)
-    assert result.lost
-    assert storeio.check(tmp_path / "new", jobs=1).exit_code == 0
+    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost][:2] == [(122, 126), (108, 110)]

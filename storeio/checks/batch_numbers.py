@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from storeio.checks.astray import LONG_JUMP
 from storeio.checks.locate import decode
-from storeio.checks.numbering import LONG_JUMP
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Range, merged
 from storeio.checks.unit_groups import CHUNK_UNITS

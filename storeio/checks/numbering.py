@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.astray import astray, before_next, is_out_of_reach
 from storeio.checks.begun_again import BegunAgain, begun_again
 from storeio.checks.ranges import Ranges, add, subtract
 from storeio.checks.runs import copies_among, runs_of, without
@@ -27,8 +28,6 @@ Numbers = npt.NDArray[np.int64]
 
 UnitRow = tuple[int, int, int]
 """Unit number, physical offset and size."""
-
-LONG_JUMP: Final = 2**40  # no queue loses so many messages; such a number is damaged
 
 
 @dataclass(slots=True)
@@ -47,19 +46,6 @@ class Numbering:
     begun_again: list[BegunAgain] = field(default_factory=list)
     end: UnitRow | None = None
     expected: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Astray:
-    """So many runs in a row whose numbers are wrong, or which are ``strangers``: the queue has numbers for none.
-
-    Where no more records go on behind strangers than these are, and the numbers behind them go back or leave room for
-    all, any may be those with wrong numbers: so many runs are ``instead``, 0 where that is not so.
-    """
-
-    runs: int
-    strangers: bool
-    instead: int = 0
 
 
 def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: LogView) -> Numbering:
@@ -95,93 +81,11 @@ COPY: Final = "a copy of another record"
 UNREAD: Final = "what could not be read may hold it"
 """Evidence of messages of which nobody knows whether they are lost."""
 MISFIT: Final = "does not fit its neighbours"
-MOST_ASTRAY: Final = 16  # records in a row whose numbers are damaged
 IN_A_HOLE: Final = "a hole in the log lies between its neighbours"
 JUMP: Final = "the numbers jump in an intact log"
 BETWEEN_UNITS: Final = "its unit is damaged, those before and behind it point behind the log or into damage"
 BETWEEN_RECORDS: Final = (IN_A_HOLE, JUMP)
 """Evidence of losses that stands and falls with the records before and behind them."""
-
-
-def is_out_of_reach(run: Sequence[int], before: int | None, after: int | None) -> bool:
-    """Tell whether a run is one record whose number no queue reaches.
-
-    ``before`` is where the run before it stops, ``after`` where the next one begins; None at the ends.
-    """
-    if run[RUN_RECORDS] != 1:
-        return False
-    if before is not None:
-        wild = abs(run[RUN_FIRST] - before) > LONG_JUMP
-    else:  # of the first two numbers the greater one is wild, or both are
-        wild = run[RUN_FIRST] - (after if after is not None and after <= LONG_JUMP else 0) > LONG_JUMP
-    return wild or run[RUN_FIRST] < 0
-
-
-def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None, view: LogView) -> Astray | None:
-    """Return the runs from one on that are not of the numbers before and behind them, None where there are none.
-
-    Behind them the queue goes on as if they had the numbers that are left, or as if they were not there. More than a
-    few records are never meant: damage does not give so many of them numbers that rise, and a queue may begin anew.
-    Nor more than one next to a hole in the log, which may have held the numbers that they leave out.
-
-    Args:
-        runs: Of one queue, in log order; none follows on from the one before it.
-        i: The first that is looked at.
-        before: Where the numbers before it stop, and the place, None where there are none.
-        view: The log.
-    """
-    if before is None or runs[i][RUN_FIRST] == before[0] or _may_be_right(runs, i, before, view):
-        return None
-    expected, start_at = before
-    numbers = records = strangers = room = instead = 0
-    for count, run in enumerate(runs[i : i + 2 * MOST_ASTRAY + 1], 1):  # each is a record at least
-        numbers, records = numbers + run[RUN_STOP] - run[RUN_FIRST], records + run[RUN_RECORDS]
-        is_last = i + count == len(runs)
-        stop_at = run[RUN_STOP_AT] if is_last else runs[i + count][RUN_START_AT]
-        is_meant = records > MOST_ASTRAY or (records > 1 and view.is_damaged(start_at, stop_at))
-        more_go_on = strangers and count == strangers + 1 and numbers > 2 * room
-        if more_go_on or (is_meant and not strangers):
-            break
-        after = expected + numbers if is_last else runs[i + count][RUN_FIRST]
-        fits, group = after == expected + numbers, runs[i : i + count]
-        sure = strangers or is_last  # that it is only if just these numbers are mixed up
-        if fits and not is_meant and (not sure or _fill(group, expected, after)):
-            return Astray(count, strangers=False)
-        goes_on = not is_last and after >= run[RUN_STOP]
-        if numbers <= 2 * room and (not goes_on or after >= expected + numbers):
-            instead = instead or count
-        if after == expected and not strangers:
-            strangers, room = count, numbers
-    return Astray(strangers, strangers=True, instead=instead) if strangers else None
-
-
-def _may_be_right(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int], view: LogView) -> bool:
-    """Tell whether a run follows on within itself, and a number is missing, and one next to it is wrong, else.
-
-    That is likelier than that all of its numbers are. Of one record it is where damage in front of it holds the missing
-    one. ``before`` is where the numbers before it stop, and the place.
-    """
-    run = runs[i]
-    expected, start_at = before
-    if run[RUN_RECORDS] == 1:
-        twice = i + 1 < len(runs) and runs[i + 1][RUN_RECORDS] == 1 and runs[i + 1][RUN_FIRST] == run[RUN_FIRST]
-        has_room = i + 2 >= len(runs) or runs[i + 2][RUN_FIRST] > run[RUN_STOP]
-        return twice and has_room and run[RUN_FIRST] > expected and view.is_damaged(start_at, run[RUN_START_AT])
-    if i and runs[i - 1][RUN_RECORDS] == 1 and runs[i - 1][RUN_FIRST] == run[RUN_FIRST]:
-        return True
-    behind = runs[i + 1 : i + 3]
-    repeats = bool(behind) and behind[0][RUN_RECORDS] == 1 and run[RUN_FIRST] <= behind[0][RUN_FIRST] < run[RUN_STOP]
-    return repeats and run[RUN_FIRST] > expected and (len(behind) == 1 or behind[1][RUN_FIRST] == run[RUN_STOP] + 1)
-
-
-def _fill(runs: Sequence[Sequence[int]], first: int, stop: int) -> bool:
-    """Tell whether runs have just the numbers ``[first, stop)``, each once, in whatever order."""
-    at = first
-    for run in sorted(runs, key=lambda run: run[RUN_FIRST]):
-        if run[RUN_FIRST] != at:
-            return False
-        at = run[RUN_STOP]
-    return at == stop
 
 
 def _without_outliers(
@@ -204,6 +108,7 @@ def _without_outliers(
         for run in group:
             width = run[RUN_STOP] - run[RUN_FIRST]
             expected = before if before is not None else 0 if found else before_next(after, width)
+            expected = found.number if found and found.number >= 0 else expected
             is_wrong = found or ((len(runs) > 1 or is_whole) and is_out_of_reach(run, before, after))
             if is_wrong and run[RUN_FIRST] != expected:  # of those that are mixed up some may stand where they belong
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
@@ -216,11 +121,6 @@ def _without_outliers(
             else:
                 kept.append(run)
     return kept
-
-
-def before_next(after: int | None, width: int) -> int:
-    """Return the first number of so many before the next one; 0 where that is none, or as wild."""
-    return after - width if after is not None and width < after <= LONG_JUMP else 0
 
 
 def _stranger(view: LogView, topic: str, queue_id: int, run: Sequence[int]) -> Finding:

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from storeio.checks.numbering import MOST_ASTRAY, astray, before_next, is_out_of_reach
+from storeio.checks.astray import MOST_ASTRAY, astray, before_next, is_out_of_reach
 from storeio.checks.runs import Run, copies_among, without
 from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP_AT
@@ -122,8 +122,9 @@ def _placed(runs: list[Run], view: LogView) -> Placed:
             if found and found.strangers and not found.instead:
                 placed.replaced += run[RUN_RECORDS]
             elif found:
-                placed.moved += run[RUN_RECORDS] if run[RUN_FIRST] != placed.stop else 0
-                _append(placed, _part(placed.stop, at, run))
+                number = found.number if found.number >= 0 else placed.stop
+                placed.moved += run[RUN_RECORDS] if run[RUN_FIRST] != number else 0
+                _append(placed, _part(number, at, run))
             else:
                 _place_alone(placed, runs, i, at, view)
             at += run[RUN_RECORDS]

@@ -23,7 +23,6 @@ from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
-from storeio.index_files import likely_shape
 from storeio.kernels import tables as w
 from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
 from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
@@ -82,7 +81,7 @@ def told_more(plan: AuditPlan, wanted: Wanted, told: Told) -> Wanted:
 
 def shape_of(plan: AuditPlan) -> Shape:
     """Return the shape of index files: the store's, or the usual one."""
-    return Shape(*(plan.index_shape or likely_shape(plan.config)))
+    return Shape(*(plan.index_shape or plan.config.likely_index))
 
 
 def sizes_of(plan: AuditPlan) -> FileSizes:

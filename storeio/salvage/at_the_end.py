@@ -7,7 +7,8 @@ from itertools import chain, pairwise
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import MISFIT, MOST_ASTRAY, astray, place_of
+from storeio.checks.astray import MOST_ASTRAY, astray
+from storeio.checks.numbering import MISFIT, place_of
 from storeio.checks.runs import own_runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log

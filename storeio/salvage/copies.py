@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import MOST_ASTRAY, place_of
+from storeio.checks.astray import MOST_ASTRAY
+from storeio.checks.numbering import place_of
 from storeio.checks.runs import joined_runs
 from storeio.findings import Finding
 from storeio.format import commitlog as log

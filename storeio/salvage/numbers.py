@@ -56,7 +56,8 @@ def lost_after(
         if (part.topic, part.queue_id) in touched:
             by_queue[part.topic, part.queue_id][1].append(part)
     for queue in sorted(touched):
-        table = without(runs_of(runs.get(queue, ())), gone.get(queue, ()))
+        stops = {place: _hole_before(view, place) for place, _ in gone.get(queue, ()) if place in restored}
+        table = without(runs_of(runs.get(queue, ())), gone.get(queue, ()), stops)
         table += [_run(place, record) for place, record in new.get(queue, ())]
         own, said = by_queue[queue]
         if all(place in restored for place, _ in gone.get(queue, ())):
@@ -125,24 +126,36 @@ def has_number_twice(record: log.Record) -> bool:
     return p.INNER_NUM in said and p.java_long(said.get(p.INNER_BASE, "")) == record.queue_offset
 
 
-def without(table: Sequence[Run], gone: Iterable[Place]) -> list[Run]:
-    """Return runs without some of their records; what one of these cuts in two is bounded by its place."""
+def _hole_before(view: LogView, place: int) -> int:
+    """Return where the last hole in front of a place begins, the place itself without one.
+
+    There may lie what has the number that the record at the place has not any more.
+    """
+    return max((low for low, _ in view.holes if low < place), default=place)
+
+
+def without(table: Sequence[Run], gone: Iterable[Place], stops: Mapping[int, int] | None = None) -> list[Run]:
+    """Return runs without some of their records; what one of these cuts in two is bounded by its place.
+
+    The part in front of one ends at the latest where ``stops`` says of its place, if that lies in the run.
+    """
     bounds = Bounds([(run[RUN_START_AT], run[RUN_STOP_AT]) for run in table])
     inside: dict[int, list[Place]] = {}
     for place, record in sorted(gone, key=lambda row: row[0]):
         for i in bounds.meeting(place, place + 1).tolist():
             inside.setdefault(i, []).append((place, record))
-    return [part for i, run in enumerate(table) for part in _cut(run, inside.get(i, ()))]
+    return [part for i, run in enumerate(table) for part in _cut(run, inside.get(i, ()), stops or {})]
 
 
-def _cut(run: Run, gone: Iterable[Place]) -> Iterator[Run]:
+def _cut(run: Run, gone: Iterable[Place], stops: Mapping[int, int]) -> Iterator[Run]:
     """Yield what is left of a run, in which places and numbers rise together, without records in order of place."""
     for place, record in gone:
         number, count = numbers_of(record)
         if not (run[RUN_START_AT] <= place < run[RUN_STOP_AT] and run[RUN_FIRST] <= number < run[RUN_STOP]):
             continue
         before, after, stop = list(run), list(run), number + count
-        before[RUN_STOP], before[RUN_STOP_AT] = number, place
+        stop_at = stops.get(place, place)
+        before[RUN_STOP], before[RUN_STOP_AT] = number, stop_at if stop_at > run[RUN_START_AT] else place
         after[RUN_FIRST], after[RUN_START_AT] = stop, place + record.size
         before[RUN_RECORDS], after[RUN_RECORDS] = max(number - run[RUN_FIRST], 1), max(run[RUN_STOP] - stop, 1)
         if before[RUN_FIRST] < before[RUN_STOP]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from storeio.audit import Concluded
-from storeio.checks.numbering import JUMP, MOST_ASTRAY, STRANGER, place_of
+from storeio.checks.astray import MOST_ASTRAY
+from storeio.checks.numbering import JUMP, STRANGER, place_of
 from storeio.checks.runs import own_runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
