@@ -11,11 +11,14 @@ from storeio.simulate.disk import NOWHERE, Disk
 from storeio.simulate.metadata import TIMER_CHECK, TIMER_LOG, TIMER_WHEEL
 
 LISTED: Final = frozenset((COMMITLOG, *QUEUE_KINDS, INDEX, TIMER_LOG))  # of which brokers ask what is there
+DIRECTORIES: Final = frozenset((*QUEUE_KINDS, INDEX))
 OPENED: Final = (CHECKPOINT, LOCK, ABORT, TIMER_CHECK, TIMER_WHEEL)  # which brokers make where they are not there
 
 
 def add_links(disk: Disk, root: str, unlisted: Iterable[str]) -> None:
     """Put links to nothing on a disk: what brokers list has an empty file there, and what they open is made.
+
+    Where they are to be directories no directory is made.
 
     Args:
         disk: Of the store, without them.
@@ -31,3 +34,6 @@ def add_links(disk: Disk, root: str, unlisted: Iterable[str]) -> None:
         if path.rpartition("/")[0].split("/")[0] in LISTED or (path in OPENED and not is_made):
             disk.create(path, 0)
             disk.files[path].special = "" if is_made else NOWHERE
+        elif path in DIRECTORIES:  # below such a link no broker makes anything
+            disk.create(path, 0)
+            disk.files[path].special = NOWHERE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from storeio.paths import COMMITLOG
+from storeio.paths import COMMITLOG, INDEX
 from storeio.report.tables import counted
 from storeio.safe import printable
 from storeio.simulate.outcome import STOPS
@@ -37,7 +37,8 @@ def stopped_sentences(found: Stopped) -> Iterator[str]:
         yield f"does so with {counted(len(found.hidden) - FEW, 'more file')}."
     if found.in_the_way:
         names = ", ".join(map(printable, found.in_the_way[:FEW])) + _more(len(found.in_the_way))
-        yield f"cannot make the next file of a queue where {names} is; once a message needs one, {STOPS}."
+        whose = "the index" if found.in_the_way == (INDEX,) else "a queue"
+        yield f"cannot make the next file of {whose} where {names} is; once a message needs one, {STOPS}."
 
 
 def _named(queues: Sequence[Ahead]) -> tuple[str, str]:

@@ -44,7 +44,7 @@ class Blocks:
         self.broker = broker
         self._unusual = UNUSUAL | (w.MARK_MULTI if broker.setup.multi_dispatch else 0)
         self._free: dict[tuple[bytes, int], bool] = {}
-        self._takes = broker.index.units > 1 and broker.index.slots > 0
+        self._takes = broker.index.units > 1 and broker.index.slots > 0 and not broker.index.obstacle
 
     def runs(self, walked: Walked, first: int, stop: int) -> list[tuple[int, int, bool]]:
         """Return runs of records as (first, stop, whether ``dispatch`` takes them)."""
@@ -71,10 +71,7 @@ class Blocks:
     def _is_free(self, topic: str, queue_id: int) -> bool:
         """Tell whether nothing is in the way of a queue's files."""
         disk, path = self.broker.disk, f"{CONSUMEQUEUE}/{topic}/{queue_id}"
-        taken = any(
-            disk.exists(part) and not disk.is_directory(part)
-            for part in (CONSUMEQUEUE, f"{CONSUMEQUEUE}/{topic}", path)
-        )
+        taken = any(disk.is_file(part) for part in (CONSUMEQUEUE, f"{CONSUMEQUEUE}/{topic}", path))
         return not taken and not any(entry.is_dir for entry in disk.entries(path))
 
     def dispatch(self, walked: Walked, first: int, stop: int) -> None:

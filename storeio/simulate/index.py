@@ -13,6 +13,7 @@ from storeio.format import commitlog as log
 from storeio.format import index as format_
 from storeio.format import properties as text
 from storeio.simulate.disk import Disk
+from storeio.simulate.ends import JavaError
 from storeio.simulate.java import MAX_INT, as_long
 from storeio.simulate.message import Request
 from storeio.simulate.rules import Rules
@@ -68,7 +69,11 @@ class Index:
         return ""
 
     def build(self, request: Request) -> None:
-        """Add the keys of a record, unless the last file is ahead of it."""
+        """Add the keys of a record, unless the last file is ahead of it.
+
+        Raises:
+            JavaError: As of ``last``.
+        """
         file = self.last()
         if request.offset < file.end_offset or request.transaction == log.SYS_ROLLBACK:
             return
@@ -81,10 +86,21 @@ class Index:
             file = self.last()
             self.put(file, text.key_hash(f"{request.topic}#{key}"), request.offset, request.store_ms)
 
+    @property
+    def obstacle(self) -> str:
+        """What lies in place of the directory, below which no file can be made; empty if nothing does."""
+        return "index" if self.disk.is_file("index") else ""
+
     def last(self) -> IndexFile:
-        """Return the file that takes the next key; made if there is none or the last one is full."""
+        """Return the file that takes the next key; made if there is none or the last one is full.
+
+        Raises:
+            JavaError: None can be made: the broker unlocks what it has not locked.
+        """
         if self.files and self.files[-1].count < self.units:
             return self.files[-1]
+        if self.obstacle:
+            raise JavaError("no index file can be made: index is no directory")
         before = self.files[-1] if self.files else None
         file = IndexFile(self._fresh_path())
         self.disk.create(file.path, self.bytes)

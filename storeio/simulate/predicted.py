@@ -33,7 +33,7 @@ class Stopped:
     nothing is stopped. ``hidden`` are the files that take what is new and in which nobody looks for it, as their names,
     or those of files beside them, are not their places, or as units of a batch queue are out of order: a segment's
     messages reach neither consumers nor queries, of a queue's file consumers miss some. ``in_the_way`` are what lies
-    where the next file of a queue would be made: once it is needed, no queue gets anything any more.
+    where the next file of a queue, or of the index, would be made: once it is needed, no queue gets anything any more.
     """
 
     queues: tuple[Ahead, ...] = ()
@@ -56,10 +56,11 @@ def stopped_by(broker: Broker, *, has_index: bool) -> Stopped | None:
     ahead = [Ahead(queue.topic, queue.queue_id, queue.max_physical) for queue in queues if queue.max_physical > end]
     until = max((each.until for each in ahead), default=0)
     hiding = (broker.log.hides, *(queue.hides for queue in queues))
+    obstacles = [*(queue.files.in_the_way for queue in queues), broker.index.obstacle if has_index else ""]
     keys_until = broker.index.files[-1].end_offset if has_index and broker.index.files else 0
     found = Stopped(
         tuple(ahead), until, bool(ahead) and broker.reput_from > end, keys_until if keys_until > end else 0,
-        tuple(filter(None, hiding)), tuple(filter(None, (queue.files.in_the_way for queue in queues))),
+        tuple(filter(None, hiding)), tuple(dict.fromkeys(filter(None, obstacles))),
     )  # fmt: skip
     return found if found != Stopped() else None
 

@@ -138,6 +138,21 @@ def test_directories_where_start_writes(version: str, name: str, tmp_path: Path)
     assert_same(simulate(root, broker=version, given=sizes_of(options)), run(version, root, options, stop="halt"))
 
 
+@pytest.mark.parametrize("aborted", [False, True])
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.1"])
+def test_an_index_that_is_no_directory(version: str, is_link: bool, aborted: bool, tmp_path: Path) -> None:
+    """Dispatch throws at the first record that needs a file of it: recovery ends there, and later nothing goes on."""
+    root = golden_data.without(f"base-{version}", tmp_path / "store", "index")
+    options = golden_data.options(f"base-{version}")
+    (root / "index").symlink_to(tmp_path / "nowhere") if is_link else (root / "index").write_bytes(b"junk")
+    if aborted:
+        (root / "abort").touch()
+    said = simulate(root, broker=version, given=sizes_of(options))
+    assert said.harms
+    assert_same(said, run(version, root, options, stop="halt"))
+
+
 LARGEST: Final = 2**63 - 1
 # Which file gets a name near that, behind which a broker's positions become negative, and which.
 BEYOND: Final[dict[str, tuple[str, str, int]]] = {
