@@ -224,7 +224,7 @@ def plan_index(draft: Draft, rebuilt: Path, why: Why) -> None:
     """
     wanted = sorted((rebuilt / INDEX).iterdir()) if (rebuilt / INDEX).is_dir() else []
     names = _numbered(draft.store.root / INDEX)
-    have = [f"{INDEX}/{names[number]}" for number in sorted(names)]
+    have = [f"{INDEX}/{name}" for name in sorted(names.values())]  # as brokers sort them
     others = [f"{INDEX}/{name}" for number, name in _numbers(draft.store.root / INDEX) if name != names[number]]
     changed = [_changed(draft, old, new) for old, new in zip(have, wanted, strict=False)]
     kept = changed.index(None) if None in changed else len(changed)
