@@ -91,9 +91,10 @@ class Now:
         self.index_facts = _index_facts(plan)
         self._bytes = {file.path: file.size for queue in plan.queues.values() for file in queue.files}
         self._bytes.update((file.path, file.length) for file in plan.index)
+        self._bytes.update((file.path, file.size) for file in plan.segments)  # of which a unit may point into others
 
     def holds_bytes(self, path: str, stop: int) -> bool:
-        """Tell whether a queue or index file has bytes up to ``stop`` that belong to its queue or index."""
+        """Tell whether a segment, a queue's file or one of the index has bytes up to ``stop`` that belong to these."""
         return stop <= self._bytes.get(path, -1)
 
     def is_unchanged(self, path: str, before: str) -> bool:

@@ -284,3 +284,14 @@ def test_rotation_that_had_no_time_is_said(tmp_path: Path) -> None:
     found = kept.audit(root, recheck=Fraction(1, 2), stop=lambda looked: looked >= 3)
     assert isinstance(found, Audit) and timeless(found) == full(root)
     assert found.reading is not None and found.reading.due_bytes > 0 and found.reading.parts_rechecked == 3
+
+
+def test_what_points_into_other_segments_is_not_looked_at_again(tmp_path: Path) -> None:
+    """Units that moved to other numbers: a split asks the records that they point at, wherever these lie."""
+    kept, root = Kept(), golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    files = root / "consumequeue/topic_0/1"
+    (files / f"{0:020d}").rename(files / f"{20:020d}")
+    age(root)
+    assert kept.audit(root, split_bytes=32768).findings
+    again = kept.audit(root, split_bytes=32768).reading
+    assert again is not None and again.parts_known == again.parts
