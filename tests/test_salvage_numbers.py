@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import struct
 from collections.abc import Iterable
@@ -418,9 +419,14 @@ def test_the_tombstone_of_a_message_that_was_smaller_stays_behind_those_before_i
     assert audit.check(tmp_path / "new", given=given, jobs=1).exit_code == 0
 
 
-@pytest.mark.parametrize("with_queues", [True, False])
-@pytest.mark.parametrize("said", [0, 2, 5, 7, 9999])
-@pytest.mark.parametrize("total", [8, 9, 20])
+@pytest.mark.parametrize(
+    ("total", "said", "with_queues"),
+    [
+        (total, said, with_queues)
+        for total, said, with_queues in itertools.product((8, 9, 20), (0, 2, 5, 7, 9999), (True, False))
+        if with_queues or (said != 5 and (said, total) != (7, 8))  # else 6 may be the lost one, or 5 and 6
+    ],
+)
 def test_a_wrong_number_behind_a_lost_record_is_that_before_the_next(
     total: int, said: int, with_queues: bool, tmp_path: Path
 ) -> None:
@@ -434,8 +440,6 @@ def test_a_wrong_number_behind_a_lost_record_is_that_before_the_next(
     if not with_queues:
         shutil.rmtree(tmp_path / "store/consumequeue")
     result = salvage(tmp_path / "store", tmp_path / "new", jobs=1)
-    if not with_queues and (said == 5 or (said, total) == (7, 8)):
-        return  # then 6 may be the lost one, or 5 and 6
     assert [(fixed.field, fixed.queue_offset) for fixed in result.restored] == [("queue_offset", 6)]
     assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(5, 6)]
     assert audit.check(tmp_path / "new", jobs=1).exit_code == 0

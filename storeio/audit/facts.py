@@ -30,7 +30,7 @@ from storeio.simulate.topics import TOPICS, declared_topics
 
 ORDINARY: Final = "its units are of ordinary queues"
 NO_ORDINARY: Final = "the topic has batch queues, and no unit of an ordinary queue is in it"
-NOISE: Final = "no unit of a batch queue is in it, and the topic's ordinary queues are where they belong"
+NOISE: Final = "no unit of the topic's batch queues is in it, and its ordinary ones are where they belong"
 EMPTY: Final = "no file is in it, and no table or record gives the topic batch queues"
 SAYS: Final = {True: "BatchCQ", False: "SimpleCQ, as of any topic without another type"}
 

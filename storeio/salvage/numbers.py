@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -131,7 +132,8 @@ def _hole_before(view: LogView, place: int) -> int:
 
     There may lie what has the number that the record at the place has not any more.
     """
-    return max((low for low, _ in view.holes if low < place), default=place)
+    i = bisect_left(view.holes, place, key=lambda hole: hole[0]) - 1
+    return view.holes[i][0] if i >= 0 else place
 
 
 def without(table: Sequence[Run], gone: Iterable[Place], stops: Mapping[int, int] | None = None) -> list[Run]:
