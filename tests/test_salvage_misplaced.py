@@ -10,9 +10,11 @@ from typing import Any
 import golden_data as golden
 import pytest
 import salvages
+from storebuilder import StoreBuilder, forged
 
 from storeio.format import commitlog as log
 from storeio.planning import plan_store
+from storeio.salvage.decide import IN_A_BODY
 from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 from tests.test_salvage_heads import in_record, numbers_of
@@ -208,3 +210,36 @@ def test_the_last_record_of_a_queue_that_fits_behind_another_one(moved: bool, tm
     result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
     assert ([row.physical_offset for row in result.restored], result.lost) == ([place], [])
     assert salvages.records_of(tmp_path / "new", size)[place].raw == originals[place].raw
+
+
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize("short", [0, 10, 46, 90, 300])
+def test_records_behind_a_lost_one_whose_unit_has_a_smaller_size(short: int, queues: bool, tmp_path: Path) -> None:
+    """In whose body lies what looks like a record; too little is left before the next one for another record."""
+    builder = StoreBuilder(tmp_path / "store")
+    for i in range(12):
+        body = b"%d" % i * 300
+        if i == 4:
+            body = (b".." + forged(builder.end + 90, store_ms=builder.now_ms)).ljust(600, b"-")
+        builder.message("t", i % 2, body)
+    root = builder.close()
+    size = builder.settings.segment_bytes
+    before = salvages.records_of(root, size)
+    places = sorted(before)
+    lost, later = places[4], places[9]
+    for at in (lost, later):
+        golden.apply_edits(root, [["write", segment(size, 0), at, b"garbage!".hex()]])
+    unit = file_of("t/0")
+    golden.apply_edits(root, [["write", unit, 20 * 2 + 8, struct.pack(">i", len(before[lost].raw) - short).hex()]])
+    if not queues:
+        shutil.rmtree(root / "consumequeue/t/1")
+    given = {
+        "mappedFileSizeCommitLog": str(size),
+        "mappedFileSizeConsumeQueue": str(20 * builder.settings.units_per_file),
+    }
+    found = salvage(root, tmp_path / "new", given=given, jobs=1)
+    assert found.problems == []
+    assert [(row.physical_offset, row.reason) for row in found.dropped] == [(lost + 90, IN_A_BODY)]
+    now = salvages.records_of(tmp_path / "new", size)
+    assert all(now[at].raw == before[at].raw for at in places if at not in (lost, later))
+    assert [(row.queue_id, row.first_queue_offset) for row in found.lost] == [(0, 2), (1, 4)]

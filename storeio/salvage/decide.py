@@ -99,11 +99,12 @@ class _Decider:
 
     def _judged(self) -> Iterator[Judged]:
         """Yield what each stretch holds; what turned out to belong to the one before it is left out."""
-        covered = 0
+        covered, by_unit = 0, False
         for stretch in (*stretches(self.survey), *beyond(self.survey)):
             if stretch.stop > covered:
-                found = judge(self.survey, replace(stretch, start=max(stretch.start, covered)))
-                covered = found.stop
+                is_rest = by_unit and stretch.start < covered
+                found = judge(self.survey, replace(stretch, start=max(stretch.start, covered), is_rest=is_rest))
+                covered, by_unit = found.stop, found.by_unit
                 yield found
 
     def _forged(self, at: int) -> DroppedRecord:

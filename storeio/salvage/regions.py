@@ -29,6 +29,7 @@ from storeio.salvage.evidence import (
     whole_record,
 )
 from storeio.salvage.fillers import LEAST_BYTES
+from storeio.salvage.going_on import GoingOn
 from storeio.salvage.hypotheses import wrong_fields
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.restore import restored
@@ -60,13 +61,14 @@ class Fixed:
 @dataclass(slots=True)
 class Judged:
     """What a stretch holds, in order. ``stop`` is where intact records go on: behind the stretch's own where records
-    behind it turned out to lie in the body of a lost one."""
+    behind it turned out to lie in the body of a lost one, ``by_unit`` if nothing but a queue unit told its length."""
 
     stretch: Stretch
     stop: int
     fixed: list[Fixed] = field(default_factory=list)
     slots: list[Unit] = field(default_factory=list)
     forged: list[int] = field(default_factory=list)
+    by_unit: bool = False
 
 
 def judge(survey: Survey, stretch: Stretch) -> Judged:
@@ -83,7 +85,7 @@ class _Judge:
         self.units: dict[int, list[Unit]] = {}  # by the place at which they point
         for unit in survey.units_in(stretch.start, stretch.stop):
             self.units.setdefault(unit.physical_offset, []).append(unit)
-        self.chain: list[int] = [stretch.stop]  # starts of the intact records behind, as far as they were asked for
+        self.behind = GoingOn(survey, stretch.stop, self.limit)
         self.found = Judged(stretch, stretch.stop)
         self.lost = survey.lost_in(stretch.start, stretch.stop)
         last = survey.last_record()
@@ -107,32 +109,26 @@ class _Judge:
                 self.found.slots.append(slot)
                 at = place + slot.size
         if at > self.stretch.stop:
+            slot = self.found.slots[-1] if self.found.slots else None
+            self.found.by_unit = slot is not None and slot.physical_offset + slot.size == at
             self.covered(at)
         elif at == self.stretch.start and self.stretch.behind == RECORD and self.is_false_start():
-            self.covered(self.chain_stop())
+            self.covered(self.behind.stop())
         return self.found
 
     def is_false_start(self) -> bool:
         """Tell whether what seems to go on behind a hole lies in the body of a record that was lost in it.
 
         No record fits into a hole that is too small for one, and where all records have a property CRC, one without
-        is none.
+        is none. But what a queue knows of is no body; and a hole that is only the rest of what a unit told is as small
+        as that unit's size is wrong.
         """
         size = self.survey.size_at(self.stretch.stop)
         raw = self.survey.read(self.stretch.stop, self.stretch.stop + size)
-        without = self.with_property_crc(besides=1) and property_crc_agrees(raw) is None
-        return without or self.stretch.stop - self.stretch.start < LEAST_BYTES
-
-    def chain_stop(self) -> int:
-        """Return where the records behind the stretch end, its own end if they do not end amid damage soon."""
-        at = self.stretch.stop
-        while at <= self.stretch.stop + log.MOST_RECORD_BYTES:
-            record = self.survey.record(at)
-            if record is None:
-                head = self.survey.read(at, min(at + log.BLANK_HEAD_BYTES, self.limit))
-                return at if any(head) and head != log.encode_blank(self.limit - at) else self.stretch.stop
-            at += record.size
-        return self.stretch.stop
+        if self.with_property_crc(besides=1) and property_crc_agrees(raw) is None:
+            return True
+        is_small = self.stretch.stop - self.stretch.start < LEAST_BYTES
+        return is_small and not self.behind.is_known(by_number=self.stretch.is_rest)
 
     def places(self) -> list[int]:
         """Return where records may begin, sorted."""
@@ -216,12 +212,7 @@ class _Judge:
         if place < self.stretch.stop:
             zeros = self.survey.read(place, min(self.limit, place + log.MIN_RECORD_BYTES))
             return self.stretch.tail and not any(zeros)
-        while self.chain[-1] < place <= self.stretch.stop + log.MOST_RECORD_BYTES:
-            record = self.survey.record(self.chain[-1])
-            if record is None:
-                break
-            self.chain.append(self.chain[-1] + record.size)
-        return place in self.chain
+        return self.behind.has_start(place)
 
     def slot(self, units: list[Unit]) -> Unit | None:
         """Return the unit that tells of a lost record here; units that contradict each other tell nothing."""
@@ -229,21 +220,7 @@ class _Judge:
         own = [unit for unit in fitting if not unit.topic.startswith(log.LMQ_PREFIX)] or fitting
         missing = [unit for unit in own if self.survey.lacks(unit)]
         best = missing or own
-        return best[0] if len({unit.size for unit in best}) == 1 and self.may_cover(best[0]) else None
-
-    def may_cover(self, unit: Unit) -> bool:
-        """Tell whether a lost record may reach over the intact ones behind the stretch: none of them has a unit."""
-        stop = unit.physical_offset + unit.size
-        at = self.stretch.stop
-        while at < stop:
-            record = self.survey.record(at)
-            if record is None:
-                return True
-            topic = record.topic.decode("utf-8", "replace")
-            if self.survey.number_of(topic, record.queue_id, at) == record.queue_offset:
-                return False
-            at += record.size
-        return True
+        return best[0] if len({unit.size for unit in best}) == 1 and self.behind.may_lie_in(best[0]) else None
 
     def missing(self, place: int) -> dict[tuple[str, int], range]:
         """Return the numbers that are missing where a place lies, by topic and queue id."""
@@ -263,11 +240,10 @@ class _Judge:
 
     def covered(self, stop: int) -> None:
         """Take the records away that lie in the body of one that was lost or restored."""
-        at = self.stretch.stop
-        while at < stop and (record := self.survey.record(at)) is not None:
+        for at, record in self.behind.until(stop):
             self.found.forged.append(at)
-            at += record.size
-        self.found.stop = max(at, stop)
+            stop = max(stop, at + record.size)
+        self.found.stop = stop
 
 
 def self_named(survey: Survey, start: int, stop: int) -> Iterator[int]:

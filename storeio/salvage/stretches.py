@@ -23,13 +23,15 @@ END: Final = "end"  # of the segment
 class Stretch:
     """Damaged bytes ``[start, stop)`` of one segment, in physical offsets, and what stands behind them.
 
-    ``tail`` marks what lies behind the last intact record of the log: there zeros are as they should be.
+    ``tail`` marks what lies behind the last intact record of the log: there zeros are as they should be; ``is_rest``
+    what is left of a stretch behind a lost record whose length a queue unit alone told.
     """
 
     start: int
     stop: int
     behind: str
     tail: bool = False
+    is_rest: bool = False
 
 
 def stretches(survey: Survey) -> Iterator[Stretch]:
