@@ -360,3 +360,24 @@ def test_records_between_more_damaged_heads_than_a_report_lists(
     new = salvages.records_of(tmp_path / "new", SIZE)
     assert {place for place, record in originals.items() if new[place].raw != record.raw} <= set(places)
     assert {fixed.physical_offset for fixed in result.restored} <= set(places)
+
+
+@pytest.mark.parametrize(("where", "with_what", "restored"), [(-1, b"~", 1), (-6, b"000\x02\x02\x02", 0)])
+def test_a_record_whose_property_crc_is_no_more_amid_others_in_an_upgraded_log(
+    where: int, with_what: bytes, restored: int, tmp_path: Path
+) -> None:
+    """Most records of that log are of brokers that write none, and have nothing else that tells of damage there."""
+    root = golden.copy_of("upgraded", tmp_path / "store")
+    size = int(golden.options("upgraded")["clFile"])
+    before = salvages.originals_of("upgraded")
+    having = [at for at, record in sorted(before.items()) if b"__CRC32#" in record.raw]
+    assert 20 < len(having) < len(before) / 2
+    at = having[len(having) // 2]
+    file, end = f"commitlog/{at - at % size:020d}", at % size + len(before[at].raw)
+    golden.apply_edits(root, [["write", file, end + where, with_what.hex()]])
+    found = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, jobs=1)
+    assert found.problems == []
+    assert [row.physical_offset for row in found.restored] == [at] * restored
+    assert [row.physical_offset for row in found.dropped] == [at] * (1 - restored)
+    now = salvages.records_of(tmp_path / "new", size)
+    assert [p for p, record in before.items() if now[p].raw != record.raw] == [at] * (1 - restored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 from pathlib import Path
@@ -15,6 +16,7 @@ from storebuilder import StoreBuilder, forged
 from storeio.format import commitlog as log
 from storeio.planning import plan_store
 from storeio.salvage.decide import IN_A_BODY
+from storeio.salvage.doubts import ELSEWHERE
 from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for
 from tests.test_salvage_heads import in_record, numbers_of
@@ -243,3 +245,18 @@ def test_records_behind_a_lost_one_whose_unit_has_a_smaller_size(short: int, que
     now = salvages.records_of(tmp_path / "new", size)
     assert all(now[at].raw == before[at].raw for at in places if at not in (lost, later))
     assert [(row.queue_id, row.first_queue_offset) for row in found.lost] == [(0, 2), (1, 4)]
+
+
+def test_a_lost_record_that_lay_over_the_copy_of_another_one(tmp_path: Path) -> None:
+    """4096 bytes of a segment, copied further up: of the last lost record a copied one takes the first part."""
+    root = golden.copy_of("base-4.9.8", tmp_path / "store")
+    size = int(golden.options("base-4.9.8")["clFile"])
+    damage = salvages.Damage(root, random.Random(), size, salvages.originals_of("base-4.9.8"))
+    path = root / segment(size, 5)
+    data = path.read_bytes()
+    path.write_bytes(data[:4775] + data[1054 : 1054 + 4096] + data[4775 + 4096 :])
+    found = salvage(root, tmp_path / "new", given=damage.given, jobs=1)
+    assert found.problems == []
+    assert [(row.physical_offset - 5 * size, row.reason) for row in found.dropped] == [(8192, ELSEWHERE)]
+    assert salvages.compared(damage, tmp_path / "new", found).right
+    assert damage.originals[5 * size + 4663].raw == salvages.records_of(tmp_path / "new", size)[5 * size + 4663].raw

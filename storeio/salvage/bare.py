@@ -3,51 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from storeio.audit import Concluded
+from storeio.audit import AuditPlan, Concluded
 from storeio.audit.peek import record_at
 from storeio.audit.walks import walks
 from storeio.findings import Finding
 from storeio.kernels import tables as w
 from storeio.salvage.fillers import may_be_new
+from storeio.walk import Walked
 
 MOST_BARE: Final = 16  # records without a property CRC: more of them are what somebody writes
 HABIT_OF_CRC: Final = 20  # times as many have one
-WITHOUT_CRC: Final = "it has no property CRC, all others have one"
+WITHOUT_CRC: Final = "it has no property CRC, those around it have one"
+
+Bare = tuple[int, Finding]
 
 
-def bare(concluded: Concluded) -> Iterator[tuple[int, Finding]]:
-    """Yield the few records without a property CRC amid others that all have one; not those that a salvage made.
+def bare(concluded: Concluded) -> list[Bare]:
+    """Return the few records without a property CRC that lie between others that have one; none that a salvage made.
 
-    The audit says nothing of them: brokers can be told to write it, or not, from any record on.
+    The audit says nothing of them: brokers can be told to write it, or not, from any record on. Of each there is its
+    physical offset, and what speaks against it.
     """
-    plan, audit = concluded.plan, concluded.audit
-    without = audit.checks.get("records", 0) - audit.checks.get("property_crc", 0)
-    if not 0 < without <= MOST_BARE or audit.checks.get("property_crc", 0) < HABIT_OF_CRC * without:
-        return
-    found: list[tuple[int, Finding]] = []
+    plan, checks = concluded.plan, concluded.audit.checks
+    most = min(MOST_BARE, checks.get("property_crc", 0) // HABIT_OF_CRC)
+    found: list[Bare] = []
+    behind: list[Bare] = []  # the last record that has one
+    if most == 0 or checks["property_crc"] == checks["records"]:
+        return found
     seen = False
     for walked in walks(plan):
-        marks, base = walked.records[w.R_MARKS], walked.split.base_offset
-        has = marks & w.MARK_HAS_PROPERTY_CRC != 0
-        before = np.logical_or.accumulate(has) | seen
-        seen = bool(before[-1]) if len(before) else seen
-        if has.any():
-            yield from found  # there are such with one behind them, too
-            found = []
-        last = int(np.flatnonzero(has)[-1]) if has.any() else -1
-        for row in np.flatnonzero(~has & before).tolist():
-            at, size = int(walked.records[w.R_POSITION, row]), int(walked.records[w.R_SIZE, row])
-            record = record_at(plan, base + at)
-            if record is not None and may_be_new(record.body, record.properties):
-                continue
-            finding = Finding(
-                "LOG_PROPERTY_CRC", walked.split.path, at, size, physical_offset=base + at, detail=WITHOUT_CRC
-            )
-            if row < last:
-                yield base + at, finding
-            else:
-                found.append((base + at, finding))
+        count, at = walked.count, 0
+        having = np.flatnonzero(walked.records[w.R_MARKS] & w.MARK_HAS_PROPERTY_CRC)
+        if len(having):
+            first, at = 0 if seen else int(having[0]), int(having[-1]) + 1
+            found += [*behind, *islice(_without(plan, walked, first, at), most + 1)]
+            behind, seen = [], True
+        if seen:
+            behind += islice(_without(plan, walked, at, count), most + 1 - len(behind))
+        if len(found) > most:
+            return []
+    return found
+
+
+def _without(plan: AuditPlan, walked: Walked, first: int, stop: int) -> Iterator[Bare]:
+    """Yield those of a split's records ``[first, stop)`` that have no property CRC."""
+    marks, base = walked.records[w.R_MARKS, first:stop], walked.split.base_offset
+    for row in (np.flatnonzero(marks & w.MARK_HAS_PROPERTY_CRC == 0) + first).tolist():
+        at, size = int(walked.records[w.R_POSITION, row]), int(walked.records[w.R_SIZE, row])
+        record = record_at(plan, base + at)
+        if record is None or not may_be_new(record.body, record.properties):
+            path = walked.split.path
+            yield base + at, Finding("LOG_PROPERTY_CRC", path, at, size, physical_offset=base + at, detail=WITHOUT_CRC)

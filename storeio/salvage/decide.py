@@ -12,7 +12,7 @@ from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.kernels import tables as w
 from storeio.salvage import holes
-from storeio.salvage.doubts import Doubts
+from storeio.salvage.doubts import ELSEWHERE, Doubts
 from storeio.salvage.evidence import Unit, enters_queue, is_host
 from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting
 from storeio.salvage.holes import Hole, Patch, TooSmallError, filled, joined_holes
@@ -82,7 +82,7 @@ class _Decider:
         made.stop = max([survey.concluded.view.max_physical_offset, *(_content_stop(each) for each in judged)])
         for each in judged:
             made.fixed += each.fixed
-            made.dropped += [self._forged(at) for at in each.forged]
+            made.dropped += [self._forged(*one) for one in each.forged]
             self._free(each)
         self._doubted()
         self._blank_sizes()
@@ -107,12 +107,9 @@ class _Decider:
                 covered, by_unit = found.stop, found.by_unit
                 yield found
 
-    def _forged(self, at: int) -> DroppedRecord:
-        record = self.survey.record(at)
-        if record is None:
-            return DroppedRecord(at, 0, IN_A_BODY)
+    def _forged(self, at: int, record: log.Record) -> DroppedRecord:
         self.gone.append((at, record))
-        return DroppedRecord(at, record.size, IN_A_BODY)
+        return DroppedRecord(at, record.size, IN_A_BODY if record.physical_offset == at else ELSEWHERE)
 
     def _free(self, judged: Judged) -> None:
         """Remember the holes of a stretch: what lies between its restored records."""

@@ -33,7 +33,7 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     holes = [(each.stretch.start, _reach(known, each)) for each in judged]
     holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
     holes += list(_odd_blanks(known))
-    places = [*known.doubts, *(at for each in judged for at in each.forged)]
+    places = [*known.doubts, *(at for each in judged for at, _ in each.forged)]
     doubtful = merged((place, place + known.size_at(place)) for place in places)
     own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
     both = _common(own, ranges)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import Unit
+from storeio.salvage.evidence import Unit, whole_record
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.survey import Survey
 
@@ -21,7 +21,7 @@ class GoingOn:
     def until(self, stop: int) -> Iterator[tuple[int, log.Record]]:
         """Yield the records that begin before a place, and where."""
         at = self.start
-        while at < stop and (record := self.survey.record(at)) is not None:
+        while at < stop and (record := self._record(at)) is not None:
             yield at, record
             at += record.size
 
@@ -60,6 +60,12 @@ class GoingOn:
             if self._has_unit(record, at) or (by_number and not self.survey.lacks(before)):
                 return True
         return False
+
+    def _record(self, place: int) -> log.Record | None:
+        """Return the record at a place, which may be an intact one that says another place."""
+        if (record := self.survey.record(place)) is not None or (size := self.survey.size_at(place)) == 0:
+            return record
+        return whole_record(self.survey.read(place, place + min(size, log.MOST_RECORD_BYTES)))
 
     def _has_unit(self, record: log.Record, place: int) -> bool:
         """Tell whether the queue that a record names has its unit."""

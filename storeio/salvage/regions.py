@@ -67,7 +67,7 @@ class Judged:
     stop: int
     fixed: list[Fixed] = field(default_factory=list)
     slots: list[Unit] = field(default_factory=list)
-    forged: list[int] = field(default_factory=list)
+    forged: list[tuple[int, log.Record]] = field(default_factory=list)
     by_unit: bool = False
 
 
@@ -241,7 +241,7 @@ class _Judge:
     def covered(self, stop: int) -> None:
         """Take the records away that lie in the body of one that was lost or restored."""
         for at, record in self.behind.until(stop):
-            self.found.forged.append(at)
+            self.found.forged.append((at, record))
             stop = max(stop, at + record.size)
         self.found.stop = stop
 
