@@ -44,6 +44,12 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     view = found.concluded.view
     for queue, tables in found.concluded.runs.items():
         runs = own_runs_of(tables)
+        if runs and (last := _in_anothers_place(found, queue, runs[-1])) is not None:
+            yield (
+                last.physical_offset,
+                _misfit(found.concluded, queue, last.physical_offset, runs[-1][RUN_STOP] - 1, last.number),
+            )
+            continue
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
         for before, tail in _tails(runs, is_whole=not view.min_physical_offset):
@@ -99,8 +105,8 @@ def _next_number(
 ) -> int | None:
     """Return which number the first of the last records should have, None where nothing tells.
 
-    The next one, if the one before has its unit; of several runs behind a hole that of its unit, if those between are
-    of records that lay there. One alone may have been appended behind lost units.
+    The next one, if the one before has its unit; behind a hole that of its unit, if those between are of records that
+    lay there. One run alone may have been appended behind lost units, if the hole has room for all their records.
     """
     view = found.concluded.view
     stop, stop_at = (before[RUN_STOP], before[RUN_STOP_AT]) if before is not None else (0, 0)
@@ -109,12 +115,30 @@ def _next_number(
         return None
     if not view.is_damaged(stop_at, start_at):
         return stop
-    if len(tail) == 1:
+    number, own = found.number_of(*queue, start_at), tail[0][RUN_FIRST]
+    if len(tail) == 1 and number <= own <= stop + (start_at - stop_at) // log.MIN_RECORD_BYTES:
         return None
-    number = found.number_of(*queue, start_at)
     between = [found.unit_of(*queue, n) for n in range(stop, min(number, stop + MOST_BETWEEN))]
     lay_there = all(unit is not None and stop_at <= unit.physical_offset < start_at for unit in between)
     return number if between and lay_there and len(between) == number - stop else None
+
+
+def _in_anothers_place(found: Surveyed, queue: Queue, run: Sequence[int]) -> Unit | None:
+    """Return the unit of a queue's last record if it has the number of one that a hole before it held, else None.
+
+    The units from that number on are of records that lay there, up to its own.
+    """
+    number = run[RUN_STOP] - 1
+    for more in range(MOST_BETWEEN if run[RUN_RECORDS] > 1 else 0):
+        unit = found.unit_of(*queue, number + more)
+        if unit is None:
+            return None
+        stop = unit.physical_offset + unit.size
+        if stop >= run[RUN_STOP_AT]:
+            return unit if more and stop == run[RUN_STOP_AT] else None
+        if not found.concluded.view.is_damaged(unit.physical_offset, stop):
+            return None
+    return None
 
 
 def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
