@@ -45,10 +45,8 @@ def at_the_end(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     for queue, tables in found.concluded.runs.items():
         runs = own_runs_of(tables)
         if runs and (last := _in_anothers_place(found, queue, runs[-1])) is not None:
-            yield (
-                last.physical_offset,
-                _misfit(found.concluded, queue, last.physical_offset, runs[-1][RUN_STOP] - 1, last.number),
-            )
+            place, own = last.physical_offset, runs[-1][RUN_STOP] - 1
+            yield place, _misfit(found.concluded, queue, place, own, last.number)
             continue
         if len(runs) == 1 and (view.min_physical_offset or not runs[0][RUN_FIRST]):
             continue
