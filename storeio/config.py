@@ -205,7 +205,7 @@ def parse_value(name: str, value: str) -> str:
         TypeError: A broker cannot parse it, and goes on with its default.
         ValueError: A broker takes it, and then works wrongly or not at all.
     """
-    text, kind = value.strip(), declared()[name]["type"]
+    text, kind = str(value).strip(), declared()[name]["type"]  # from a notebook it may be a number
     if kind == "flag":
         return str(text.lower() == "true").lower()
     if kind == "levels":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import golden_data
 import pytest
@@ -302,3 +303,9 @@ def test_where_the_log_lies(conf: str, elsewhere: str) -> None:
 def test_packaged_file_is_the_documented_one() -> None:
     top = Path(__file__).parent.parent
     assert (top / "storeio" / "conf" / "store.toml").read_bytes() == (top / "conf" / "store.toml").read_bytes()
+
+
+def test_a_setting_may_be_given_as_a_number() -> None:
+    given: dict[str, Any] = {"mappedFileSizeCommitLog": 65_536}  # as somebody in a notebook would
+    listing = list_store(golden_data.store("base-5.3.3"))
+    assert infer_config(listing, given) == infer_config(listing, {"mappedFileSizeCommitLog": "65536"})

@@ -259,16 +259,23 @@ def gather(kind: str, file_bytes: int, files: Iterable[tuple[StoreFile, QueueFil
         if entry.kind == kind and entry.topic is not None and entry.queue_id is not None:
             found.setdefault((entry.topic, entry.queue_id), []).append(summary)
     return [
-        Queue(kind, topic, queue_id, file_bytes, _clipped(parts, file_bytes))
+        Queue(kind, topic, queue_id, file_bytes, _clipped(parts, file_bytes, UNIT_BYTES.get(kind, 1)))
         for (topic, queue_id), parts in sorted(found.items())
     ]
 
 
-def _clipped(files: Sequence[QueueFile], file_bytes: int) -> tuple[QueueFile, ...]:
-    """Return the files by base offset, none of them reaching into the next; of several the one with the usual name."""
+def _clipped(files: Sequence[QueueFile], file_bytes: int, unit_bytes: int) -> tuple[QueueFile, ...]:
+    """Return the files by base offset, none of them reaching into the next; of several the one with the usual name.
+
+    One that begins amid a unit of another is left out: it has nothing of the queue, and takes nothing from the other.
+    """
     ordered = sorted(files, key=lambda f: (f.base, has_usual_name(f.path, f.base)))
-    limits = [b.base - a.base for a, b in itertools.pairwise(ordered)] + [file_bytes]
-    return tuple(_cut(file, min(file_bytes, limit)) for file, limit in zip(ordered, limits, strict=True))
+    own: list[QueueFile] = []
+    for file in ordered:
+        if not own or file.base % unit_bytes == 0 or file.base >= own[-1].base + min(own[-1].size, file_bytes):
+            own.append(file)
+    limits = [b.base - a.base for a, b in itertools.pairwise(own)] + [file_bytes]
+    return tuple(_cut(file, min(file_bytes, limit)) for file, limit in zip(own, limits, strict=True))
 
 
 def _cut(file: QueueFile, limit: int) -> QueueFile:
