@@ -151,6 +151,8 @@ def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) ->
         return
     while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[:first]):
         first -= 1
+    if any(found.number_of(*queue, run[RUN_START_AT]) == run[RUN_FIRST] for run in runs[first:]):
+        return  # no broker appends a unit to what goes back: it is the one in front that is of no number of the queue
     if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
         number = runs[first - 1][RUN_STOP]
         for place in chain.from_iterable(places_of(found.concluded.plan, queue, run) for run in runs[first:]):

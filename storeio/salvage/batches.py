@@ -68,7 +68,8 @@ class Batches:
         units = {unit.number for unit in said if unit.size == record.size}
         expected = missing.get((topic, record.queue_id), range(0))
         told_by = "queue unit" if {number, in_head} & units else "queue offsets of its neighbours"
-        if number in units or (in_head not in units and self._support.is_inner(record, place)):
+        follows_on = self._support.is_inner(record, place) or self._support.begins(record, place)
+        if number in units or (in_head not in units and follows_on):
             new = number.to_bytes(8, "big", signed=True)
             return _changed(place, raw, "queue_offset", log.QUEUE_OFFSET_AT, new, "its other number", told_by)
         if in_head in units or expected == range(in_head, in_head + 1):

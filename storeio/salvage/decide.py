@@ -26,7 +26,7 @@ from storeio.salvaged import TOMBSTONES, DroppedRecord
 
 UNKNOWN: Final = Setting(0)  # of a hole, until everything around it is decided
 IN_A_BODY: Final = "lies in the body of another message"
-BEHIND_TOO_LITTLE: Final = "stands behind bytes that are too few for a record, and brokers cannot pass them"
+BESIDE_TOO_LITTLE: Final = "stands next to bytes that are too few for a record, and brokers cannot pass them"
 
 
 @dataclass(slots=True)
@@ -193,20 +193,40 @@ class _Decider:
                 self.made.patches.append(Patch(place, holes.BLANK, Bytes(head, 0, b"")))
 
     def _widen(self) -> None:
-        """Take the record behind a hole along that is too small for one: brokers end the log at what nothing covers."""
+        """Take the record behind a hole along that is too small for one: brokers end the log at what nothing covers.
+
+        Instead of it the one in front, if that stands alone between holes, and no unit speaks for it.
+        """
         fixed = {one.start for one in self.made.fixed}
-        for hole, _ in list(joined_holes((hole, []) for hole, _ in sorted(self.holes, key=lambda row: row[0].start))):
+        by_place = sorted((hole for hole, _ in self.holes), key=lambda hole: hole.start)
+        joined = [hole for hole, _ in joined_holes((hole, []) for hole in by_place)]
+        starts, stops = {hole.start for hole in joined}, {hole.stop for hole in joined}
+        for hole in joined:
             place = hole.stop
             tight = not hole.closes and hole.stop - hole.start < LEAST_BYTES and place not in fixed
             record = self.survey.record(place) if tight else None
             if record is None:
                 continue
+            alone = self._alone_before(hole.start, stops)
+            is_false = alone is not None and place + record.size not in starts
+            if alone is not None and is_false:
+                place, record = alone.physical_offset, alone
             number, count = numbers_of(record)
             unit = Unit(p.java_decode(record.topic), record.queue_id, number, place, record.size, 0, count)
             self.gone.append((place, record))
-            self.made.dropped.append(DroppedRecord(place, record.size, BEHIND_TOO_LITTLE))
-            slots = [unit] if enters_queue(record) else []
+            self.made.dropped.append(DroppedRecord(place, record.size, BESIDE_TOO_LITTLE))
+            slots = [unit] if enters_queue(record) and not is_false else []
             self._hole(place, place + record.size, hole.segment_start, closes=False, slots=slots)
+
+    def _alone_before(self, stop: int, stops: Container[int]) -> log.Record | None:
+        """Return the record that ends at a place and begins where a hole ends, if no unit speaks for it."""
+        before = self.survey.nearest.before(stop)
+        record = self.survey.record(before.place) if before is not None and before.place in stops else None
+        if record is None or record.physical_offset + record.size != stop:
+            return None
+        topic, number = p.java_decode(record.topic), numbers_of(record)[0]
+        known = self.survey.number_of(topic, record.queue_id, record.physical_offset) == number
+        return None if known else record
 
     def _covers(self, place: int) -> bool:
         return bool(meeting(self.covered, place, place + 1))

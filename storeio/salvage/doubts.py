@@ -31,6 +31,7 @@ from storeio.salvage.evidence import (
     whole_record,
 )
 from storeio.salvage.key_words import KeyWords
+from storeio.salvage.names import is_nobodys, names_for
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
@@ -40,8 +41,7 @@ from storeio.salvage.times import Times
 
 HEAD_DAMAGED: Final = "its head is damaged, and nothing tells what stood there"
 ELSEWHERE: Final = "is the copy of a message of another place"
-DAMAGED: Final = "LOG_PROPERTIES"
-HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
+MOST_IN_HOLES: Final = 1 << 12  # units that are asked for a number that nobody has
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,7 @@ class Doubts:
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
-        odd = sorted(at for at, rows in survey.doubts.items() if any(row.code == DAMAGED for row in rows))
-        self.habit = len(odd) > HABIT
-        self._key_words = KeyWords(survey, () if self.habit else odd)
+        self._key_words = KeyWords(survey, survey.damaged_properties or ())
         self._times = Times(survey)
         self._support = Support(survey)
         self._batches = Batches(survey, self._support)
@@ -93,7 +91,8 @@ class Doubts:
         sure, plain = self._is_sure(place), self._is_plain(record, place)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
-        good = plain and not sure and not leaps and not self._is_said(place, OTHER_LEVEL)
+        no_text = is_nobodys(record)
+        good = plain and not sure and not leaps and not no_text and not self._is_said(place, OTHER_LEVEL)
         own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
         has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
         if good and not units and (has_own or self._support.is_inner(record, place)):
@@ -106,10 +105,11 @@ class Doubts:
         known = Known(
             place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
             is_stranger=self._is_said(place, STRANGER), property_crc=self._is_said(place, WITHOUT_CRC),
+            topics=names_for(self.survey, self._support, place, record) if no_text else (),
         )  # fmt: skip
         if good and agrees(raw, known) is not None:
             return None
-        harmless = plain and not sure and not units
+        harmless = plain and not sure and not units and not no_text
         may_restore = property_crc_agrees(raw) is not None or not sure
         found = restored(raw, known)
         if found is not None and not may_restore and not is_text(found.record.properties):
@@ -209,7 +209,7 @@ class Doubts:
     def _is_sure(self, place: int) -> bool:
         """Tell whether a record's properties are damaged beyond doubt: not where odd ones are somebody's habit."""
         codes = {finding.code for finding in self.survey.doubts[place]}
-        return "LOG_PROPERTY_CRC" in codes or (DAMAGED in codes and not self.habit)
+        return "LOG_PROPERTY_CRC" in codes or place in (self.survey.damaged_properties or ())
 
     def _is_plain(self, record: log.Record, place: int) -> bool:
         """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
@@ -226,5 +226,15 @@ class Doubts:
         for row in self.survey.doubts.get(place, ()):
             number = row.queue_offset
             if MISFIT in row.detail and row.topic is not None and row.queue_id is not None and number is not None:
+                number = self._free_number(row.topic, row.queue_id, number, place)
                 found[row.topic, row.queue_id] = range(number, number + 1)
         return found
+
+    def _free_number(self, topic: str, queue_id: int, number: int, place: int) -> int:
+        """Return a number, or the next one that no unit gives to what lay in a hole in front of a place."""
+        for free in range(number, number + MOST_IN_HOLES):
+            unit = self.survey.unit_of(topic, queue_id, free)
+            at, stop = (unit.physical_offset, unit.physical_offset + unit.size) if unit is not None else (place, place)
+            if stop > place or not self.survey.concluded.view.is_damaged(at, stop):
+                return free
+        return number

@@ -94,10 +94,9 @@ class Known:
 
     ``ends`` are the sizes that it may have, each with what says so. ``unit`` is the queue unit that points at it.
     ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
-    that records here have one, ``near_ms`` is the store time of what follows. ``stored`` bounds the store time of a
-    record whose own leaps out of those around it; None for others. ``store_host`` is the one that the records before
-    and behind it name, as stored. ``is_stranger`` says that its queue's numbers go on as if it were not there.
-    """
+    that records here have one, ``near_ms`` is the store time of what follows. ``stored`` bounds a store time that leaps
+    out of those around it. ``store_host`` is the one that the records before and behind it name, as stored.
+    ``is_stranger`` says that its queue goes on as if it were not there, ``topics`` what one that is no text may be."""
 
     physical_offset: int
     ends: Sequence[tuple[int, str]]
@@ -108,6 +107,7 @@ class Known:
     stored: Stored | None = None
     store_host: bytes | None = None
     is_stranger: bool = False
+    topics: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,8 @@ def _topics(data: bytes, size: int, known: Known) -> Iterator[Try]:
         raw = name.encode()
         if len(raw) == length:
             yield Try("topic", at + wide, raw, size)
+    for name in known.topics:
+        yield Try("topic", at + wide, name.encode(), size, "the only topic like it")
 
 
 def _properties_lengths(data: bytes, size: int, known: Known) -> Iterator[Try]:

@@ -114,9 +114,19 @@ def _piece(
             return
         begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
     for start, limit in subtract((begin, stop), taken):
-        yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
+        if alone or (start, limit) == (begin, stop) or _holds_whole(found, file, (low, high), (start, limit)):
+            yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
     if begin < stop:
         add(taken, (begin, stop))
+
+
+def _holds_whole(found: Concluded, file: StoreFile, span: tuple[int, int], room: tuple[int, int]) -> bool:
+    """Tell whether a free part of the places that a span's records name has room for one of them."""
+    for record in intact_records(partial(found.plan.read, file.path), file, _size(found)):
+        begin, stop = record.physical_offset, record.physical_offset + record.size
+        if span[0] <= record.position < span[1] and room[0] <= begin and stop <= room[1]:
+            return True
+    return False
 
 
 def _size(found: Concluded) -> int:

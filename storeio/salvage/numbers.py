@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.numbering import BETWEEN_RECORDS, Numbering, between_units, number_queue
-from storeio.checks.ranges import Bounds, merged, subtract
+from storeio.checks.ranges import Bounds, Ranges, merged, subtract
 from storeio.checks.runs import runs_of
 from storeio.checks.segments import LogView
 from storeio.format import commitlog as log
@@ -49,7 +49,7 @@ def lost_after(
     for queue, tables in sorted(runs.items()):
         if queue not in touched:
             first = tables[0][:, 0].tolist()
-            result += _beginning(queue, first, view)
+            result += _beginning(queue, first, view.min_physical_offset, view.holes)
     by_queue: dict[tuple[str, int], tuple[list[Unit], list[LostRange]]] = {queue: ([], []) for queue in touched}
     for unit in units:
         by_queue[unit.topic, unit.queue_id][0].append(unit)
@@ -61,32 +61,33 @@ def lost_after(
         table = without(runs_of(runs.get(queue, ())), gone.get(queue, ()), stops)
         table += [_run(place, record) for place, record in new.get(queue, ())]
         own, said = by_queue[queue]
+        dropped = [(place, place + record.size) for place, record in gone.get(queue, ()) if place not in restored]
         if all(place in restored for place, _ in gone.get(queue, ())):
             # Without a record left, none ever was of this queue: what was missed between them is none of its numbers.
             said = [part for part in said if part.evidence not in BETWEEN_RECORDS]
-        result += _lost(queue, sorted(table, key=lambda run: run[RUN_START_AT]), said, own, view)
+        result += _lost(queue, sorted(table, key=lambda run: run[RUN_START_AT]), said, own, view, dropped)
     return result
 
 
-def _beginning(queue: tuple[str, int], first: Run, view: LogView) -> list[LostRange]:
+def _beginning(queue: tuple[str, int], first: Run, log_start: int, holes: Ranges) -> list[LostRange]:
     """Return the numbers before a queue's first run, in a log of which retention has deleted nothing yet."""
-    if view.min_physical_offset or not view.holes:
-        return []
     number, place = first[RUN_FIRST], first[RUN_START_AT]
-    room = sum(min(high, place) - low for low, high in view.holes if low < place)
+    room = sum(min(high, place) - low for low, high in holes if low < place) if not log_start else 0
     if not 0 < number <= room // log.MIN_RECORD_BYTES:
         return []
     return [LostRange(*queue, 0, number, 0, place, "a queue begins at 0")]
 
 
 def _lost(
-    queue: tuple[str, int], table: list[Run], said: list[LostRange], units: Sequence[Unit], view: LogView
-) -> list[LostRange]:
+    queue: tuple[str, int], table: list[Run], said: list[LostRange], units: Sequence[Unit], view: LogView,
+    dropped: Ranges,
+) -> list[LostRange]:  # fmt: skip
     lost = [] if table else said
     numbering = Numbering()
     if table:
         numbering = number_queue(*queue, [np.array(table, np.int64).T], view)
-        lost += [*_beginning(queue, table[0], view), *numbering.lost]
+        holes = merged([*view.holes, *dropped])
+        lost += [*_beginning(queue, table[0], view.min_physical_offset, holes), *numbering.lost]
     units = sorted(units, key=lambda unit: unit.number)
     if all(unit.messages == 1 for unit in units):
         rows = [(unit.number, unit.physical_offset, unit.size) for unit in units]

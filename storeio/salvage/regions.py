@@ -25,6 +25,7 @@ from storeio.salvage.evidence import (
     enters_queue,
     has_readable_numbers,
     is_likely,
+    is_text,
     property_crc_agrees,
     whole_record,
 )
@@ -156,9 +157,16 @@ class _Judge:
                 place, tuple(sizes.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms
             )
             found = restored(data, known)
+            if found is not None and not self.is_readable(found):
+                found = None
             if found is not None and (unit is not None or not (self.repeats(found) or self.is_whole(place))):
                 answers.add(Fixed(place, found))
         return answers.pop() if len(answers) == 1 else None
+
+    def is_readable(self, found: Restored) -> bool:
+        """Tell whether a record's properties are such as clients write, or as they were: else two fields are lost."""
+        is_habit = self.survey.damaged_properties is None
+        return is_habit or is_text(found.record.properties) or property_crc_agrees(found.raw) is True
 
     def may_try(self, count: int, *, pointed_at: bool) -> bool:
         """Tell whether so many bytes more are looked into, of records that units point at or of all others.

@@ -12,10 +12,12 @@ from storeio.checks.numbering import JUMP, STRANGER, place_of
 from storeio.checks.runs import own_runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit, has_fitting_level
 from storeio.salvage.in_a_row import places_of
+from storeio.salvage.numbers import numbers_of
 
 
 class Surveyed(Protocol):
@@ -61,6 +63,27 @@ def repeated(found: Surveyed) -> Iterator[tuple[int, Finding]]:
                 yield at, _stranger(found.concluded, part, at, queue_id)
 
 
+def pointed_at(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield records of which nothing of their own queue knows, where a unit of another has their place, but not size.
+
+    An audit names those whose unit is as it was but for the queue.
+    """
+    view = found.concluded.view
+    units = [unit for unit in found.units if not view.is_damaged(unit.physical_offset, unit.physical_offset + 1)]
+    for unit in units:
+        said, place = (unit.topic, unit.queue_id, unit.number), unit.physical_offset
+        as_read = found.unit_of(*said)
+        if (as_read is not None and as_read.size == unit.size) or not found.lacks(unit):
+            continue
+        record = found.record(place)
+        queue = (p.java_decode(record.topic), record.queue_id) if record is not None else said[:2]
+        if record is None or queue == said[:2] or _is_vouched_for(found, queue, numbers_of(record)[0], place):
+            continue
+        path, position = place_of(view, place)
+        detail = f"unit {unit.number} of {unit.topic}/{unit.queue_id} points at it, with another size"
+        yield place, Finding("LOG_UNIT_DISAGREES", path, position, unit.size, *said, place, 1, detail)
+
+
 def behind_the_first(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     """Yield records of number 0 right behind a queue's first one, whose unit is still the first's: they have none.
 
@@ -97,9 +120,24 @@ def _fits_before(concluded: Concluded, part: LostRange, finding: Finding) -> boo
 
 
 def _is_told(found: Surveyed, part: LostRange, number: int, at: int) -> bool:
-    """Tell whether a unit says of a number that it belongs to another record than the one at a place."""
-    said = part.topic, part.queue_id, number
-    return any((unit.topic, unit.queue_id, unit.number) == said and unit.physical_offset != at for unit in found.units)
+    """Tell whether a unit says of a number that it belongs to another record than the one at a place.
+
+    It is damaged itself if that one has a unit that says the same as it, or if no record begins there, nor is one lost.
+    """
+    said, view = (part.topic, part.queue_id, number), found.concluded.view
+    for unit in found.units:
+        place = unit.physical_offset
+        if (unit.topic, unit.queue_id, unit.number) != said or place == at:
+            continue
+        record = found.record(place)
+        if record is None:
+            if place >= view.max_physical_offset or view.is_damaged(place, place + unit.size):
+                return True
+            continue
+        own = numbers_of(record)[0]
+        if own == number or found.number_of(p.java_decode(record.topic), record.queue_id, place) != own:
+            return True
+    return False
 
 
 def _stranger(concluded: Concluded, part: LostRange, at: int, queue_id: int | None) -> Finding:

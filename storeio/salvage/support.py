@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ from storeio.salvage.survey import Survey
 from storeio.salvage.units import units_at
 
 Numbers = npt.NDArray[np.int64]
+
+MOST_QUEUES: Final = 1 << 16  # of one topic
 
 
 class Support:
@@ -48,6 +51,12 @@ class Support:
             return False
         return run is not None and run[RUN_FIRST] < first and first + count < run[RUN_STOP]
 
+    def begins(self, record: log.Record, place: int) -> bool:
+        """Tell whether a record has a queue's first number, and the next one of its queue that behind its own."""
+        run = self._run_of(record, place)
+        first, count = numbers_of(record)
+        return run is not None and not first and count < run[RUN_STOP]
+
     def follows(self, topic: str, queue_id: int, place: int, number: int) -> bool:
         """Tell whether the next record of a queue behind a place has just this number."""
         runs = self._runs_of((topic, queue_id))
@@ -63,6 +72,8 @@ class Support:
             place: Its physical offset.
             has_own: A unit at the record's own number says the same as the record.
         """
+        if len(unit.topic.encode(errors="replace")) != len(record.topic):
+            return False  # with another topic the record would be longer, or shorter
         run = self._run_of(record, place)
         follows = run is not None and int(run[RUN_RECORDS]) > 1
         parts = [part for part in self._survey.lost_in(place, place + 1) if _names(part, unit)]
@@ -76,7 +87,9 @@ class Support:
             return True  # which no record has
         if has_fitting_level(record) is False and has_fitting_level(replace(record, queue_id=unit.queue_id)):
             return True  # the level, too, says the unit's queue
-        fits, beside = bool(parts) or self._fits(unit), list(self._beside(unit))
+        if record.queue_id >= MOST_QUEUES > unit.queue_id and not follows:
+            return True  # nobody gave a topic so many
+        fits, beside = bool(parts) or self.fits(unit), list(self._beside(unit))
         is_right, is_wrong = True in beside, False in beside
         if follows:  # each of both may be right; a file whose other units are right lies in its place
             return fits and is_right
@@ -102,7 +115,7 @@ class Support:
         which = np.flatnonzero(inside)
         return runs[:, which[0]] if len(which) else None
 
-    def _fits(self, unit: Unit) -> bool:
+    def fits(self, unit: Unit) -> bool:
         """Tell whether the records of a unit's queue leave just its number before or behind its place."""
         runs = self._runs_of((unit.topic, unit.queue_id))
         behind = (runs[RUN_STOP] == unit.number) & (runs[RUN_STOP_AT] <= unit.physical_offset)

@@ -37,6 +37,8 @@ Numbers = npt.NDArray[np.int64]
 AT_ONCE: Final = 16 << 20
 KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
 LEAP: Final = "LOG_TIME"
+ODD_PROPERTIES: Final = "LOG_PROPERTIES"
+HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class Survey:
     files: dict[int, StoreFile] = field(init=False)
     leaping: frozenset[int] = field(init=False)
     nearest: Nearest = field(init=False)
+    _odd: list[int] = field(init=False)
     _numbers: dict[tuple[str, int], Ranges] = field(init=False, default_factory=dict)
     _lost: Bounds = field(init=False)
     _places: list[int] = field(init=False)
@@ -70,12 +73,18 @@ class Survey:
         self._lost = Bounds([(part.physical_start, part.physical_stop) for part in self.lost])
         self.leave_out(())
         self.leaping = frozenset(at for at, rows in self.doubts.items() if any(row.code == LEAP for row in rows))
+        self._odd = sorted(at for at, rows in self.doubts.items() if any(row.code == ODD_PROPERTIES for row in rows))
         self.files = {file.base_offset: file for file in self.plan.segments if file.base_offset is not None}
 
     @property
     def segment_bytes(self) -> int:
         """Length of a segment."""
         return self.plan.config.commitlog_file_bytes
+
+    @property
+    def damaged_properties(self) -> list[int] | None:
+        """Physical offsets of records with properties that no client writes, ascending; None where it is a habit."""
+        return self._odd if len(self._odd) <= HABIT else None
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Forget units that tell nothing."""

@@ -25,6 +25,7 @@ def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     yield from copies.copies(found)
     yield from strangers.lone(found)
     yield from strangers.repeated(found)
+    yield from strangers.pointed_at(found)
     yield from strangers.behind_the_first(found)
 
 
