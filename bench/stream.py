@@ -26,7 +26,6 @@ TAG_NAMES: Final = (b"created", b"paid", b"TagA", b"shipped", b"TagB", b"cancell
 TOPIC_NAMES: Final = (b"OrderEvents", b"PaymentEvents", b"stock", b"ShipmentTracking", b"AuditLog", b"user_profile")
 
 UNIQUE_KEY_CHARS: Final = 32
-UNIQUE_KEY_FIXED: Final = 20  # of which so many name the producer; 8 are a time, 4 a counter
 PRODUCERS: Final = 8
 
 

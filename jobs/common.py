@@ -31,15 +31,13 @@ from jobs.gateway import launch
 from jobs.resolve_jars import delta_jars
 from jobs.unusable import tables_at
 from storeio.commands.console import complain, explain
-from storeio.errors import NotAStoreError, StoreError, UsageError
+from storeio.errors import UsageError
 from storeio.process import end_undisturbed, hold_streams, stop_alike, stop_when_asked
-from storeio.uris import shown
+from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_USAGE
 from udfs.checks import reason
 
 # fsck's bits, as for the command line
-COULD_NOT = 8
-WRONG_USE = 16
-CANCELLED = 32
+COULD_NOT, WRONG_USE, CANCELLED = EXIT_FAILED, EXIT_USAGE, EXIT_CANCELLED
 
 Settings = dict[str, str]
 
@@ -220,10 +218,6 @@ def run_job(main: Callable[[], int]) -> NoReturn:
     logging.getLogger().addFilter(_is_news)
     try:
         code = main()
-    except (UsageError, NotAStoreError) as error:
-        code = _complain(error, WRONG_USE)
-    except (StoreError, OSError) as error:
-        code = _complain(error, COULD_NOT)
     except KeyboardInterrupt:
         complain("cancelled")
         code = CANCELLED
@@ -250,8 +244,3 @@ def _end_quietly() -> None:
         with contextlib.suppress(Py4JError, OSError):
             sys.stderr.flush()
             SparkContext._jvm.java.lang.System.err.close()
-
-
-def _complain(error: Exception, code: int) -> int:
-    print(f"error: {shown(str(error))}", file=sys.stderr)
-    return code

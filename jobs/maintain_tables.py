@@ -26,8 +26,9 @@ from jobs.commits import retried
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
-from storeio.commands.console import put
+from storeio.commands.console import json_sink, put
 from storeio.report import TABLES, to_json
+from storeio.targets import refuse_in_tables
 from udfs.checks import reason
 
 DESCRIPTION: Final = "Delete old runs from the tables of audits, join small files, remove what nothing names."
@@ -42,13 +43,14 @@ Counts = dict[str, dict[str, int]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
+    refuse_in_tables({"--json": args.json}, args.tables)
     spark = build_session("storeio maintenance", master=args.master, extra=LISTING)
     _keep_output_ours()
     before_ms = time.time_ns() // 1_000_000 - args.keep_days * DAY_MS
     counts = maintained(spark, args.tables, before_ms)
-    if args.json:
-        put(sys.stdout, to_json({"tool": "storeio", "tables": args.tables, "counts": counts}))
-    elif not args.quiet:
+    with json_sink(args.json, (), quiet=args.quiet) as sink:
+        put(sink, to_json({"tool": "storeio", "tables": args.tables, "counts": counts}))
+    if args.json != "-" and not args.quiet:
         for name, row in counts.items():
             put(sys.stdout, f"{name}: {row['deleted']} rows deleted, {row['joined']} files joined")
     return 0
@@ -66,7 +68,9 @@ def parser() -> argparse.ArgumentParser:
     made = JobParser(prog="maintain_tables", description=DESCRIPTION, allow_abbrev=False)
     made.add_tables(note="")
     made.add_argument("--keep-days", metavar="N", type=positive, default=90, help="of runs and verdicts (default: 90)")
-    made.add_argument("--json", action="store_true", help="print what was done as JSON")
+    made.add_argument(
+        "--json", metavar="FILE", nargs="?", const="-", help="write what was done as JSON; - is standard output"
+    )
     made.add_argument("--quiet", action="store_true", help="print nothing")
     made.add_argument("--master", metavar="URL", help="where to run, unless spark-submit says so (default: local[*])")
     return made

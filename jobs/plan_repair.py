@@ -40,6 +40,7 @@ from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import EXIT_SOUND
 from storeio.simulate.rules import NEWEST, rules_of
+from storeio.staging import explained
 from storeio.targets import is_inside
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import WorkersError, workers_named
@@ -212,12 +213,10 @@ def make_folder(into: str) -> None:
     """Make the directory of the plans, if it is not there.
 
     Raises:
-        UsageError: It cannot be made.
+        WriteError: It cannot be made.
     """
-    try:
+    with explained(f"--into {into}"):
         os.makedirs(into, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--into {into}: {error.strerror or error}") from error
 
 
 def _told(answer: Answer, sink: Any, *, quiet: bool) -> dict[str, Any]:

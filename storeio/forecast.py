@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ def forecast_retention(
     *,
     broker: str = NEWEST,
     given: Mapping[str, str] | None = None,
+    heap_bytes: int = DEFAULT_HEAP_BYTES,
 ) -> Forecast:
     """Return what a broker of this version deletes of the store at ``root``, which is only read.
 
@@ -44,6 +46,7 @@ def forecast_retention(
         root: The store directory.
         broker: A version such as ``5.3.3``.
         given: Broker settings by name, those of cleaning included.
+        heap_bytes: The broker's heap; 4.x dies of a record that claims more.
 
     Raises:
         NotAStoreError: ``root`` is no store.
@@ -60,7 +63,8 @@ def forecast_retention(
     ratio = _used(listing.root)
     mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
     conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
-    outcome, started = _started(listing, given or {}, broker)
+    starts = partial(_started, listing, given or {}, broker, heap_bytes)
+    outcome, started = starts()
     unsure = (*not_simulated(listing, infer_config(listing, given or {})), *outcome.doubts)
     if outcome.outcome != STARTS:
         store = os.fspath(root)
@@ -78,7 +82,7 @@ def forecast_retention(
     later: list[Cycle] = []
     if at is not None:
         later = _until_nothing_goes(
-            _started(listing, given or {}, broker)[1], cleaning, progress,
+            starts()[1], cleaning, progress,
             replace(conditions, now_ms=at, hour=hour_of(at, zone)),
         )  # fmt: skip
     return Forecast(
@@ -87,13 +91,13 @@ def forecast_retention(
     )  # fmt: skip
 
 
-def _started(listing: Listing, given: Mapping[str, str], broker: str) -> tuple[Outcome, Broker]:
+def _started(listing: Listing, given: Mapping[str, str], broker: str, heap_bytes: int) -> tuple[Outcome, Broker]:
     """Return a start and the broker after it."""
 
     def read(path: str, start: int, stop: int) -> Bytes:
         return read_range(listing.root, path, start, stop)
 
-    setup = setup_of(listing, infer_config(listing, given), DEFAULT_HEAP_BYTES)
+    setup = setup_of(listing, infer_config(listing, given), heap_bytes)
     return simulate_start(Disk(listing.files, read), rules_of(broker), setup, digests=False)
 
 

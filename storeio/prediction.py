@@ -15,7 +15,7 @@ from storeio.audit.running import moment_of
 from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
-from storeio.errors import StoreError, UnreadableError
+from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
@@ -115,6 +115,8 @@ def simulate(
         UsageError: No such version, or a setting that is unknown or has a bad value.
         UnreadableError: A directory could not be listed, or a store elsewhere not be read.
     """
+    if heap_bytes < 1:
+        raise UsageError(f"a heap of {heap_bytes} bytes: at least 1 is needed")
     start = partial(_started, root, rules_of(broker), given or {}, whole_log, heap_bytes, progress, consumers=consumers)
     found = start(digests=digests, metadata=metadata)
     if metadata and found.outcome.stage in REFUSING:

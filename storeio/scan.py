@@ -10,27 +10,17 @@ import errno
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storeio import holes, local_files
+from storeio import holes, local_files, local_listing
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
-from storeio.paths import (
-    ABORT,
-    CHECKPOINT,
-    COMMITLOG,
-    INDEX,
-    QUEUE_KINDS,
-    StoreFile,
-    describe,
-    end_in_dledger,
-    has_usual_name,
-    special_of,
-)
+from storeio.local_listing import OF_A_STORE
+from storeio.paths import StoreFile, end_in_dledger, has_usual_name
 from storeio.remote import listing as remote_listing
 from storeio.remote import reading as remote
 from storeio.remote.failures import note, noted_since
@@ -39,8 +29,6 @@ from storeio.uris import is_remote, place_of, shown
 Bytes = npt.NDArray[np.uint8]
 
 SHORT_HOLE_BYTES: Final = 1 << 20  # reading it costs no more than passing over it
-LINK_BELOW_LINK: Final = "a link to a directory below another such link: not followed"
-MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +82,11 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
         files, unreadable, versions = remote_listing.list_files(place)
     else:
         place = str(Path(place))
-        files, unreadable = _list_directory(place, links)
-    if not any(f.path.split("/")[0] in (COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS) for f in files):
+        files, unreadable = local_listing.list_files(place, links)
+    if not any(f.path.split("/")[0] in OF_A_STORE for f in files):
         raise NotAStoreError(
             f"{shown(place)}: holds no commitlog, queues, index, checkpoint or abort file; not a store"
+            f"{'' if is_remote(place) else local_listing.hint(place)}"
         )
     if ends := end_in_dledger(files):
         raise NotAStoreError(f"{shown(place)}: its log is, or goes on in, a DLedger log, which is not read ({ends})")
@@ -165,46 +154,6 @@ def require_same(listing: Listing, told: Collection[str] = ()) -> None:
     failed = (text for text in failed_since(listing) if text.partition(": ")[0] not in told)
     for text in (*failed, *changed_since(listing)):
         raise UnreadableError(text)
-
-
-def _list_directory(base: str, links: list[str]) -> tuple[list[StoreFile], list[tuple[str, str]]]:
-    if not os.path.isdir(base):
-        raise NotAStoreError(f"{base}: not a directory")
-    files, unreadable = list[StoreFile](), list[tuple[str, str]]()
-    _list_into(base, "", 0, files, unreadable, links, linked=False)
-    return files, unreadable
-
-
-def _list_into(
-    base: str, prefix: str, depth: int, files: list[StoreFile], unreadable: list[tuple[str, str]], links: list[str],
-    *, linked: bool,
-) -> None:  # fmt: skip
-    """List what lies in a directory and below; ``linked`` tells that a link led there.
-
-    Links lead to other disks. One below a link leads anywhere, as those in ``/proc`` do, maybe again and again.
-    """
-    try:
-        with os.scandir(f"{base}/{prefix}") as found:
-            entries = sorted(found, key=lambda e: e.name)
-    except OSError as error:
-        unreadable.append((prefix or ".", error.strerror or str(error)))
-        return
-    for entry in entries:
-        path = f"{prefix}/{entry.name}" if prefix else entry.name
-        links += [path] if entry.is_symlink() else []
-        try:
-            if entry.is_dir():
-                files.append(describe(path, 0, is_dir=True))
-                if linked and entry.is_symlink():
-                    unreadable.append((path, LINK_BELOW_LINK))
-                elif depth < MAX_DEPTH:
-                    _list_into(base, path, depth + 1, files, unreadable, links, linked=linked or entry.is_symlink())
-            else:
-                status = entry.stat()
-                file, special = describe(path, status.st_size), special_of(status.st_mode)
-                files.append(replace(file, special=special) if special else file)
-        except OSError as error:
-            unreadable.append((path, error.strerror or str(error)))
 
 
 def require_listed(listing: Listing, names: Collection[str]) -> None:

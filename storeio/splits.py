@@ -9,9 +9,9 @@ sequential one for every split size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from storeio.paths import StoreFile
 Numbers = npt.NDArray[np.int64]
 
 DEFAULT_SPLIT_BYTES: Final = 64 << 20
-(KEPT, NOTHING, AGAIN) = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +82,41 @@ def needs_again(split: Split, before_end: WalkState, *, skipped_until: int | Non
     return before_end.mode != w.CHAIN or skipped_until != before_end.position or asked > before_end.position
 
 
-def continues(split: Split, before_end: WalkState, *, skipped_until: int | None, asked: int) -> int:
-    """Return what becomes of a split's result where the split before truly ended in ``before_end``.
+class Guessed(Protocol):
+    """What a split that began with a guess gave: a dataclass, of which the end and the spans may have to change."""
 
-    KEPT: it is right, but for what it skipped before that place. NOTHING: nothing starts in it.
-    AGAIN: it must be walked again from there.
+    @property
+    def split(self) -> Split: ...
+    @property
+    def end(self) -> WalkState: ...
+    @property
+    def spans(self) -> Numbers: ...
+    @property
+    def skipped_until(self) -> int | None: ...
+    @property
+    def asked(self) -> int: ...
+
+
+G = TypeVar("G", bound=Guessed)
+
+
+def settled(
+    found: G, before_end: WalkState, again: Callable[[Split, WalkState], G], nothing: Callable[[Split, WalkState], G]
+) -> G:
+    """Return a split's result as one walk would have made it, which came from the split before.
+
+    Args:
+        found: What came of its guess.
+        before_end: The true state at the end of the split before it.
+        again: Walks the split again, from there.
+        nothing: Gives the result of a split in which nothing starts, since what is before it reaches past it.
     """
-    beyond = before_end.position >= split.stop
-    if needs_again(split, before_end, skipped_until=skipped_until, asked=asked):
-        return NOTHING if beyond else AGAIN
-    return NOTHING if beyond else KEPT
+    if before_end.position >= found.split.stop:
+        return nothing(found.split, before_end)
+    if needs_again(found.split, before_end, skipped_until=found.skipped_until, asked=found.asked):
+        return again(found.split, before_end)
+    changes = {"end": carry_times(found.end, before_end), "spans": drop_before(found.spans, before_end.position)}
+    return replace(found, **changes)  # type: ignore[type-var]
 
 
 def carry_times(end: WalkState, before_end: WalkState) -> WalkState:

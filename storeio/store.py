@@ -13,10 +13,13 @@ import numpy.typing as npt
 from storeio.audit.files import run_file_tasks, with_files
 from storeio.audit.plan import AuditPlan, file_tasks, prepare
 from storeio.audit.walks import walks
+from storeio.errors import UnreadableError, UsageError
 from storeio.format import batchqueue, consumequeue, index
 from storeio.kernels import tables as w
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_KINDS
 from storeio.scan import Listing
+
+MOST_MISSING_BYTES: Final = 1 << 28  # of missing files in a queue, filled with zeros
 
 RECORD: Final = np.dtype(
     [
@@ -77,9 +80,19 @@ class Store:
 
         dtype is ``consumequeue.UNIT`` or ``batchqueue.UNIT``, big-endian as on disk; where a file
         between others is missing, its units are zero. A queue that does not exist has none.
+
+        Raises:
+            UsageError: No such kind of queue.
+            UnreadableError: A file cannot be read, or names of files claim far more than these hold.
         """
+        if kind not in QUEUE_KINDS:
+            raise UsageError(f"kind {kind}: {' or '.join(QUEUE_KINDS)} is needed")
         queue = self.plan.queue(kind, topic, queue_id)
         stop = max(-(-queue.stop // queue.unit_bytes) * queue.unit_bytes, queue.start)
+        held = sum(file.size for file in queue.files)
+        if stop - queue.start > MOST_MISSING_BYTES + 2 * held:
+            where = f"{kind}/{topic}/{queue_id}"
+            raise UnreadableError(f"{where}: its files hold {held} bytes, and name places {stop - queue.start} apart")
         data, _ = queue.read(self.plan.read, queue.start, stop)
         return data.view(batchqueue.UNIT if kind == BATCHQUEUE else consumequeue.UNIT)
 

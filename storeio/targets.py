@@ -40,6 +40,17 @@ def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> boo
     return followed(one).is_relative_to(followed(other))
 
 
+def refuse_itself(option: str, other: str | os.PathLike[str], store: str | os.PathLike[str]) -> None:
+    """Raise if what an option names as another copy of a store is that store.
+
+    Raises:
+        UsageError: It is.
+    """
+    one, same = place_of(os.fspath(other)), place_of(os.fspath(store))
+    if is_inside(one, same) and is_inside(same, one):
+        raise UsageError(f"{option} {shown(one)}: is the store itself")
+
+
 def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) -> Path:
     """Return the directory that is to be made.
 
@@ -72,7 +83,9 @@ def file_target(option: str, target: str, roots: Iterable[str]) -> Path:
     place = Path(refuse_remote(target, f"{option} writes to a local disk"))
     for root in roots:
         if is_inside(target, root):
-            raise UsageError(f"{option} {target}: lies inside {shown(root)}, which is never written")
+            raise UsageError(f"{option} {target}: lies inside {shown(root)}")
+    if target == "-":
+        raise UsageError(f"{option} -: standard output is not for this; ./- is a file of that name")
     if not place.name or place.is_dir() or not place.parent.is_dir():
         raise UsageError(f"{option} {target}: is no file in a directory that is there")
     refuse_special(option, place)

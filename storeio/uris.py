@@ -60,6 +60,18 @@ def place_of(root: str) -> str:
     return unquote(parts.path, errors="surrogateescape")
 
 
+def named(root: str) -> str:
+    """Return how reports name a store: a URI without its secrets, a local path without ``file://`` and a last slash."""
+    try:
+        place = place_of(root)
+    except UsageError:
+        return shown(root)
+    if is_remote(place) or not place:
+        return shown(place)
+    names = "/".join(name for name in place.split("/") if name not in ("", "."))
+    return f"/{names}" if place.startswith("/") else names or "."
+
+
 def refuse_remote(root: str, what: str) -> str:
     """Return the local path of what must be local.
 

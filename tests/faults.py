@@ -18,7 +18,6 @@ from storeio import local_files, many_files
 from storeio.errors import UnreadableError
 
 Ranges = list[tuple[int, int]]
-Fail = Callable[..., None]
 
 
 class Faults:

@@ -38,6 +38,8 @@ from sampled import seeds
 from storeio.apply import apply_plan, undo
 from storeio.errors import MismatchError, NotAppliedError, UsageError
 
+MOST_KILLS = 600
+
 Half = Callable[[], object]
 
 
@@ -265,7 +267,9 @@ def test_killed_at_random_moments(place: Place) -> None:
     apply(copied(root.parent, place.directory / "run"))
     length = time.monotonic() - began
     chance, ends = seeded(1), {"killed": 0, "begun": 0}
-    for number in range(60):
+    for number in range(MOST_KILLS):
+        if number >= 60 and ends["killed"] > 20 and ends["begun"] > 5:
+            break  # on a busy machine many end before they are killed, or are killed before they begin
         run = copied(root.parent, place.directory / "run")
         verb = apply
         if number % 3 == 2:

@@ -206,7 +206,9 @@ def test_any_bytes_give_an_answer(seed: int) -> None:
                 data[start : start + length] = true[other : other + length]
                 data = data[:size]
             whole.files[path] = data
-        whole.audit()
+        for one in whole.audit().structures:
+            held = sum(one.classes.get(name, 0) for name in ("record", "zero", "garbage"))
+            assert held == len(whole.files[one.path])
 
 
 def test_a_file_without_order_is_read_through(monkeypatch: pytest.MonkeyPatch) -> None:

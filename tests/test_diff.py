@@ -108,4 +108,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == "different"
     assert told["ranges"][0]["why"] == DIVERGED
-    assert cli.run(["diff", words[0], words[0], "--quiet"]) == 0
+    assert cli.run(["diff", words[0], words[0]]) == 16
+    assert "is the store itself" in capsys.readouterr().err
+    shutil.copytree(words[0], tmp_path / "c")
+    assert cli.run(["diff", words[0], str(tmp_path / "c"), "--quiet"]) == 0

@@ -277,3 +277,31 @@ def test_a_full_disk_is_told_with_what_is_on_it(
     assert code == 8
     assert err.endswith(f": {where}: could not be written: No space left on device\n")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [["--units", "--topic", "no"], ["--index", "--key", "no"], ["--tag", "no"]])
+def test_that_nothing_is_found_is_said(call: Any, options: list[str]) -> None:
+    code, out, err = call(golden.store(ROOT), *options)
+    assert (code, out) == (0, "")
+    assert err.splitlines()[-1].startswith("storeio: no such ")
+
+
+def test_offsets_may_be_written_as_names_of_files(call: Any) -> None:
+    base = int(golden.options(ROOT)["clFile"])
+    assert call(golden.store(ROOT), "--at", f"{base:020d}") == call(golden.store(ROOT), "--at", hex(base))
+
+
+def test_slots_that_one_index_file_does_not_tell_are_those_of_the_others(call: Any, tmp_path: Path) -> None:
+    root = golden.copy_of(ROOT, tmp_path / "store")
+    files = sorted((root / "index").iterdir())
+    before = call(root, "--index", "--json")[1]
+    data = bytearray(files[0].read_bytes())
+    data[36:40] = (int.from_bytes(data[36:40], "big") - 1).to_bytes(4, "big")  # its last unit is another then
+    files[0].write_bytes(data)
+    code, out, _ = call(root, "--index", "--json")
+    assert (code, len(lines(out))) == (0, len(lines(before)) - 1)
+    for path in files[1:]:
+        path.unlink()
+    code, out, err = call(root, "--index", "--json", "--quiet")
+    assert (code, out) == (8, "")
+    assert f"index/{files[0].name}: the number of hash slots cannot be told" in err

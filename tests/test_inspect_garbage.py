@@ -144,7 +144,7 @@ def test_lengths_allocate_nothing(tmp_path: Path) -> None:
             "checkpoint": bytes(checkpoint.CHECKPOINT_BYTES - 1),
         },
     )
-    reader = Reader(tmp_path)
+    reader = Reader(tmp_path, failed=lambda _: None)
     tracemalloc.start()
     for question in questions(reader, [0, 5, 46], ["index/20260101000000000", "checkpoint"]):
         question()

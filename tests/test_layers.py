@@ -83,7 +83,8 @@ LAYERS: Final = {
     "file_sizes": FORMAT,
     "holes": set[str](),
     "local_files": {"errors", "holes"},
-    "scan": FORMAT | {"remote", "holes", "local_files"},
+    "local_listing": {"errors", "paths", "uris"},
+    "scan": FORMAT | {"remote", "holes", "local_files", "local_listing"},
     "nearby": {"errors"},
     "settings": FORMAT | {"results"},
     "config": FORMAT | {"results", "safe", "scan", "file_sizes", "settings"},
@@ -99,7 +100,7 @@ LAYERS: Final = {
     "whole_file": {"errors", "partials", "staging", "targets"},
     "targets": {"errors", "uris"},
     "recent": set[str](),
-    "turns": set[str](),
+    "turns": {"errors"},
     "publishing": {"errors", "uris", "remote", "partials", "staging", "targets"},
     "rebuilt": FORMAT | {"findings", "results"},
     "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
@@ -108,7 +109,7 @@ LAYERS: Final = {
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
     "salvage": FILES
-    | {"around", "audit", "report", "rebuild", "publishing", "staging", "linked", "prediction", "salvaged"},
+    | {"around", "audit", "report", "rebuild", "publishing", "staging", "linked", "prediction", "salvaged", "turns"},
     "replay": FILES | {"salvage", "inspect", "staging", "whole_file"},
     "apply": PURE | {"holes", "local_files", "report"},
     "inspect": FILES,

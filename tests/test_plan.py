@@ -19,7 +19,7 @@ from storebuilder import StoreBuilder
 
 from storeio import cli
 from storeio.apply import apply_plan, undo
-from storeio.errors import UnreadableError, UsageError
+from storeio.errors import NotAStoreError, UnreadableError, UsageError
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
@@ -456,3 +456,20 @@ def test_the_scattered_hash_slots_of_a_new_index_file_are_few_actions(tmp_path: 
     apply_plan(tmp_path / "plan.json", root)
     (new,) = (root / "index").iterdir()
     assert new.read_bytes() == before
+
+
+def test_a_plan_without_what_was_not_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
+    words = ["plan", str(root), "--broker", "5.3.3", *SETS, "--out", str(tmp_path / "plan.json")]
+    assert cli.run([*words, "--path", "nope/*"]) == 4
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("NO PLAN: none of the actions that are asked for cures ")
+    assert apply_plan(tmp_path / "plan.json", root).outcome == "nothing"
+    with pytest.raises(NotAStoreError):
+        apply_plan(tmp_path / "plan.json", tmp_path / "nowhere")
+
+
+def test_a_place_that_takes_no_file_is_told_with_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
+    assert cli.run(["plan", str(root), "--broker", "5.3.3", *SETS, "--out", "/proc/plan.json"]) == 8
+    assert "--out /proc/plan.json: could not be written: " in capsys.readouterr().err

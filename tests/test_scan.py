@@ -15,7 +15,8 @@ from sampled import sampled
 from storeio import audit
 from storeio.errors import NotAStoreError, UnreadableError
 from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
-from storeio.scan import LINK_BELOW_LINK, kept_open, list_store, read_range
+from storeio.local_listing import LINK_BELOW_LINK
+from storeio.scan import kept_open, list_store, read_range
 
 pytestmark = pytest.mark.share(2)
 
@@ -189,3 +190,16 @@ def test_links_to_directories_are_followed_once(tmp_path: Path) -> None:
     assert listed.unreadable == (("consumequeue/round", LINK_BELOW_LINK),)
     assert {f.path for f in listed.files} - {f.path for f in whole.files} <= {"consumequeue/round"}
     assert any(text.startswith("consumequeue/round: ") for text in audit.check(root).failed)
+
+
+def test_nothing_is_looked_at_below_what_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some" / "where").mkdir(parents=True)
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+
+    def refuse(path: object) -> None:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for place in (tmp_path, tmp_path / "store" / "commitlog"):
+        with pytest.raises(NotAStoreError, match=f"not a store; {tmp_path}/store may be one"):
+            list_store(place)

@@ -243,6 +243,18 @@ def test_retention(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["due"][-1]["deletable_ms"] is None
     assert cli.run(["simulate", str(damaged), "--broker", "5.3.3", "--retention", *SETS]) == 0
     assert "the last one never" in " ".join(capsys.readouterr().out.split())
+    assert cli.run(["simulate", str(damaged), "--broker", "5.3.3", "--retention", "--quiet", *SETS]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_broker_that_has_no_heap_for_a_record_cleans_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = golden_data.copy_of("ext-4.9.8", tmp_path / "store")
+    words = ["simulate", str(root), "--broker", "4.9.8", "--heap", "1k", "--quiet"]
+    for more in ([], ["--retention"]):
+        assert cli.run([*words, *more]) == 4
+        assert capsys.readouterr().out.startswith("NO START: ")
 
 
 def test_what_is_not_simulated_is_never_called_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

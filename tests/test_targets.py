@@ -141,7 +141,7 @@ def test_what_is_read_is_not_replaced(words: str, store: Path, tmp_path: Path) -
         "undo STORE --json STORE.storeio/x.json",
         "undo LINK --json STORE.storeio/x.json",
         "check STORE --history TABLES --html TABLES/runs/x.html",
-        "check STORE --history TABLES --json TABLES/runs/_delta_log/x.json",
+        "check STORE --history TABLES --html DIR.html --json TABLES/runs/_delta_log/x.json",
     ],
 )
 def test_nothing_is_put_between_what_is_read_or_kept(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +16,20 @@ from storeio.uris import (
     is_below,
     is_remote,
     name_of,
+    named,
     parsed,
     place_of,
     refuse_remote,
     scrubbed,
     shown,
 )
+
+
+@pytest.mark.parametrize(
+    "root", ["d", "d/", "./d", "a//b/./c/", "/", "/data/store/", "file:///data/store", "../d", ".", "a/.."]
+)
+def test_named_as_audits_name_it(root: str) -> None:
+    assert named(root) == str(Path(place_of(root)))
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,6 @@ def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def to_batch(array: npt.NDArray[np.void]) -> pa.RecordBatch:
-    """Return a structured array as a batch: same names, same order, native numbers."""
-    return batch_of(columns_of(array))
-
-
 def columns_of(array: npt.NDArray[np.void]) -> dict[str, Column]:
     """Return the fields of a structured array by name."""
     return {name: array[name] for name in array.dtype.names or ()}

@@ -9,10 +9,10 @@ from typing import Final
 from storeio.apply.forward import rename_within
 from storeio.apply.moving import move_back
 from storeio.apply.run import Run
-from storeio.apply.sources import digest_of, old_length
+from storeio.apply.sources import old_length
 from storeio.apply.tree import Tree
 from storeio.errors import MismatchError
-from storeio.plan.digest import zeros_sha256
+from storeio.plan.digest import digest_of, zeros_sha256
 from storeio.plan.model import CREATE, MOVE, RENAME, RESIZE, WRITE
 from storeio.plan.overlay import GONE
 

@@ -54,8 +54,7 @@ def apply_plan(
     with said(), patience.kept():
         if resume and os.path.isdir(path):
             return _resume(path, os.fspath(root or path), None, patience, started)
-        if not os.path.isfile(path):
-            raise UsageError(f"{path}: no such plan")
+        _require_file(path)
         folder, name = os.path.split(os.path.realpath(path))
         tree = open_tree(folder)
         try:
@@ -64,6 +63,7 @@ def apply_plan(
             if resume:
                 return _resume(path, store, loaded, patience, started)
             if not loaded.plan.actions:
+                homes.resolved_root(store)
                 return Applied(store, path, "", "", NOTHING, 0, (), False, time.monotonic() - started)
             return _apply(path, store, loaded, patience, started)
         finally:
@@ -79,11 +79,24 @@ def store_of(plan_path: str | os.PathLike[str], root: str | os.PathLike[str] | N
     path = refuse_remote(os.fspath(plan_path), "a plan is read from a local disk")
     if root is not None or os.path.isdir(path):
         return os.fspath(root) if root is not None else path
+    _require_file(path)
     try:
         with open(path, "rb") as file:
             return from_json(file.read(MOST_PLAN_BYTES).decode()).store
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: no such plan") from error
+
+
+def _require_file(path: str) -> None:
+    """Raise if there is no plan's file at a path.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if os.path.isdir(path):
+        raise UsageError(f"{path}: is a directory; a plan's file is needed, or --resume")
+    if not os.path.isfile(path):
+        raise UsageError(f"{path}: no such plan")
 
 
 def _apply(path: str, root: str, loaded: LoadedPlan, patience: Patience, started: float) -> Applied:

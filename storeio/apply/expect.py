@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 
 from storeio.apply.moving import content_sha256
-from storeio.apply.sources import BytesFile, digest_of, new_length, sha256_of
+from storeio.apply.sources import BytesFile, new_length, sha256_of
 from storeio.apply.tree import Tree
 from storeio.errors import MismatchError, UsageError
-from storeio.plan.digest import NOTHING, zeros_sha256
+from storeio.plan.digest import NOTHING, digest_of, zeros_sha256
 from storeio.plan.model import MOVE, RENAME, RESIZE, WRITE, ZEROS, Action, Plan
 from storeio.plan.overlay import GONE, Folder, Overlay, parents
 from storeio.safe import printable

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from storeio.apply.home import BACKUP, BYTES, INDEX, PART, PLAN
 from storeio.apply.journal import JOURNAL, Journal, first_line
 from storeio.apply.moving import MOVED, content_sha256, moved_path
-from storeio.apply.sources import BytesFile, bytes_of, digest_of, old_length
+from storeio.apply.sources import BytesFile, bytes_of, old_length
 from storeio.apply.tree import Tree
 from storeio.errors import MismatchError, NotAppliedError, UsageError
 from storeio.plan.contents import Piece
-from storeio.plan.digest import PIECE_BYTES, zeros, zeros_sha256
+from storeio.plan.digest import PIECE_BYTES, digest_of, zeros, zeros_sha256
 from storeio.plan.model import MOVE, Action, Plan, from_json
 from storeio.plan.overlay import Overlay
 from storeio.plan.rules import check_plan

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from storeio.apply.tree import Tree
 from storeio.plan.contents import ANY, BYTES, DISK, ZERO, Piece
-from storeio.plan.digest import zeros, zeros_sha256
+from storeio.plan.digest import digest_of, zeros, zeros_sha256
 from storeio.plan.model import RESIZE, WRITE, ZEROS, Action
 
 
@@ -60,11 +59,3 @@ def sha256_of(pieces: list[Piece], store: Tree, beside: BytesFile) -> str:
     if all(piece.origin == ZERO for piece in pieces):
         return zeros_sha256(sum(piece.length for piece in pieces))
     return digest_of(bytes_of(pieces, store, beside))
-
-
-def digest_of(pieces: Iterable[bytes]) -> str:
-    """Return the digest of pieces of bytes."""
-    found = hashlib.sha256()
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()

@@ -22,6 +22,7 @@ from storeio.errors import UnreadableError
 from storeio.results import Audit, AuditCancelled, Progress, Reading, Unfinished
 from storeio.scan import kept_open
 from storeio.splits import Split
+from storeio.turns import thread_count
 
 FILES_PHASE: Final = "queues and index"
 LOG_PHASE: Final = "commitlog"
@@ -108,7 +109,7 @@ def has_lost_files(plan: AuditPlan, found: Audit) -> bool:
 def _looked_at(plan: AuditPlan, jobs: int | None, progress: Callable[[Progress], None] | None) -> Concluded:
     run = _Run(plan, _Meter(plan.total_bytes, progress))
     try:
-        with _threads(jobs or os.cpu_count() or 1) as pool:
+        with _threads(thread_count(jobs)) as pool:
             run.look_at_all(pool)
             if run.learn():
                 _finish(run.hand_out_splits(pool))

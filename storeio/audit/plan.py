@@ -20,6 +20,7 @@ from storeio.checks.layout import is_offset
 from storeio.checks.packed import PackedQueues
 from storeio.checks.queue_files import Queue, QueueFile
 from storeio.config import StoreConfig, infer_config
+from storeio.errors import UsageError
 from storeio.findings import Finding
 from storeio.index_files import index_shape_of
 from storeio.many_files import Pieces
@@ -199,6 +200,8 @@ def prepare(
         listing, moment = then
     segments = [f for f in listing.of_kind(COMMITLOG) if is_offset(f, config.commitlog_file_bytes)]
     segments = [f for i, f in enumerate(segments) if i == 0 or f.base_offset != segments[i - 1].base_offset]
+    if split_bytes is not None and split_bytes < 1:
+        raise UsageError(f"split_bytes {split_bytes}: at least 1")
     size = split_bytes or split_size(segments, listing)
     splits = [split for segment in segments for split in cut(_bounded(segment, config.commitlog_file_bytes), size)]
     return AuditPlan(listing.root, started_ms, listing, config, segments, splits, shape, moment=moment, kept=kept)

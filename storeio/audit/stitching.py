@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from storeio.audit.split import SplitReport, empty_report, why_unread
 from storeio.errors import UnreadableError
-from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
+from storeio.splits import Split, WalkState, settled
 
 Again = Callable[[Split, WalkState], SplitReport]
 
@@ -24,17 +23,10 @@ def stitch(reports: Sequence[SplitReport], again: Again, failed: list[str] | Non
         if before is None or before.split.stop != report.split.start:
             stitched.append(report)
             continue
-        fate = continues(report.split, before.end, skipped_until=report.skipped_until, asked=report.asked)
-        if fate == AGAIN:
-            try:
-                stitched.append(again(report.split, before.end))
-            except UnreadableError as error:
-                if failed is None:
-                    raise
-                failed.append(why_unread(report.split, error))
-        elif fate == NOTHING:
-            stitched.append(empty_report(report.split, before.end))
-        else:
-            spans = drop_before(report.spans, before.end.position)
-            stitched.append(replace(report, end=carry_times(report.end, before.end), spans=spans))
+        try:
+            stitched.append(settled(report, before.end, again, empty_report))
+        except UnreadableError as error:
+            if failed is None:
+                raise
+            failed.append(why_unread(report.split, error))
     return stitched

@@ -25,12 +25,11 @@ class IndexOutside:
     """What is wrong with the units of one file that no split judged.
 
     ``beyond`` are the first physical offsets behind the end of the log, ascending, without repeats;
-    ``beyond_count`` the units that point there. ``units`` stand inside the log.
+    ``units`` stand inside the log.
     """
 
     findings: tuple[Finding, ...]
     beyond: tuple[int, ...] = ()
-    beyond_count: int = 0
     units: int = 0
 
 
@@ -95,7 +94,7 @@ def units_outside(
                 count=count, detail=detail,
             )
         )  # fmt: skip
-    return IndexOutside(tuple(findings), tuple(beyond.tolist()), count, units)
+    return IndexOutside(tuple(findings), tuple(beyond.tolist()), units)
 
 
 # Unit numbers, their offsets, whether those are out of order, and offsets of about where they stand.

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 Range = tuple[int, int]
 Ranges = list[Range]
+Numbers = npt.NDArray[np.int64]
+
+
+def near_ranges(positions: Numbers, near: int) -> Iterator[Range]:
+    """Yield the half-open ranges that rising positions cover, those joined that lie at most ``near`` apart."""
+    edges = np.flatnonzero(np.diff(positions) > near)
+    starts = np.append(positions[:1], positions[edges + 1])
+    stops = np.append(positions[edges], positions[-1:]) + 1
+    yield from zip(starts.tolist(), stops.tolist(), strict=True)
 
 
 def merged(ranges: Iterable[Range]) -> Ranges:

@@ -14,6 +14,7 @@ import click
 from storeio.commands.console import Meter, coloured, complain, html_target, json_sink, put, settings_of, terminal_width
 from storeio.commands.options import Task, attempt, complain_of, html_option, reading_options
 from storeio.config import Given
+from storeio.errors import UsageError
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
@@ -70,6 +71,8 @@ def check(
     stores: Sequence[str], conf: str | None, sets: Sequence[str], html_to: str | None, history: str | None, **rest: Any
 ) -> int:
     """Find what is wrong with stores: log, queues both ways, index, checkpoint. Every byte is read, none written."""
+    if history is not None and html_to is None:
+        raise UsageError("--history goes with --html: it is shown on the page")
     page = html_target(html_to, stores)
     outputs: dict[str, str | Path | None] = {"--json": rest["json_to"], "--html": page}
     if history is not None:

@@ -223,9 +223,14 @@ def complain(text: str) -> None:
         print(f"storeio: {printable(shown(text))}", file=sys.stderr, flush=True)
 
 
+def _names_it(error: Exception) -> bool:
+    """Tell whether what was asked for wrongly begins its text itself: an option, or another path than the store's."""
+    return isinstance(error, UsageError | NotAStoreError) and re.match(r"\S+: ", str(error)) is not None
+
+
 def explain(error: Exception, store: str | None = None) -> int:
     """Say in one line what went wrong, and return the exit code for it."""
-    about = f"{shown(store)}: " if store and shown(store) not in str(error) else ""
+    about = f"{shown(store)}: " if store and shown(store) not in str(error) and not _names_it(error) else ""
     if os.environ.get(DEBUG):
         sys.stderr.write(printable(shown("".join(traceback.format_exception(error))), keep="\n"))
     if isinstance(error, UsageError | NotAStoreError):

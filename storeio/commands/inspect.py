@@ -145,12 +145,18 @@ def _show_records(reader: Reader, asked: Asked, output: Output) -> None:
         stale=asked.stale,
         limit=asked.limit,
     )
+    lines = ((_record_json(reader, view, asked), _record_lines(reader, view, asked)) for view in found)
+    _show_all(lines, output, "no such record")
+
+
+def _show_all(found: Iterable[tuple[Line, Iterable[str]]], output: Output, none: str) -> None:
+    """Write things in both forms, or say that there are none."""
     any_shown = False
-    for view in found:
+    for line, lines in found:
         any_shown = True
-        output.show(_record_json(reader, view, asked), _record_lines(reader, view, asked))
+        output.show(line, lines)
     if not any_shown:
-        output.note("no such record")
+        output.note(none)
 
 
 def _record_lines(reader: Reader, view: RecordView, asked: Asked) -> Iterator[str]:
@@ -194,8 +200,7 @@ def _show_units(reader: Reader, asked: Asked, output: Output) -> None:
     found = api.units(
         reader, topic=asked.topic, queue_id=asked.queue, queue_offset=asked.queue_offset, limit=asked.limit
     )
-    for view in found:
-        output.show(view.as_json(), [text.unit_line(view)])
+    _show_all(((view.as_json(), [text.unit_line(view)]) for view in found), output, "no such unit")
 
 
 def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
@@ -205,8 +210,7 @@ def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
         reader, key=asked.key, unique_key=asked.unique_key, tag=asked.tag, topic=asked.topic, at=asked.at,
         limit=asked.limit,
     )  # fmt: skip
-    for view in found:
-        output.show(view.as_json(), [text.entry_line(view)])
+    _show_all(((view.as_json(), [text.entry_line(view)]) for view in found), output, "no such index entry")
 
 
 def _show_hex(reader: Reader, asked: Asked, output: Output) -> None:

@@ -76,9 +76,11 @@ class InspectCommand(Task):
 
 
 def number(value: str) -> int:
-    """Return a whole number, decimal or 0x hexadecimal."""
+    """Return a whole number, decimal, also as names of files have it with zeros in front, or 0x hexadecimal."""
     try:
-        found = int(value, 0)
+        if "_" in value:
+            raise ValueError
+        found = int(value, 16 if value.lower().lstrip("+-").startswith("0x") else 10)
         if abs(found) > MAX_LONG:
             raise ValueError
         return found
@@ -121,8 +123,8 @@ _OPTIONS: Final = (
     click.option("--hex", type=number, metavar="POSITION", help="Show bytes with their meaning."),
     click.option("--file", metavar="PATH", help="With --hex: the file, relative to the store; else the commitlog."),
     click.option("--body", type=click.Choice(["text", "hex", "none"]), default="none", help="Show bodies."),
-    click.option("--bytes", "most", type=click.IntRange(0, MOST_BYTES), default=SHOWN_BYTES, show_default=True,
-                 metavar="N", help="Of a body or a hex view, at most so many bytes."),
+    click.option("--bytes", "most", type=click.IntRange(0, MOST_BYTES), metavar="N",
+                 help=f"Of a body or a hex view, at most so many bytes; {SHOWN_BYTES} if not given."),
     click.option("--limit", type=click.IntRange(0, MAX_LONG), metavar="N", help="Stop after N."),
     click.option("--scan", is_flag=True, help="Take no short cut by queue, index or a start in the middle."),
     click.option("--stale", is_flag=True, help="Also records that were left behind a cut or moved."),
@@ -164,12 +166,17 @@ def _asked(*, records: bool, units: bool, index: bool, store: str | None, **rest
     chosen = [name for name, is_chosen in modes.items() if is_chosen]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} are two questions; ask one at a time")
-    given = {name for name in _SELECTORS if rest[name] is not None and rest[name] is not False}
-    mode = chosen[0] if chosen else "records" if given or rest["body"] != "none" else "files"
+    given = {name for name in _SELECTORS if rest[name] not in (None, "none") and rest[name] is not False}
+    mode = chosen[0] if chosen else "records" if given - {"file", "most"} else "files"
     for name in sorted(given):
         if mode not in _SELECTORS[name]:
-            raise UsageError(f"--{name.replace('_', '-')} does not go with --{mode}")
-    rest["around"] = rest["around"] or 0
+            option = _OPTION_OF.get(name, f"--{name.replace('_', '-')}")
+            raise UsageError(f"{option} goes with {' or '.join(f'--{one}' for one in _SELECTORS[name])}")
+    if rest["around"] and rest["at"] is None:
+        raise UsageError("--around goes with --at: neighbours of which record?")
+    if rest["most"] is not None and mode == "records" and rest["body"] == "none":
+        raise UsageError("--bytes goes with --body or --hex")
+    rest |= {"around": rest["around"] or 0, "most": SHOWN_BYTES if rest["most"] is None else rest["most"]}
     return Asked(store=store, mode=mode, **rest)
 
 
@@ -178,5 +185,6 @@ _SELECTORS: Final = {
     "at": ("records", "index"), "around": _RECORDS, "message_id": _RECORDS, "unique_key": ("records", "index"),
     "key": ("records", "index"), "tag": ("records", "index"), "topic": ("records", "units", "index"),
     "queue": ("records", "units"), "queue_offset": ("records", "units"), "since": _RECORDS, "until": _RECORDS,
-    "scan": _RECORDS, "stale": _RECORDS, "file": ("hex",),
+    "scan": _RECORDS, "stale": _RECORDS, "file": ("hex",), "body": _RECORDS, "most": ("records", "hex"),
 }  # fmt: skip
+_OPTION_OF: Final = {"most": "--bytes"}

@@ -78,13 +78,13 @@ def simulate(
     if into is not None:
         refuse_json_inside(json_to, into)
     if retention and (into is not None or whole_log is not None):
-        raise UsageError("--retention: goes with neither --into nor --whole-log")
+        raise UsageError("--retention: goes with neither --into nor --whole-log or --no-whole-log")
     code = EXIT_SOUND
     with json_sink(json_to, stores, quiet=quiet) as sink:
         for store in stores:
             if retention:
                 for version in versions:
-                    code |= _retention(store, version, given, sink, quiet=quiet or json_to == "-")
+                    code |= _retention(store, version, given, room, sink, quiet=quiet, prints=json_to != "-")
                 continue
             found: list[Prediction] = []
             for version in versions:
@@ -125,21 +125,23 @@ def _one(
     return prediction.exit_code
 
 
-def _retention(store: str, version: str, given: Given, sink: IO[str] | None, *, quiet: bool) -> int:
+def _retention(
+    store: str, version: str, given: Given, room: int, sink: IO[str] | None, *, quiet: bool, prints: bool
+) -> int:
     """Return the exit code of one forecast, which was printed."""
     from storeio.forecast import forecast_retention
-    from storeio.report.retention import render_retention, retention_object
+    from storeio.report.retention import render_retention, retention_object, retention_sentence
 
     try:
-        found = forecast_retention(store, broker=version, given=given)
+        found = forecast_retention(store, broker=version, given=given, heap_bytes=room)
     except Exception as error:
         code, told = failure_of(error, store)
         put(sink, to_json({**told, "broker": version}))
         return code
     put(sink, to_json(retention_object(found)))
-    text = render_retention(found, width=terminal_width()).removesuffix("\n")
-    if not quiet:
-        put(sys.stdout, coloured(text))
+    if prints:
+        text = retention_sentence(found) if quiet else render_retention(found, width=terminal_width())
+        put(sys.stdout, coloured(text.removesuffix("\n")))
     code = EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
     return code | (EXIT_FAILED if found.not_simulated else EXIT_SOUND)
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from storeio.audit import Concluded
-from storeio.checks.ranges import merged, subtract
+from storeio.checks.ranges import merged, near_ranges, subtract
 from storeio.checks.segments import CLASS_NAMES, Segment
 from storeio.compare.model import (
     A_ALONE,
@@ -103,10 +103,7 @@ def _in_window(one: Log, other: Log, low: int, high: int) -> Iterator[tuple[int,
         return
     if np.array_equal(a, b):
         return
-    at = np.flatnonzero(a != b)
-    edges = np.flatnonzero(np.diff(at) > NEAR)
-    starts, stops = np.append(at[:1], at[edges + 1]), np.append(at[edges], at[-1:]) + 1
-    yield from zip((starts + low).tolist(), (stops + low).tolist(), strict=True)
+    yield from near_ranges(np.flatnonzero(a != b) + low, NEAR)
 
 
 def judged(one: Log, other: Log, start: int, stop: int) -> LogRange:

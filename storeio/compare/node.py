@@ -12,6 +12,7 @@ from storeio.compare.logs import Log, alone, differing, judged, queue_difference
 from storeio.compare.model import A_ALONE, B_ALONE, DIVERGED, Difference, LogRange, Side
 from storeio.errors import UsageError
 from storeio.scan import kept_open, require_same
+from storeio.targets import refuse_itself
 
 
 @kept_open()
@@ -37,6 +38,7 @@ def diff(
         UsageError: A bad setting, or segments of different sizes.
         UnreadableError: A file could not be read.
     """
+    refuse_itself("diff", other, one)
     started = time.monotonic()
     started_ms = time.time_ns() // 1_000_000
     found = [look_at_store(root, given=given, jobs=jobs, progress=progress) for root in (one, other)]

@@ -64,6 +64,13 @@ def slots_of(reader: Reader, file: StoreFile) -> int | None:
     return fits[0] if len(set(fits)) == 1 else None
 
 
+def _slots_of_others(reader: Reader, file: StoreFile) -> int | None:
+    """Return the number of hash slots that all other index files of its length have; None if they do not agree."""
+    others = (other for other in index_files(reader) if other.size == file.size and other.path != file.path)
+    said = {slots_of(reader, other) for other in others} - {None}
+    return said.pop() if len(said) == 1 else None
+
+
 def _fitting(reader: Reader, file: StoreFile, header: np.void, first: int, most: int) -> list[int]:
     """Return the numbers of slots, of 65536 candidates, with which header, last unit and its slot agree."""
     last = int(header["unit_count"]) - 1
@@ -106,9 +113,10 @@ def _entries_of_file(
         return
     if int(header["unit_count"]) <= 1:
         return
-    slots = slots_of(reader, file)
+    slots = slots_of(reader, file) or _slots_of_others(reader, file)
     if slots is None:
-        reader.note(f"{file.path}: the number of hash slots cannot be told; give it with --set maxHashSlotNum=N")
+        text = f"{file.path}: the number of hash slots cannot be told; give it with --set maxHashSlotNum=N"
+        reader.failed(UnreadableError(text))
         return
     start = fmt.units_start(slots)
     total = min(int(header["unit_count"]), (file.size - start) // fmt.UNIT_BYTES)

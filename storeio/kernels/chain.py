@@ -27,7 +27,6 @@ Numbers = npt.NDArray[np.int64]
 
 # Places in the array that says where the window lies and how to check it, all int64.
 (V_ORIGIN, V_BASE, V_FILE_SIZE, V_STOP, V_CRC_ADDRESS, V_CRC_KIND) = range(6)
-VIEW_PLACES: Final = 6
 
 # Places in the array that kernels work in: places of properties, what is derived of them, a start that was found, if
 # records are written in whole lines, and their stage; last, what is known of the CRCs of the window.

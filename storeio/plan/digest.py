@@ -25,6 +25,14 @@ class Entry:
     sha256: str = ""
 
 
+def digest_of(pieces: Iterable[bytes]) -> str:
+    """Return the SHA-256 of bytes that come in pieces, as hexadecimal digits."""
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
 def listing_sha256(entries: Iterable[Entry]) -> str:
     """Return the digest of a directory: of all entries below it, at any depth, itself not among them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import IO, Final
 from storeio.errors import UnreadableError, UsageError
 from storeio.linked import LinkedStore
 from storeio.plan import model
-from storeio.plan.digest import FILE, listing_sha256, zeros_sha256
+from storeio.plan.digest import FILE, digest_of, listing_sha256, zeros_sha256
 from storeio.plan.model import Action
 from storeio.plan.overlay import GONE, Folder, Known, Overlay, WrittenError
 from storeio.plan.rules import check_action
@@ -215,11 +215,3 @@ def _refused() -> Iterator[None]:
         raise RewrittenError(str(error)) from None
     except UsageError as error:
         raise RefusedError(str(error).removeprefix(": ")) from None
-
-
-def digest_of(pieces: Iterable[bytes]) -> str:
-    """Return the SHA-256 of bytes that come in pieces."""
-    found = hashlib.sha256()
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()

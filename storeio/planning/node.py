@@ -27,6 +27,7 @@ from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
+from storeio.targets import refuse_itself
 from storeio.uris import is_remote, place_of, shown
 
 # What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so, or
@@ -74,8 +75,8 @@ def plan_store(
         UnreadableError, WriteError: A file could not be read, or written.
     """
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
-    _require_goal(goal, donors, allow_log=allow_log)
     store = place_of(os.fspath(root))
+    _require_goal(goal, donors, store, allow_log=allow_log)
     output = output_at(out, store, *(place_of(os.fspath(donor)) for donor in donors))
     with output.scratch() as scratch:
         root = copied(store, scratch / "copy").root if is_remote(store) else store
@@ -98,8 +99,8 @@ def plan_store(
             shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
         )
         output.keep(plan, scratch, best.planner.draft.bytes_path)
-        seconds, lost = time.monotonic() - started, _lost(before, best)
-        return Planned(plan, before, best.after, first, then, seconds, goal, allow_log, lost, output.notes)
+        seconds, lost, chosen = time.monotonic() - started, _lost(before, best), select != Selection()
+        return Planned(plan, before, best.after, first, then, seconds, goal, allow_log, lost, output.notes, chosen)
 
 
 def _lost(before: Audit, best: _Attempt) -> int:
@@ -127,9 +128,15 @@ def _require_seen(before: Audit, select: Selection) -> None:
             raise UnreadableError(f"{finding.path}: {finding.detail}")
 
 
-def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], *, allow_log: bool) -> None:
-    if goal not in GOALS or (goal == SALVAGE and not allow_log) or (donors and goal != SALVAGE):
-        raise UsageError("--goal salvage changes the commitlog: it needs --allow-log; --donor goes with it")
+def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], store: str, *, allow_log: bool) -> None:
+    for donor in donors:
+        refuse_itself("--donor", donor, store)
+    if goal not in GOALS:
+        raise UsageError(f"--goal {goal}: {' or '.join(GOALS)} is needed")
+    if donors and goal != SALVAGE:
+        raise UsageError("--donor needs --goal salvage: only that takes messages from other copies")
+    if goal == SALVAGE and not allow_log:
+        raise UsageError("--goal salvage changes the commitlog: it needs --allow-log")
 
 
 def told_by(found: Audit) -> dict[str, str]:

@@ -16,7 +16,7 @@ from storeio.partials import MOST_NAME_BYTES, left_beside, partial_name
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
-from storeio.staging import flush, flush_names
+from storeio.staging import explained, flush, flush_names
 from storeio.targets import followed, refuse_special
 from storeio.uris import is_remote, refuse_remote
 
@@ -34,9 +34,14 @@ class Output:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a directory beside the plan that others cannot look into; removed in the end, with all that is in it."""
+        """Give a directory beside the plan that others cannot look into; removed in the end, with all that is in it.
+
+        Raises:
+            WriteError: It could not be made.
+        """
         place = self.plan.with_name(partial_name(self.plan.name))
-        place.mkdir(PRIVATE_MODE)
+        with explained(f"--out {self.plan}"):
+            place.mkdir(PRIVATE_MODE)
         try:
             yield place
         finally:
@@ -49,18 +54,22 @@ class Output:
             plan: What is to be kept.
             scratch: Directory on the same file system, of nobody else.
             made: The bytes file, in it.
+
+        Raises:
+            WriteError: It could not be written.
         """
         text = scratch / "plan.json"
-        text.write_text(model.to_json(plan), encoding="ascii")
-        for file in (text, made):
-            flush(file)
-        with _alone_in(self.plan.parent):
-            if plan.bytes_length:
-                made.replace(self.bytes)
-            text.replace(self.plan)
-            if not plan.bytes_length:
-                self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
-            flush_names(self.plan.parent)
+        with explained(f"--out {self.plan}"):
+            text.write_text(model.to_json(plan), encoding="ascii")
+            for file in (text, made):
+                flush(file)
+            with _alone_in(self.plan.parent):
+                if plan.bytes_length:
+                    made.replace(self.bytes)
+                text.replace(self.plan)
+                if not plan.bytes_length:
+                    self.bytes.unlink(missing_ok=True)  # of an earlier plan of this name
+                flush_names(self.plan.parent)
 
 
 @contextmanager
@@ -83,6 +92,8 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
             directory is not, or its name is too long.
     """
     plan = Path(refuse_remote(os.fspath(out), "--out writes to a local disk"))
+    if os.fspath(out) == "-":
+        raise UsageError("--out -: standard output is not for this; ./- is a file of that name")
     if len(os.fsencode(f"{plan.name}{BYTES}")) > MOST_NAME_BYTES:
         raise UsageError(f"--out {plan}: too long a name: {plan.name}{BYTES} has to be beside it")
     if not is_plain_name(plan.name):

@@ -12,7 +12,7 @@ import numpy as np
 
 from storeio.audit import Concluded
 from storeio.checks.places import is_segment
-from storeio.checks.ranges import merged, subtract
+from storeio.checks.ranges import merged, near_ranges, subtract
 from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore, linked
 from storeio.paths import COMMITLOG, file_name
@@ -135,11 +135,7 @@ def _differing(draft: Draft, made: Path, path: str, size: int) -> Iterator[tuple
             high = min(low + AT_ONCE, size)
             new = np.frombuffer(file.read(high - low).ljust(high - low, b"\0"), np.uint8)
             old = np.frombuffer(b"".join(draft.store.pieces(path, low, high)), np.uint8)
-            at = np.flatnonzero(new != old)
-            if len(at):
-                edges = np.flatnonzero(np.diff(at) > NEAR)
-                starts, stops = np.append(at[:1], at[edges + 1]), np.append(at[edges], at[-1:]) + 1
-                yield from zip((starts + low).tolist(), (stops + low).tolist(), strict=True)
+            yield from near_ranges(np.flatnonzero(new != old) + low, NEAR)
 
 
 def _write_patches(draft: Draft, decision: Decision, size: int) -> None:

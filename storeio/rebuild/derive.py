@@ -6,7 +6,7 @@ Source: ``CommitLogDispatcherBuildConsumeQueue``, ``CommitLogDispatcherBuildInde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
 from storeio.rebuild.light import Standing
 from storeio.rebuild.stretches import NO_HEADS, Stretch, Stretches
 from storeio.scan import read_range
-from storeio.splits import AGAIN, NOTHING, Split, WalkState, carry_times, continues, drop_before
+from storeio.splits import Split, WalkState, settled
 from storeio.turns import turn
 from storeio.walk import Walked, walk_split
 from storeio.window import PIECE_BYTES, Bytes
@@ -232,14 +232,8 @@ def nothing(split: Split, end: WalkState) -> Derived:
     return Derived(split, end, end, -1, None, np.empty((4, 0), np.int64))
 
 
-def settled(found: Derived, before: Derived | None, again: Callable[[Split, WalkState], Derived]) -> Derived:
+def behind(found: Derived, before: Derived | None, again: Callable[[Split, WalkState], Derived]) -> Derived:
     """Return a split's result as it is behind that of the split before it."""
     if before is None or before.split.path != found.split.path:
         return found
-    fate = continues(found.split, before.end, skipped_until=found.skipped_until, asked=found.asked)
-    if fate == AGAIN:
-        return again(found.split, before.end)
-    if fate == NOTHING:
-        return nothing(found.split, before.end)
-    spans = drop_before(found.spans, before.end.position)
-    return replace(found, end=carry_times(found.end, before.end), spans=spans)
+    return settled(found, before.end, again, nothing)

@@ -17,7 +17,7 @@ from storeio.kernels.place import pick_keys, put_keys
 from storeio.kernels.walk import walk
 from storeio.paths import CHECKPOINT, COMMITLOG
 from storeio.publishing import begun, target_of
-from storeio.rebuild.derive import Derived, Wanted, derive_split, settled
+from storeio.rebuild.derive import Derived, Wanted, behind, derive_split
 from storeio.rebuild.index import IndexWriter
 from storeio.rebuild.old import old_units
 from storeio.rebuild.queues import QueueWriter
@@ -26,7 +26,7 @@ from storeio.rebuilt import INDEXES, PARTS, Rebuilt
 from storeio.scan import kept_open, require_listed, require_same
 from storeio.splits import Split, WalkState
 from storeio.staging import Staging
-from storeio.turns import turn
+from storeio.turns import thread_count, turn
 
 PHASE: Final = "commitlog"
 AHEAD: Final = 2  # splits that wait to be laid, so that no thread waits while one is
@@ -70,7 +70,7 @@ def rebuild(
         require_listed(plan.listing, (COMMITLOG,))
         parts = tuple(parts)
         wanted = wanted_of(plan, queues, parts, broker)
-    threads = jobs or os.cpu_count() or 1
+    threads = thread_count(jobs)
     try:
         return _built(plan, wanted, frozenset(parts), place, threads, progress)
     except _UntoldError:
@@ -123,7 +123,7 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
                     return
                 if before is None:  # while the first splits are walked, whose threads would wait for these
                     load_ahead(group_by_queue, runs_by_queue, pick_keys, put_keys)
-                before = settled(waiting.popleft().result(), before, derive)
+                before = behind(waiting.popleft().result(), before, derive)
                 yield before
         finally:
             for future in waiting:

@@ -19,7 +19,7 @@ from storeio.checks.queue_files import UNIT_BYTES
 from storeio.kernels.place import KEY
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.cuts import CutFile, Cuts, KeyCount, Place, cut
-from storeio.rebuild.derive import Derived, Keys, Wanted, derive_split, settled
+from storeio.rebuild.derive import Derived, Keys, Wanted, behind, derive_split
 from storeio.rebuild.layout import FileSizes
 from storeio.rebuild.placement import Placed
 from storeio.rebuild.queues import Growing
@@ -97,7 +97,7 @@ def stitched(plan: AuditPlan, wanted: Wanted, said: Iterable[Facts], tally: Tall
             mended += facts_of(place, [(number, derive_split(plan.root, split, wanted, begin))])
             return mended[0].found
 
-        found = settled(facts.found, before, again)
+        found = behind(facts.found, before, again)
         true = mended[0] if mended else replace(facts, found=found)
         if not found.records:  # what was spilled for it is another split's, or nobody's
             true = replace(true, keys=None, spilled=true.spilled._replace(stretches=NOWHERE))

@@ -12,7 +12,7 @@ from typing import Any
 from storeio import __version__
 from storeio.findings import Finding
 from storeio.results import Audit, FileResult, LostRange, QueueResult, Reading, Unfinished
-from storeio.uris import shown
+from storeio.uris import named, shown
 
 Object = dict[str, Any]
 
@@ -94,7 +94,7 @@ def failure_object(store: str, error: str, exit_code: int) -> Object:
     return {
         "tool": "storeio",
         "version": __version__,
-        "store": shown(store),
+        "store": named(store),
         "verdict": None,
         "exit_code": exit_code,
         "error": shown(error),

@@ -64,7 +64,8 @@ def plan_sentence(found: Planned) -> str:
         if found.cures:
             start = f"broker {plan.broker} starts on it and gives nothing up{_as_far(found)}"
             return f"NOTHING TO DO: {store} is sound, and {start}."
-        return f"NO PLAN: no action is known that cures {store}; {counted(len(plan.left), 'thing')} left."
+        what = "none of the actions that are asked for" if found.chosen else "no action is known that"
+        return f"NO PLAN: {what} cures {store}; {counted(len(plan.left), 'thing')} left."
     files = len({action.path for action in plan.actions})
     what = f"{counted(len(plan.actions), 'action')} on {counted(files, 'file')} of {store}"
     if found.cures:

@@ -49,15 +49,22 @@ def retention_object(found: Forecast) -> dict[str, Any]:
     }
 
 
+def retention_sentence(found: Forecast) -> str:
+    """Return what a forecast comes to, in one sentence that begins with a word in capitals."""
+    broker, store = f"broker {found.broker}", printable(found.store)
+    if found.now is None:
+        text = f"NO START: {broker} does not start on {store} ({found.outcome.outcome}), so it cleans nothing: "
+        return text + printable(found.outcome.reason) + "."
+    return _sentence(found.now, broker, store)
+
+
 def render_retention(found: Forecast, *, width: int = 80) -> str:
     """Return the report of a forecast; every line ends."""
-    broker, store, now, later = f"broker {found.broker}", printable(found.store), found.now, found.next_runs
+    now, later = found.now, found.next_runs
+    lines = paragraph("", retention_sentence(found), width, "")
     if now is None:
-        text = f"NO START: {broker} does not start on {store} ({found.outcome.outcome}), so it cleans nothing: "
-        lines = paragraph("", text + printable(found.outcome.reason) + ".", width, "")
         step = Step(f"storeio simulate {root_word(found.store)} --broker all", "why, and whether another line starts")
         return "".join(f"{line}\n" for line in [*lines, *next_lines([step], width)])
-    lines = paragraph("", _sentence(now, broker, store), width, "")
     lines += _deleted("DELETED NOW", now.deleted, width)
     if found.next_ms is not None:
         gone = [path for cycle in later for path in cycle.deleted]

@@ -31,7 +31,7 @@ class Surveyed(Protocol):
     @property
     def concluded(self) -> Concluded: ...
     def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None: ...
-    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int: ...
+    def number_of(self, topic: str, queue_id: int, physical_offset: int, said: int = -1) -> int: ...
     def record(self, physical_offset: int) -> log.Record | None: ...
 
 
@@ -113,7 +113,7 @@ def _next_number(
         return None
     if not view.is_damaged(stop_at, start_at):
         return stop
-    number, own = found.number_of(*queue, start_at), tail[0][RUN_FIRST]
+    number, own = found.number_of(*queue, start_at, tail[0][RUN_FIRST]), tail[0][RUN_FIRST]
     if len(tail) == 1 and number <= own <= stop + (start_at - stop_at) // log.MIN_RECORD_BYTES:
         return None
     between = [found.unit_of(*queue, n) for n in range(stop, min(number, stop + MOST_BETWEEN))]
@@ -151,7 +151,7 @@ def _going_back(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) ->
         return
     while first > 1 and len(runs) - first < MOST_ASTRAY and _is_odd(found, queue, runs[:first]):
         first -= 1
-    if any(found.number_of(*queue, run[RUN_START_AT]) == run[RUN_FIRST] for run in runs[first:]):
+    if any(found.number_of(*queue, run[RUN_START_AT], run[RUN_FIRST]) == run[RUN_FIRST] for run in runs[first:]):
         return  # no broker appends a unit to what goes back: it is the one in front that is of no number of the queue
     if any(run[RUN_FIRST] < before[RUN_STOP] for before, run in pairwise(runs[first - 1 :])):
         number = runs[first - 1][RUN_STOP]
@@ -169,7 +169,7 @@ def _is_odd(found: Surveyed, queue: Queue, runs: Sequence[Sequence[int]]) -> boo
     is_few = run[RUN_RECORDS] <= FEW and run[RUN_STOP] <= max(other[RUN_STOP] for other in runs[:-1])
     if not (run[RUN_RECORDS] == 1 or is_few) or found.concluded.view.is_damaged(before[RUN_STOP_AT], run[RUN_STOP_AT]):
         return False
-    return found.number_of(*queue, run[RUN_START_AT]) != run[RUN_FIRST]
+    return found.number_of(*queue, run[RUN_START_AT], run[RUN_FIRST]) != run[RUN_FIRST]
 
 
 def _rows(concluded: Concluded, queue: Queue, run: list[int]) -> Iterator[Place]:

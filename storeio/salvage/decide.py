@@ -225,7 +225,7 @@ class _Decider:
         if record is None or record.physical_offset + record.size != stop:
             return None
         topic, number = p.java_decode(record.topic), numbers_of(record)[0]
-        known = self.survey.number_of(topic, record.queue_id, record.physical_offset) == number
+        known = self.survey.number_of(topic, record.queue_id, record.physical_offset, number) == number
         return None if known else record
 
     def _covers(self, place: int) -> bool:

@@ -26,12 +26,13 @@ from storeio.salvage.evidence import (
     enters_queue,
     has_fitting_level,
     is_host,
+    is_name,
     is_text,
     property_crc_agrees,
     whole_record,
 )
 from storeio.salvage.key_words import KeyWords
-from storeio.salvage.names import is_nobodys, names_for
+from storeio.salvage.names import is_no_text, names_for
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.restore import restored
@@ -91,9 +92,10 @@ class Doubts:
         sure, plain = self._is_sure(place), self._is_plain(record, place)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
-        no_text = is_nobodys(record)
-        good = plain and not sure and not leaps and not no_text and not self._is_said(place, OTHER_LEVEL)
-        own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place)
+        topic = p.java_decode(record.topic)
+        no_text = is_no_text(topic)
+        good = plain and not sure and not leaps and is_name(topic) and not self._is_said(place, OTHER_LEVEL)
+        own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place, record.queue_offset)
         has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
         if good and not units and (has_own or self._support.is_inner(record, place)):
             return None  # before its neighbours are looked for, which takes longer than all of this
@@ -105,7 +107,7 @@ class Doubts:
         known = Known(
             place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
             is_stranger=self._is_said(place, STRANGER), property_crc=self._is_said(place, WITHOUT_CRC),
-            topics=names_for(self.survey, self._support, place, record) if no_text else (),
+            topics=names_for(self.survey, self._support, place, record) if not is_name(topic) else (),
         )  # fmt: skip
         if good and agrees(raw, known) is not None:
             return None
@@ -173,7 +175,7 @@ class Doubts:
             found = [unit for unit in found if (unit.topic, unit.queue_id) == said]
         units = [unit for unit in found if unit.size == record.size and self.survey.lacks(unit)]
         topic = p.java_decode(record.topic)
-        own = self.survey.number_of(topic, record.queue_id, place)
+        own = self.survey.number_of(topic, record.queue_id, place, record.queue_offset)
         unit = Unit(topic, record.queue_id, own, place, record.size, 0)
         # Between units that agree with their records it is right, behind the queue's last record, too.
         fits = any(row.code == "LOG_UNIT_DISAGREES" for row in self.survey.doubts.get(place, ()))

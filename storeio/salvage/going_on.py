@@ -70,6 +70,6 @@ class GoingOn:
     def _has_unit(self, record: log.Record, place: int) -> bool:
         """Tell whether the queue that a record names has its unit."""
         topic = p.java_decode(record.topic)
-        if self.survey.number_of(topic, record.queue_id, place) == record.queue_offset:
+        if self.survey.number_of(topic, record.queue_id, place, record.queue_offset) == record.queue_offset:
             return True
         return bool(self.survey.batch_units(topic, record.queue_id, place))

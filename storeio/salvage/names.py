@@ -1,6 +1,7 @@
-"""Records whose topic is no text: the topic of the log that it was before some of its bytes changed.
+"""Records whose topic is no name: the topic of the log that it was before some of its bytes changed.
 
-A name that a broker would refuse may be a habit; one with control characters, or that is no UTF-8, is nobody's.
+A name that a broker would refuse may be a habit, if it is like no other; one with control characters, or that is no
+UTF-8, is nobody's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from storeio.format import commitlog as log
-from storeio.format import properties as p
 from storeio.salvage.evidence import Unit, bytes_apart, enters_queue
 from storeio.salvage.missing import HALF_TOPIC
 from storeio.salvage.numbers import numbers_of
@@ -46,8 +46,3 @@ def _like(raw: bytes, topics: set[str]) -> Iterator[str]:
         rest = bytes(b for b, a in zip(other, raw, strict=True) if a), raw.replace(b"\0", b"")
         if bytes_apart(raw, other) == 1 or (rest[0] == rest[1] and len(rest[1]) * 2 > len(raw)):
             yield topic
-
-
-def is_nobodys(record: log.Record) -> bool:
-    """Tell whether a record's topic is no text."""
-    return is_no_text(p.java_decode(record.topic))

@@ -44,6 +44,8 @@ from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
 from storeio.staging import Staging
+from storeio.targets import refuse_itself
+from storeio.turns import thread_count
 from storeio.uris import shown
 
 TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
@@ -86,6 +88,8 @@ def salvage(
         UnreadableError: A file could not be read.
         WriteError: A file could not be written.
     """
+    for donor in donors:
+        refuse_itself("--donor", donor, root)
     for read in (root, *donors):
         place = target_of(into, read)
 
@@ -122,7 +126,7 @@ def saved(
         look: Audits a store with settings: what is put into place on the way, and the result.
         broker: As of ``salvage``, like ``losses``, ``choice`` and ``jobs``.
     """
-    root, threads = first.plan.root, jobs or os.cpu_count() or 1
+    root, threads = first.plan.root, thread_count(jobs)
     require_known(() if others else choice.queues or (), first.audit)  # a donor may have what the store has not
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
         besides = unread_nameless(first.plan)

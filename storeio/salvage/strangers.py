@@ -33,7 +33,7 @@ class Surveyed(Protocol):
     def lacks(self, unit: Unit) -> bool: ...
     def record(self, physical_offset: int) -> log.Record | None: ...
     def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None: ...
-    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int: ...
+    def number_of(self, topic: str, queue_id: int, physical_offset: int, said: int = -1) -> int: ...
 
 
 def repeated(found: Surveyed) -> Iterator[tuple[int, Finding]]:
@@ -108,7 +108,7 @@ def _is_vouched_for(found: Surveyed, queue: tuple[str, int], number: int, at: in
     """Tell whether a record's own queue has a unit for it at its number, or its delay level names the queue."""
     record = found.record(at)
     by_level = record is not None and has_fitting_level(record) is True
-    return by_level or found.number_of(*queue, at) == number
+    return by_level or found.number_of(*queue, at, number) == number
 
 
 def _fits_before(concluded: Concluded, part: LostRange, finding: Finding) -> bool:
@@ -135,7 +135,7 @@ def _is_told(found: Surveyed, part: LostRange, number: int, at: int) -> bool:
                 return True
             continue
         own = numbers_of(record)[0]
-        if own == number or found.number_of(p.java_decode(record.topic), record.queue_id, place) != own:
+        if own == number or found.number_of(p.java_decode(record.topic), record.queue_id, place, own) != own:
             return True
     return False
 

@@ -166,12 +166,17 @@ class Survey:
         """Tell whether store time and store host of a record are such as may be given to others."""
         return place not in self.leaping and is_host(record.store_host)
 
-    def number_of(self, topic: str, queue_id: int, physical_offset: int) -> int:
-        """Return the number that a queue's unit gives to the record at a place, -1 without one."""
+    def number_of(self, topic: str, queue_id: int, physical_offset: int, said: int = -1) -> int:
+        """Return the number that a queue's unit gives to the record at a place, -1 without one.
+
+        Of several that point there one is damaged: the record's own is believed, if it is ``said``.
+        """
         number = self.standing_at(topic, queue_id, physical_offset)
         if number < 0:
             return -1
-        return number - self.shifted.by(self.plan.queue(CONSUMEQUEUE, topic, queue_id), number, number + 1)
+        found = number - self.shifted.by(self.plan.queue(CONSUMEQUEUE, topic, queue_id), number, number + 1)
+        unit = self.unit_of(topic, queue_id, said) if found == number != said >= 0 else None
+        return said if unit is not None and unit.physical_offset == physical_offset else found
 
     def standing_at(self, topic: str, queue_id: int, physical_offset: int, kind: str = CONSUMEQUEUE) -> int:
         """Return at which number a queue's unit stands that points at a place, -1 for none; of a batch queue which one.
