@@ -172,6 +172,8 @@ _TABLE: Final = (
          "The log lost its tail; new messages are not indexed until the log has passed it.", _REINDEX),
     Code("INDEX_ORDER", WARNING, "an index file's name is not in the order of what the file points at",
          "A renamed or copied file, or a broker's clock that was set back; queries by message id, which begin at a time, end before they reach all files.", _REINDEX),
+    Code("INDEX_COPY", WARNING, "an index file repeats another one",
+         "A copy was left beside a file, or put back under another name; queries return messages twice, and so fewer of them.", _REINDEX),
     Code("INDEX_DUPLICATE", INFO, "a message's index units stand twice", "Re-dispatch after a restart.", "None; queries return it twice."),
     Code("INDEX_DIRTY_TAIL", WARNING, "bytes that are not zero lie behind the last index unit", "Damage, or a header that counts too few.", _REINDEX),
     # checkpoint, abort

@@ -394,10 +394,10 @@ def test_a_copied_index_file_is_called_a_copy(which: int, split_bytes: int | Non
     found = audit.check(root, split_bytes=split_bytes)
     (entries,) = (row.entries for row in found.index if row.path.endswith(name))
     told = {finding.code: finding for finding in found.findings if finding.path.startswith("index")}
-    assert set(told) == {"INDEX_DUPLICATE"} if which == -1 else {"INDEX_DUPLICATE", "INDEX_ORDER"}
+    assert set(told) == {"INDEX_COPY"} if which == -1 else {"INDEX_COPY", "INDEX_ORDER"}
     for finding in told.values():
         assert (finding.path, finding.count) == ("index/20991231235959999", entries)
-    assert f"a copy of index/{name}" in told["INDEX_DUPLICATE"].detail
+    assert f"a copy of index/{name}" in told["INDEX_COPY"].detail
 
 
 @pytest.mark.parametrize("window", [1, 2, 7, 512])

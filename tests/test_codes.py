@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -282,6 +283,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "EXT_CHAIN": ("ext-5.5.1", ext(0, b"\x7f\xff")),
     "INDEX_CHAIN": ("base-5.3.3", break_chain),
     "INDEX_ORDER": ("base-5.5.1", lambda root: first(root, "index/*").rename(root / "index/20991231235959999")),
+    "INDEX_COPY": ("base-5.5.1", lambda root: shutil.copyfile(max(root.glob("index/*")), root / "index/2099")),
     "INDEX_DUPLICATE": ("base-5.3.3", index_again),
     "INDEX_DIRTY_TAIL": ("base-5.3.3", lambda root: put(max((root / "index").iterdir()), -1, b"x")),
     "CHECKPOINT_LENGTH": ("base-5.3.3", lambda root: shorten(root / "checkpoint", 4000)),

@@ -196,6 +196,19 @@ def test_index_files_are_in_the_order_of_the_log(which: int, name: str, tmp_path
     assert name not in {path.name for path in (root / "index").iterdir()}
 
 
+@pytest.mark.parametrize(("which", "name"), [(-1, "20991231235959999"), (2, "+")])
+def test_a_copied_index_file_goes(which: int, name: str, tmp_path: Path) -> None:
+    """Brokers answer each of its keys twice, and never more than so many in all."""
+    root = built(tmp_path / "store", messages=900)
+    old = sorted((root / "index").iterdir())[which]
+    copy = old.with_name(f"{old.name}0" if name == "+" else name)
+    shutil.copyfile(old, copy)
+    (told,) = [f for f in audit.check(root, given=GIVEN, jobs=1).findings if f.severity != "info"]
+    assert (told.code, told.path) == ("INDEX_COPY", f"index/{copy.name}")
+    mended(root, GIVEN)
+    assert copy.name not in {path.name for path in (root / "index").iterdir()}
+
+
 def test_a_blank_index_file_behind_others_is_told(tmp_path: Path) -> None:
     root = built(tmp_path / "store")
     size = next((root / "index").iterdir()).stat().st_size

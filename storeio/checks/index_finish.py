@@ -21,6 +21,7 @@ from storeio.format import index
 from storeio.kernels import index_match as kernel
 
 DUPLICATE: Final = CODES[kernel.DUPLICATE][0]
+COPY: Final = "INDEX_COPY"
 
 
 @dataclass(slots=True)
@@ -77,11 +78,11 @@ def _copies_told(files: IndexFiles, findings: Sequence[Finding]) -> list[Finding
         if not same or not 0 < file.entries <= twice.get(file.path, 0):
             continue
         position, length = file.position_of(1), file.entries * index.UNIT_BYTES
-        detail = f"all units of this file, which is a copy of {same[0]}: it may go while no broker runs"
+        detail = f"all units of this file, which is a copy of {same[0]}: queries return their messages twice"
         told = [finding for finding in told if (finding.code, finding.path) != (DUPLICATE, file.path)]
         told.append(
             Finding(
-                DUPLICATE, file.path, position, length, physical_offset=file.begin_physical_offset, count=file.entries,
+                COPY, file.path, position, length, physical_offset=file.begin_physical_offset, count=file.entries,
                 detail=detail,
             )
         )  # fmt: skip

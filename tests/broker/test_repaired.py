@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,10 +116,15 @@ def test_a_light_queue_under_a_higher_name_gets_its_numbers_back(version: str, t
     broker_accepts(root, version, options, messages_of(records), keys_of(records, tags=version == "5.5.1"))
 
 
-@pytest.mark.parametrize(("which", "name"), [(0, "20991231235959999"), (-1, "1")])
+@pytest.mark.parametrize(
+    ("change", "which", "name"),
+    [(Path.rename, 0, "20991231235959999"), (Path.rename, -1, "1"), (shutil.copyfile, -1, "20991231235959999")],
+)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_queries_from_a_time_on_find_all_keys_again(version: str, which: int, name: str, tmp_path: Path) -> None:
-    """Index files that are not in the log's order by their names keep them from getting to the end."""
+def test_queries_from_a_time_on_find_all_keys_again(
+    version: str, change: Callable[[Path, Path], object], which: int, name: str, tmp_path: Path
+) -> None:
+    """Index files out of the log's order by their names keep them from getting to the end; copies find all twice."""
     builder = StoreBuilder(tmp_path / "store", step_ms=1000)
     keys = {
         ("t", f"U{number}"): (builder.message("t", 0, b"body", unique_key=f"U{number}").physical_offset,)
@@ -127,7 +132,7 @@ def test_queries_from_a_time_on_find_all_keys_again(version: str, which: int, na
     }
     root = builder.close()
     file = sorted((root / "index").iterdir())[which]
-    file.rename(file.with_name(name))
+    change(file, file.with_name(name))
     options = {"clFile": 16384, "cqEntries": 50, "indexSlots": 50, "indexNum": 200}
 
     def hits() -> Mapping[Key, tuple[int, ...]]:
