@@ -276,3 +276,30 @@ def test_a_queues_first_batch_strays_and_the_next_is_restored(tmp_path: Path) ->
     store.put(places(store)[1] + log.MAGIC_AT, b"\x47\xe5\x87\x71")
     store.unit("batchconsumequeue/B/0", 1, b"\xff" * BATCH, size=BATCH)
     store.assert_restored(tmp_path)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_unit_that_is_one_byte_too_long_takes_nothing_from_the_record_behind(inside: bool, tmp_path: Path) -> None:
+    def write(builder: StoreBuilder) -> None:
+        messages(0, 0)(builder)
+        body = b".." + forged(builder.end + 90, store_ms=builder.now_ms) if inside else b""
+        builder.message("T", 0, body.ljust(400, b"x"))
+        builder.message(HALF_TOPIC, 0, b"h" * 50, transaction=PREPARED, properties={"REAL_TOPIC": "T", "REAL_QID": "0"})
+        messages(0)(builder)
+
+    store = built(tmp_path, write)
+    at = places(store)
+    store.put(at[2] + log.MAGIC_AT, bytes(8))  # its body's CRC, too
+    store.unit("consumequeue/T/0", 2, struct.pack(">i", at[3] - at[2] + 1), at=8)
+    result, now = store.saved(tmp_path)
+    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(2, 3)]
+    assert {place: store.before[place] for place in (*at[:2], *at[3:])}.items() <= now.items()
+
+
+def test_records_with_their_own_units_are_no_strangers(tmp_path: Path) -> None:
+    store = built(tmp_path, messages(*[0] * 13))
+    at = places(store)
+    store.put(at[0] + QUEUE_ID, queue_id(1))
+    store.put(at[9] + log.QUEUE_OFFSET_AT, bytes(8))
+    _, now = store.saved(tmp_path)
+    assert {place: store.before[place] for place in at[1:]}.items() <= now.items()

@@ -88,15 +88,15 @@ class Doubts:
             return Answer(record, fixed, ())
         if self._batches.is_sound(place, record):
             return None
-        units = self._units(place, record, numbers)
-        sure, plain = self._is_sure(place), self._is_plain(record, place)
+        units, topic = self._units(place, record, numbers), p.java_decode(record.topic)
+        own = self.survey.number_of(topic, record.queue_id, place, record.queue_offset)
+        vouched = 0 <= own == record.queue_offset
+        sure, plain = self._is_sure(place), self._is_plain(record, place, vouched=vouched)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
-        topic = p.java_decode(record.topic)
         no_text = is_no_text(topic)
         good = plain and not sure and not leaps and is_name(topic) and not self._is_said(place, OTHER_LEVEL)
-        own = self.survey.number_of(p.java_decode(record.topic), record.queue_id, place, record.queue_offset)
-        has_own = 0 <= own == record.queue_offset and not self._is_said(place, GOES_ON)
+        has_own = vouched and not self._is_said(place, GOES_ON)
         if good and not units and (has_own or self._support.is_inner(record, place)):
             return None  # before its neighbours are looked for, which takes longer than all of this
         near = self.survey.record_from(place + record.size) or self.survey.last_record()
@@ -213,10 +213,14 @@ class Doubts:
         codes = {finding.code for finding in self.survey.doubts[place]}
         return "LOG_PROPERTY_CRC" in codes or place in (self.survey.damaged_properties or ())
 
-    def _is_plain(self, record: log.Record, place: int) -> bool:
-        """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits."""
+    def _is_plain(self, record: log.Record, place: int, *, vouched: bool) -> bool:
+        """Tell whether a record's fields are all such as brokers write at a place; not whether its number fits.
+
+        That it is none of its queue counts for nothing where a unit says the same as it, which is ``vouched`` for.
+        """
+        about_number = (MISFIT, TWO_NUMBERS, OTHER_LEVEL, *((STRANGER,) if vouched else ()))
         rows = (row for row in self.survey.doubts[place] if row.code == "LOG_FIELD")
-        field = any(not any(words in row.detail for words in (MISFIT, TWO_NUMBERS, OTHER_LEVEL)) for row in rows)
+        field = any(not any(words in row.detail for words in about_number) for row in rows)
         return record.physical_offset == place and not field
 
     def _numbers(self, place: int) -> dict[tuple[str, int], range]:

@@ -46,8 +46,13 @@ class GoingOn:
         return self.start
 
     def may_lie_in(self, unit: Unit) -> bool:
-        """Tell whether a lost record may reach over those that begin in it: none of them has a unit."""
+        """Tell whether a lost record may reach over those that begin in it: none has a unit, nor does it end amid one.
+
+        What lies in a body ends in it.
+        """
         stop = unit.physical_offset + unit.size
+        if self.survey.nearest.start_from(stop) == stop and self.survey.record(stop) is None:
+            return False
         return not any(self._has_unit(record, at) for at, record in self.until(stop))
 
     def is_known(self, *, by_number: bool) -> bool:
