@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 from collections.abc import Callable
@@ -131,9 +132,14 @@ def test_the_last_record_of_a_queue_strays_and_its_unit_has_no_size(tmp_path: Pa
     store.assert_restored(tmp_path)
 
 
-def test_the_only_record_of_a_queue_has_a_queue_id_that_no_topic_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", [None, 4], ids=["of any", "of its own"])
+def test_the_only_record_of_a_queue_has_a_queue_id_that_its_topic_has_not(table: int | None, tmp_path: Path) -> None:
     store = built(tmp_path, messages(0, 0, 1, 0, 0))
-    store.put(places(store)[2] + QUEUE_ID, queue_id(7471105))
+    store.put(places(store)[2] + QUEUE_ID, queue_id(7471105 if table is None else 77))
+    if table is not None:
+        topics = {"T": {"topicName": "T", "readQueueNums": table, "writeQueueNums": table}}
+        (store.root / "config").mkdir()
+        (store.root / "config/topics.json").write_text(json.dumps({"topicConfigTable": topics}))
     store.assert_restored(tmp_path)
 
 

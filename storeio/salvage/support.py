@@ -26,10 +26,12 @@ from storeio.salvage.evidence import Unit, has_fitting_level
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.survey import Survey
 from storeio.salvage.units import units_at
+from storeio.simulate.disk import Disk
+from storeio.simulate.topics import declared_queues
 
 Numbers = npt.NDArray[np.int64]
 
-MOST_QUEUES: Final = 1 << 16  # of one topic
+MOST_QUEUES: Final = 1 << 16  # of a topic of which no table tells
 
 
 class Support:
@@ -39,6 +41,7 @@ class Support:
         self._survey = survey
         self._read: Read = survey.plan.nearby().read
         self._runs: dict[tuple[str, int], Numbers] = {}
+        self._queues = declared_queues(Disk(survey.plan.listing.files, survey.plan.read))
 
     def is_inner(self, record: log.Record, place: int) -> bool:
         """Tell whether a record's neighbours in its queue have the numbers before and behind its own.
@@ -50,6 +53,10 @@ class Support:
         if any(MISFIT in row.detail or row.detail.startswith(STRANGER) for row in self._survey.doubts.get(place, ())):
             return False
         return run is not None and run[RUN_FIRST] < first and first + count < run[RUN_STOP]
+
+    def _is_beyond(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a topic has not so many queues, as its table tells."""
+        return queue_id >= self._queues.get(topic, MOST_QUEUES)
 
     def begins(self, record: log.Record, place: int) -> bool:
         """Tell whether a record has a queue's first number, and the next one of its queue that behind its own."""
@@ -87,8 +94,9 @@ class Support:
             return True  # which no record has
         if has_fitting_level(record) is False and has_fitting_level(replace(record, queue_id=unit.queue_id)):
             return True  # the level, too, says the unit's queue
-        if record.queue_id >= MOST_QUEUES > unit.queue_id and not follows:
-            return True  # nobody gave a topic so many
+        is_beyond = self._is_beyond(p.java_decode(record.topic), record.queue_id)
+        if is_beyond and not self._is_beyond(unit.topic, unit.queue_id) and not follows:
+            return True  # nobody gave the topic so many queues
         fits, beside = bool(parts) or self.fits(unit), list(self._beside(unit))
         is_right, is_wrong = True in beside, False in beside
         if follows:  # each of both may be right; a file whose other units are right lies in its place

@@ -5,9 +5,9 @@ Source: ``ConsumeQueueStore.loadConsumeQueues``, ``QueueTypeUtils``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from storeio.format import properties as text
 from storeio.format.fastjson import decode
@@ -23,7 +23,10 @@ TOPICS: Final = (f"{CONFIG}/topics.json", f"{CONFIG}/topics.json.bak")
 QUEUE_TYPE: Final = "queue.type"
 TOPIC_TABLE: Final = "topicConfigTable"
 BATCH: Final = "BatchCQ"
+V = TypeVar("V")
 WRONG_TYPE: Final = "The queue type of topic:"
+QUEUE_NUMS: Final = ("readQueueNums", "writeQueueNums")
+_QUEUES: Final = Memo[dict[str, int] | None](2)
 _TABLES: Final = Memo[dict[str, bool] | None](2)  # a table and its earlier content; they may be long
 
 
@@ -84,7 +87,19 @@ class Topics:
 
 
 def declared_topics(disk: Disk) -> dict[str, bool] | None:
-    """Return the topics that the topics' table names, and whether they have batch queues; None without one.
+    """Return the topics that the topics' table names, and whether they have batch queues; None without one."""
+    return _told(disk, _TABLES, _topics_in)
+
+
+def declared_queues(disk: Disk) -> dict[str, int]:
+    """Return how many queues each topic has, as the topics' table says; none without one. Numbers may be anything."""
+    return _told(disk, _QUEUES, _queues_in) or {}
+
+
+def _told(
+    disk: Disk, known: Memo[dict[str, V] | None], parsed: Callable[[memoryview], dict[str, V] | None]
+) -> dict[str, V] | None:
+    """Return what the topics' table says, None without one.
 
     A table beside a database of topics is of the time before that.
     """
@@ -92,7 +107,7 @@ def declared_topics(disk: Disk) -> dict[str, bool] | None:
         if not disk.is_file(path) or not 0 < disk.size(path) <= MOST_BYTES:
             continue
         data = disk.read(path, 0, disk.size(path)).data
-        table = _TABLES.of(path, data, partial(_topics_in, data))
+        table = known.of(path, data, partial(parsed, data))
         if table is not None:
             return table
     return None
@@ -106,6 +121,21 @@ def _topics_in(data: memoryview) -> dict[str, bool] | None:
     if found.problem or not isinstance(table, dict):
         return None
     return {name: config is has_batches for name, config in table.items()}
+
+
+def _queues_in(data: memoryview) -> dict[str, int] | None:
+    """Return how many queues the topics of a table have, None if it is not whole."""
+    found = decode(data, lambda _table, _name, config: _queues_of(config))
+    table = found.value.get(TOPIC_TABLE) if isinstance(found.value, dict) else None
+    if found.problem or not isinstance(table, dict):
+        return None
+    return {name: count for name, count in table.items() if isinstance(count, int)}
+
+
+def _queues_of(config: object) -> int | None:
+    """Return the greater one of a topic's two numbers: the queues that are read, and those that are written."""
+    said = [config.get(name) for name in QUEUE_NUMS] if isinstance(config, dict) else []
+    return max((number for number in said if isinstance(number, int)), default=None)
 
 
 def _is_batch(config: object) -> bool:
