@@ -309,3 +309,20 @@ def test_records_with_their_own_units_are_no_strangers(tmp_path: Path) -> None:
     store.put(at[9] + log.QUEUE_OFFSET_AT, bytes(8))
     _, now = store.saved(tmp_path)
     assert {place: store.before[place] for place in at[1:]}.items() <= now.items()
+
+
+@pytest.mark.parametrize("bit", [20, 30, 45])
+def test_the_number_of_a_queues_only_record_in_a_log_that_begins_later(bit: int, tmp_path: Path) -> None:
+    def write(builder: StoreBuilder) -> None:
+        messages(0)(builder)
+        while len(builder.segments) < 2:
+            builder.message("other", 0, b"o" * 300)
+        messages(0)(builder)
+
+    store = built(tmp_path, write, segment_bytes=4096)
+    first, last = "0" * 20, f"{4096:020d}"
+    (store.root / "commitlog" / first).unlink()
+    place = max(store.before)
+    store.before = {at: raw for at, raw in store.before.items() if at >= 4096}
+    store.write(f"commitlog/{last}", place - 4096 + log.QUEUE_OFFSET_AT, struct.pack(">q", 1 | 1 << bit))
+    store.assert_restored(tmp_path)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Final, Protocol
 
 from storeio.audit import Concluded
+from storeio.audit.shifts import SHIFTED
 from storeio.checks.astray import MOST_ASTRAY, astray
 from storeio.checks.numbering import MISFIT, place_of
 from storeio.checks.runs import own_runs_of
 from storeio.findings import Finding
 from storeio.format import commitlog as log
+from storeio.format.consumequeue import UNIT_BYTES
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.rebuild.placement import FEW
 from storeio.salvage.evidence import Unit
@@ -81,6 +84,25 @@ def amid_others(found: Surveyed) -> Iterator[tuple[int, Finding]]:
                 for number, (place, own) in enumerate(rows, first):
                     if own != number:
                         yield place, _misfit(found.concluded, queue, place, own, number)
+
+
+def off_by_no_file(found: Surveyed) -> Iterator[tuple[int, Finding]]:
+    """Yield records that one unit gives another number, off by less or more than whole files.
+
+    Then the file has its own name, as those of ordinary queues have: the record's number is damaged.
+    """
+    plan = found.concluded.plan
+    units_per_file = plan.config.queue_file_bytes // UNIT_BYTES
+    for row in found.concluded.audit.findings:
+        if row.code != SHIFTED or row.count != 1 or row.topic is None or row.topic.startswith(log.LMQ_PREFIX):
+            continue
+        if row.queue_id is None or row.queue_offset is None or row.physical_offset is None:
+            continue
+        record = found.record(row.physical_offset)
+        if record is not None and (numbers_of(record)[0] - row.queue_offset) % units_per_file:
+            queue, own = (row.topic, row.queue_id), numbers_of(record)[0]
+            misfit = _misfit(found.concluded, queue, row.physical_offset, own, row.queue_offset)
+            yield row.physical_offset, replace(misfit, code="LOG_UNIT_DISAGREES")
 
 
 def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[Sequence[int] | None, list[list[int]]]]:

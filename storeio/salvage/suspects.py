@@ -22,6 +22,7 @@ def suspects(found: Surveyed) -> Iterator[tuple[int, Finding]]:
     yield from bare(found.concluded)
     yield from _either(in_a_row(found.concluded), at_the_end.at_the_end(found))
     yield from at_the_end.amid_others(found)
+    yield from at_the_end.off_by_no_file(found)
     yield from copies.copies(found)
     yield from strangers.lone(found)
     yield from strangers.repeated(found)
