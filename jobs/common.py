@@ -206,7 +206,7 @@ def job_parser(name: str, description: str) -> JobParser:
     add("--conf", metavar="FILE", help="broker.conf of the stores")
     add("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[], help="one broker setting; repeat")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
-    add("--quiet", action="store_true", help="no progress, no text report")
+    add("--quiet", action="store_true", help="no progress, of the report at most one line a store")
     add("--master", metavar="URL", help="where to run, unless spark-submit says so (default: local[*])")
     return parser
 
