@@ -87,22 +87,22 @@ def amid_others(found: Surveyed) -> Iterator[tuple[int, Finding]]:
 
 
 def off_by_no_file(found: Surveyed) -> Iterator[tuple[int, Finding]]:
-    """Yield records that one unit gives another number, off by less or more than whole files.
+    """Yield the only records of queues whose units give them other numbers, off by less or more than whole files.
 
-    Then the file has its own name, as those of ordinary queues have: the record's number is damaged.
+    Then the file has its own name, as those of ordinary queues have: it is the record's number that is damaged.
     """
-    plan = found.concluded.plan
-    units_per_file = plan.config.queue_file_bytes // UNIT_BYTES
+    units_per_file = found.concluded.plan.config.queue_file_bytes // UNIT_BYTES
     for row in found.concluded.audit.findings:
-        if row.code != SHIFTED or row.count != 1 or row.topic is None or row.topic.startswith(log.LMQ_PREFIX):
+        place, number, topic, queue_id = row.physical_offset, row.queue_offset, row.topic, row.queue_id
+        if row.code != SHIFTED or place is None or number is None or topic is None or queue_id is None:
             continue
-        if row.queue_id is None or row.queue_offset is None or row.physical_offset is None:
+        runs = own_runs_of(found.concluded.runs.get((topic, queue_id), ()))
+        if len(runs) != 1 or runs[0][RUN_RECORDS] != 1 or topic.startswith(log.LMQ_PREFIX):
             continue
-        record = found.record(row.physical_offset)
-        if record is not None and (numbers_of(record)[0] - row.queue_offset) % units_per_file:
-            queue, own = (row.topic, row.queue_id), numbers_of(record)[0]
-            misfit = _misfit(found.concluded, queue, row.physical_offset, own, row.queue_offset)
-            yield row.physical_offset, replace(misfit, code="LOG_UNIT_DISAGREES")
+        own = runs[0][RUN_FIRST]
+        if runs[0][RUN_START_AT] == place and (own - number) % units_per_file:
+            misfit = _misfit(found.concluded, (topic, queue_id), place, own, number)
+            yield place, replace(misfit, code="LOG_UNIT_DISAGREES")
 
 
 def _tails(runs: Sequence[Sequence[int]], *, is_whole: bool) -> Iterator[tuple[Sequence[int] | None, list[list[int]]]]:
