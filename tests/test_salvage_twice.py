@@ -1,328 +1,123 @@
-"""Records of which a field is damaged, and besides it the unit that would tell what stood there, or a neighbour."""
+"""Logs that were damaged more than once, or hold bytes of an earlier life: what is no message stays none."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+import random
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import golden_data as golden
 import pytest
-import salvages
-from implied import PREPARED, Settings
-from rebuilds import settings_of
-from storebuilder import StoreBuilder, forged, inner_body
+from salvages import Original, Originals, originals_of, records_of
+from sampled import seeds
 
-from storeio import audit
+import storeio
 from storeio.format import commitlog as log
-from storeio.salvage.node import salvage
-from storeio.salvaged import Salvaged
-
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-BATCH = 46  # bytes of a unit of a batch queue
-
-
-@dataclass
-class Built:
-    """A sound store that is damaged by its test."""
-
-    root: Path
-    builder: StoreBuilder
-    before: dict[int, bytes]
-
-    def put(self, at: int, data: bytes) -> None:
-        """Write at a physical offset of the log, which is one segment."""
-        self.write("commitlog/" + "0" * 20, at, data)
-
-    def unit(self, queue: str, number: int, data: bytes, *, at: int = 0, size: int = 20) -> None:
-        """Write into a unit of a queue."""
-        self.write(f"{queue}/{'0' * 20}", number * size + at, data)
-
-    def write(self, path: str, at: int, data: bytes) -> None:
-        """Write into a file."""
-        with (self.root / path).open("r+b") as file:
-            file.seek(at)
-            file.write(data)
-
-    def saved(self, place: Path) -> tuple[Salvaged, dict[int, bytes]]:
-        """Return a salvage that leaves a sound store, and the records of that."""
-        given = settings_of(self.builder.settings)
-        result = salvage(self.root, place / "new", given=given, jobs=1)
-        assert result.problems == []
-        assert audit.check(place / "new", given=given, jobs=1).exit_code == 0
-        return result, salvages.bytes_of(place / "new", self.builder.settings.segment_bytes)
-
-    def assert_restored(self, place: Path) -> None:
-        """Nothing is lost: all records are as they were."""
-        result, now = self.saved(place)
-        assert (result.lost, result.dropped, result.unnamed) == ([], [], 0)
-        assert now == self.before
-
-
-def built(place: Path, write: Callable[[StoreBuilder], Any], **settings: Any) -> Built:
-    """Return a store of one segment with what was written."""
-    builder = StoreBuilder(place / "store", settings=Settings(**settings))
-    write(builder)
-    builder.close()
-    if builder.settings.batch_topics:
-        golden.declare(place / "store", dict.fromkeys(builder.settings.batch_topics, "BatchCQ"))
-    return Built(place / "store", builder, salvages.bytes_of(place / "store", builder.settings.segment_bytes))
-
-
-def messages(*queues: int) -> Callable[[StoreBuilder], None]:
-    """Write messages of equal size to queues of a topic, one behind the other."""
-
-    def write(builder: StoreBuilder) -> None:
-        for queue_id in queues:
-            builder.message("T", queue_id, b"x" * 50)
-
-    return write
-
-
-def places(store: Built) -> list[int]:
-    """Return where the records of a store lie."""
-    return sorted(store.before)
-
-
-def queue_id(number: int) -> bytes:
-    """Return the bytes of a queue id."""
-    return struct.pack(">i", number)
-
-
-QUEUE_ID = log.QUEUE_ID_AT
-OF_T2 = (2, 2, 2, 2, 2, 2, 0, 2, 2, 2, 0, 2)
-WRONG_SIZE = struct.pack(">i", 1 << 20)
-
-
-@pytest.mark.parametrize("unit_too", [False, True])
-def test_a_stray_in_a_sound_queue_changes_no_record_of_it(unit_too: bool, tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*OF_T2))
-    store.put(places(store)[7] + QUEUE_ID, queue_id(0))  # number 6 of queue 2
-    if unit_too:
-        store.unit("consumequeue/T/2", 6, WRONG_SIZE, at=8)
-    store.assert_restored(tmp_path)
-
-
-@pytest.mark.parametrize("unit_too", [False, True])
-def test_the_first_record_of_a_queue_that_strays_into_another(unit_too: bool, tmp_path: Path) -> None:
-    store = built(tmp_path, messages(3, 3, 0))
-    store.put(0 + QUEUE_ID, queue_id(0))
-    if unit_too:
-        store.unit("consumequeue/T/3", 0, WRONG_SIZE, at=8)
-    store.assert_restored(tmp_path)
-
-
-@pytest.mark.parametrize("wrong", [4, None], ids=["at another record", "amid one"])
-def test_a_stray_amid_its_queue_whose_unit_points_elsewhere(wrong: int | None, tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*[0] * 20))
-    at = places(store)
-    store.put(at[10] + QUEUE_ID, queue_id(226))
-    store.unit("consumequeue/T/0", 10, struct.pack(">q", at[wrong] if wrong is not None else at[10] - 100))
-    store.assert_restored(tmp_path)
-
-
-def test_the_last_record_of_a_queue_strays_and_its_unit_has_no_size(tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*[3] * 18))
-    store.put(places(store)[17] + QUEUE_ID, queue_id(16899))
-    store.unit("consumequeue/T/3", 17, struct.pack(">i", 142 - 2**31), at=8)
-    store.assert_restored(tmp_path)
-
-
-@pytest.mark.parametrize("table", [None, 4], ids=["of any", "of its own"])
-def test_the_only_record_of_a_queue_has_a_queue_id_that_its_topic_has_not(table: int | None, tmp_path: Path) -> None:
-    store = built(tmp_path, messages(0, 0, 1, 0, 0))
-    store.put(places(store)[2] + QUEUE_ID, queue_id(7471105 if table is None else 77))
-    if table is not None:
-        topics = {"T": {"topicName": "T", "readQueueNums": table, "writeQueueNums": table}}
-        (store.root / "config").mkdir()
-        (store.root / "config/topics.json").write_text(json.dumps({"topicConfigTable": topics}))
-    store.assert_restored(tmp_path)
-
-
-def test_a_unit_of_a_topic_of_another_length_is_not_that_of_a_record(tmp_path: Path) -> None:
-    def write(builder: StoreBuilder) -> None:
-        for topic, count in (("other", 50), ("T", 50), ("orders", 90), ("other", 50), ("T", 50)):
-            builder.message(topic, 0, b"x" * count)
-
-    store = built(tmp_path, write)
-    at = places(store)
-    kept = {place: store.before[place] for place in (at[0], at[1], at[3])}
-    for place in (at[2], at[4]):
-        store.put(place, bytes(len(store.before[place])))
-    one, other = store.root / "consumequeue/T/0", store.root / "consumequeue/orders/0"
-    one.rename(tmp_path / "aside"), other.rename(one), (tmp_path / "aside").rename(other)
-    _, now = store.saved(tmp_path)
-    assert kept.items() <= now.items()
-
-
-def test_a_number_behind_a_record_that_its_unit_restores(tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*[0] * 7))
-    at = places(store)
-    store.put(at[5], struct.pack(">i", 142 + 256))
-    store.put(at[6] + log.QUEUE_OFFSET_AT, struct.pack(">q", 6 | 1 << 48))
-    store.unit("consumequeue/T/0", 6, b"\x5a" * 20)
-    store.assert_restored(tmp_path)
-
-
-def test_the_loss_of_a_queues_first_records_is_told(tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*[0] * 7))
-    at = places(store)
-    for place, born in ((at[0], bytes(8)), (at[1], b"\x91" * 8)):
-        store.put(place + log.BORN_TIMESTAMP_AT, born)
-    store.unit("consumequeue/T/0", 1, b"\x01", at=1)
-    result, now = store.saved(tmp_path)
-    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(0, 1), (1, 2)]
-    assert {place: store.before[place] for place in at[2:]}.items() <= now.items()
-
-
-@pytest.mark.parametrize("queues", [True, False])
-def test_a_shifted_place_takes_nothing_from_the_record_behind_it(queues: bool, tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*[0] * 9))
-    at = places(store)
-    store.put(at[4] + log.PHYSICAL_OFFSET_AT, struct.pack(">q", at[4] + 2))
-    if queues:
-        store.put(at[3] + log.MAGIC_AT, bytes(4))
-        store.assert_restored(tmp_path)
-        return
-    store.put(at[4] - 2, b"\x7f\x13")  # the length of the properties in front
-    shutil.rmtree(store.root / "consumequeue")
-    _, now = store.saved(tmp_path)
-    assert {place: store.before[place] for place in at if place not in at[3:5]}.items() <= now.items()
-
-
-def test_a_record_alone_beside_too_few_bytes_goes_not_the_one_that_goes_on(tmp_path: Path) -> None:
-    def write(builder: StoreBuilder) -> None:
-        messages(*[0] * 5)(builder)
-        inside = forged(builder.end + 90, topic="forged", store_ms=builder.now_ms)
-        builder.message("T", 0, b".." + inside + b"." * 40)
-        messages(*[0] * 5)(builder)
-
-    store = built(tmp_path, write)
-    at = places(store)
-    store.put(at[4], b"\x91" * (at[5] + 60 - at[4]))
-    shutil.rmtree(store.root / "consumequeue")
-    result, now = store.saved(tmp_path)
-    assert {place: store.before[place] for place in at if place not in at[4:6]}.items() <= now.items()
-    assert [(part.topic, part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [("T", 4, 6)]
-
-
-def test_one_bit_of_the_topic_of_a_prepared_message(tmp_path: Path) -> None:
-    def write(builder: StoreBuilder) -> None:
-        messages(0, 0)(builder)
-        builder.message(HALF_TOPIC, 0, b"h" * 50, transaction=PREPARED, properties={"REAL_TOPIC": "T", "REAL_QID": "0"})
-
-    store = built(tmp_path, write)
-    place = places(store)[-1]
-    at = place + store.before[place].index(HALF_TOPIC.encode()) + 16
-    store.put(at, bytes((HALF_TOPIC.encode()[16] ^ 0x80,)))
-    store.assert_restored(tmp_path)
-
-
-def test_a_last_page_of_zeros_that_begins_in_the_topic(tmp_path: Path) -> None:
-    topic = "orders-of-the-northern-region"
-    store = built(tmp_path, lambda b: [b.message(topic, 0, b"x" * 50, properties=b"") for _ in range(6)])
-    place = places(store)[-1]
-    store.put(place + len(store.before[place]) - 9, bytes(9))
-    store.unit(f"consumequeue/{topic}/0", 5, bytes(20))
-    store.assert_restored(tmp_path)
-
-
-def test_a_topic_that_is_no_text_and_like_none_is_no_message(tmp_path: Path) -> None:
-    store = built(tmp_path, lambda b: [b.message("orders", 0, b"x" * 50) for _ in range(6)])
-    at = places(store)
-    store.put(at[5] + store.before[at[5]].index(b"orders"), b"\1\2\3")
-    store.unit("consumequeue/orders/0", 5, bytes(20))
-    result, now = store.saved(tmp_path)
-    assert {place: store.before[place] for place in at[:5]}.items() <= now.items()
-    assert [row.physical_offset for row in result.dropped] == [at[5]]
-
-
-def test_a_record_whose_size_and_properties_are_damaged_is_lost(tmp_path: Path) -> None:
-    store = built(tmp_path, lambda b: [b.message("T", 0, b"x" * 50, tags="tagA") for _ in range(4)])
-    at = places(store)
-    store.put(at[3], b"\xff" * 4)
-    store.put(at[3] + len(store.before[at[3]]) - 10, bytes(10))
-    result, now = store.saved(tmp_path)
-    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(3, 4)]
-    assert {place: store.before[place] for place in at[:3]}.items() <= now.items()
-
-
-def batches(tmp_path: Path) -> Built:
-    """Return a store of six inner batches of two messages."""
-
-    def write(builder: StoreBuilder) -> None:
-        for _ in range(6):
-            builder.message("B", 0, inner_body([b"x" * 20] * 2), inner=2)
-
-    return built(tmp_path, write, batch_topics=frozenset({"B"}), batch_units_per_file=200)
-
-
-def test_a_lost_batch_has_the_number_that_its_neighbours_leave(tmp_path: Path) -> None:
-    store = batches(tmp_path)
-    store.put(places(store)[2] + 100, b"\x91" * 8)
-    store.unit("batchconsumequeue/B/0", 2, struct.pack(">q", 4 | 1 << 30), at=28, size=BATCH)
-    result, _ = store.saved(tmp_path)
-    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(4, 6)]
-
-
-def test_a_queues_first_batch_has_the_number_of_its_properties(tmp_path: Path) -> None:
-    store = batches(tmp_path)
-    store.put(0 + log.QUEUE_OFFSET_AT, struct.pack(">q", 2))
-    store.unit("batchconsumequeue/B/0", 0, struct.pack(">i", -1), at=8, size=BATCH)
-    store.assert_restored(tmp_path)
-
-
-def test_a_queues_first_batch_strays_and_the_next_is_restored(tmp_path: Path) -> None:
-    store = batches(tmp_path)
-    store.put(0 + QUEUE_ID, queue_id(1 << 29))
-    store.put(places(store)[1] + log.MAGIC_AT, b"\x47\xe5\x87\x71")
-    store.unit("batchconsumequeue/B/0", 1, b"\xff" * BATCH, size=BATCH)
-    store.assert_restored(tmp_path)
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_unit_that_is_one_byte_too_long_takes_nothing_from_the_record_behind(inside: bool, tmp_path: Path) -> None:
-    def write(builder: StoreBuilder) -> None:
-        messages(0, 0)(builder)
-        body = b".." + forged(builder.end + 90, store_ms=builder.now_ms) if inside else b""
-        builder.message("T", 0, body.ljust(400, b"x"))
-        builder.message(HALF_TOPIC, 0, b"h" * 50, transaction=PREPARED, properties={"REAL_TOPIC": "T", "REAL_QID": "0"})
-        messages(0)(builder)
-
-    store = built(tmp_path, write)
-    at = places(store)
-    store.put(at[2] + log.MAGIC_AT, bytes(8))  # its body's CRC, too
-    store.unit("consumequeue/T/0", 2, struct.pack(">i", at[3] - at[2] + 1), at=8)
-    result, now = store.saved(tmp_path)
-    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(2, 3)]
-    assert {place: store.before[place] for place in (*at[:2], *at[3:])}.items() <= now.items()
-
-
-def test_records_with_their_own_units_are_no_strangers(tmp_path: Path) -> None:
-    store = built(tmp_path, messages(*[0] * 13))
-    at = places(store)
-    store.put(at[0] + QUEUE_ID, queue_id(1))
-    store.put(at[9] + log.QUEUE_OFFSET_AT, bytes(8))
-    _, now = store.saved(tmp_path)
-    assert {place: store.before[place] for place in at[1:]}.items() <= now.items()
-
-
-@pytest.mark.parametrize("bit", [20, 30, 45])
-def test_the_number_of_a_queues_only_record_in_a_log_that_begins_later(bit: int, tmp_path: Path) -> None:
-    def write(builder: StoreBuilder) -> None:
-        messages(0)(builder)
-        while len(builder.segments) < 2:
-            builder.message("other", 0, b"o" * 300)
-        messages(0)(builder)
-
-    store = built(tmp_path, write, segment_bytes=4096)
-    first, last = "0" * 20, f"{4096:020d}"
-    (store.root / "commitlog" / first).unlink()
-    place = max(store.before)
-    store.before = {at: raw for at, raw in store.before.items() if at >= 4096}
-    store.write(f"commitlog/{last}", place - 4096 + log.QUEUE_OFFSET_AT, struct.pack(">q", 1 | 1 << bit))
-    store.assert_restored(tmp_path)
+from storeio.salvage.fillers import Lost, Setting, tombstone
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1", "base-long-5.5.1", "ext-4.9.8"])
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_records_of_other_places_behind_the_end_are_no_messages(name: str, count: int, tmp_path: Path) -> None:
+    """Nothing is missing from any queue, so what could be restored there would have the number of another record."""
+    root, originals = golden.copy_of(name, tmp_path / "store"), originals_of(name)
+    size = int(golden.options(name)["clFile"])
+    last = max((root / "commitlog").iterdir())
+    end = max(at + len(record.raw) for at, record in originals.items())
+    copies = random.Random(count).sample(sorted(originals), count)
+    with last.open("r+b") as file:
+        file.seek(end - int(last.name))
+        file.write(b"".join(originals[at].raw for at in copies)[: size - end % size])
+    result = storeio.salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
+    assert (result.problems, result.lost, result.restored) == ([], [], [])
+    saved = records_of(tmp_path / "new", size)
+    assert {at: record.raw for at, record in saved.items() if at < end} == {
+        at: record.raw for at, record in originals.items()
+    }
+    assert all(record.head.topic.startswith(b"storeio_") for at, record in saved.items() if at >= end)
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("seed", seeds(20, 60))
+def test_older_records_behind_newer_ones_get_nothing_of_lost_messages(seed: int, tmp_path: Path) -> None:
+    """Messages were written over the tail of an earlier life of the log, whose queues are still there."""
+    chance = random.Random(seed)
+    name = chance.choice(("base-4.9.8", "base-5.5.1"))
+    root, originals = golden.copy_of(name, tmp_path / "store"), originals_of(name)
+    size = int(golden.options(name)["clFile"])
+    last = max((root / "commitlog").iterdir())
+    place = at = chance.choice([at for at in sorted(originals) if at >= int(last.name)][5:40])
+    with last.open("r+b") as file:
+        file.seek(place - int(last.name))
+        written = [originals[chance.choice(sorted(originals))] for _ in range(chance.randrange(1, 5))]
+        for i, record in enumerate(written):
+            earlier = sum(other.name == record.name for other in written[:i])
+            file.write(_written_later(originals, record, place, at, earlier))
+            at = int(last.name) + file.tell()
+    result = storeio.salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
+    saved = records_of(tmp_path / "new", size)
+    behind = [r.physical_offset for r in result.restored if r.physical_offset >= at]
+    assert [place for place in behind if saved[place].raw != originals[place].raw] == []
+    if len(written) == 1:  # it was born as late as it was stored: it is the ones behind it that are old
+        after = storeio.check(tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
+        assert "LOG_TIME" not in {finding.code for finding in after.findings}
+
+
+def _written_later(originals: Originals, record: Original, place: int, at: int, earlier: int) -> bytes:
+    """Return a message like another one as a broker writes it ``at`` a place, ``earlier`` ones behind the log's end."""
+    before = (r.numbers.stop for offset, r in originals.items() if offset < place and r.name == record.name)
+    raw, time_at = bytearray(record.raw), 68 if record.head.sys_flag & log.SYS_BORN_V6 else 56
+    raw[20:36] = (max(before, default=0) + earlier).to_bytes(8, "big") + at.to_bytes(8, "big")
+    for field in (log.BORN_TIMESTAMP_AT, time_at):
+        raw[field : field + 8] = (originals[max(originals)].head.store_ms + 60_000).to_bytes(8, "big")
+    return bytes(raw)
+
+
+def test_the_smallest_tombstones_are_not_damaged_for_having_no_crc(tmp_path: Path) -> None:
+    """Where there was no room for one, though all other records have it."""
+    name = "rich-5.3.3"
+    originals, size = originals_of(name), int(golden.options(name)["clFile"])
+    numbered = [at for at, row in originals.items() if row.numbers]
+    edits: list[golden.Edit] = []
+    for at in sorted(numbered, key=lambda at: len(originals[at].raw))[:2]:
+        row = originals[at]
+        lost = Lost(row.head.topic, row.head.queue_id, row.numbers.start, {})
+        new = tombstone(at, len(row.raw), lost, Setting(row.head.store_ms))
+        edits.append(["write", f"commitlog/{at - at % size:020d}", at % size, new.whole().hex()])
+    root = golden.damaged(name, edits, tmp_path / "store")
+    result = storeio.salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)})
+    assert (result.exit_code, result.dropped, result.lost, result.problems) == (0, [], [], [])
+
+
+@pytest.mark.parametrize("count", [1, 76, 91])
+def test_a_hole_that_is_too_small_for_a_record_costs_the_one_behind_it(count: int, tmp_path: Path) -> None:
+    """A shorter message was written over an earlier one: what is left of that nothing can cover."""
+    name = "base-4.9.8"
+    originals, size = originals_of(name), int(golden.options(name)["clFile"])
+    places = sorted(originals)
+    i = next(i for i in range(40, 200) if originals[places[i]].head.body_length > 200 and places[i + 2] % size > 9000)
+    at, behind = places[i], places[i + 1]
+    old = log.decode_record(originals[at].raw)
+    body = old.body[:-count]
+    new = replace(old, size=old.size - count, body=body, body_crc=log.body_crc(body))
+    edit = ["write", f"commitlog/{at - at % size:020d}", at % size, (log.encode_record(new) + bytes(count)).hex()]
+    root = golden.damaged(name, [edit, ["rmtree", "consumequeue"]], tmp_path / "store")
+    given = {"mappedFileSizeCommitLog": str(size)}
+    result = storeio.salvage(root, tmp_path / "new", given=given)
+    assert (result.problems, result.lost_count, [row.physical_offset for row in result.dropped]) == ([], 1, [behind])
+    now = records_of(tmp_path / "new", size)
+    assert [place for place in originals if place not in now or now[place].raw != originals[place].raw] == [at, behind]
+    again = storeio.salvage(tmp_path / "new", tmp_path / "again", given=given)
+    assert (again.exit_code, again.dropped, again.restored) == (0, [], [])
+
+
+def test_a_copy_of_bytes_in_the_same_segment_ends_no_search(tmp_path: Path) -> None:
+    """What is intact begins again amid a copied record, at which no record stands."""
+    root = golden.copy_of("base-4.9.8", tmp_path / "store")
+    path = root / f"commitlog/{5 * 32768:020d}"
+    data = bytearray(path.read_bytes())
+    data[4775 : 4775 + 4096] = data[1054 : 1054 + 4096]
+    path.write_bytes(data)
+    result = storeio.salvage(root, tmp_path / "new", jobs=1)
+    assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost][:2] == [(122, 126), (108, 110)]
