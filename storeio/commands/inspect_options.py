@@ -172,8 +172,6 @@ def _asked(*, records: bool, units: bool, index: bool, store: str | None, **rest
         if mode not in _SELECTORS[name]:
             option = _OPTION_OF.get(name, f"--{name.replace('_', '-')}")
             raise UsageError(f"{option} goes with {' or '.join(f'--{one}' for one in _SELECTORS[name])}")
-    if rest["around"] and rest["at"] is None:
-        raise UsageError("--around goes with --at: neighbours of which record?")
     if rest["most"] is not None and mode == "records" and rest["body"] == "none":
         raise UsageError("--bytes goes with --body or --hex")
     rest |= {"around": rest["around"] or 0, "most": SHOWN_BYTES if rest["most"] is None else rest["most"]}

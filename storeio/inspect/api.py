@@ -89,7 +89,7 @@ def _check(wanted: Filter, at: int | None, around: int, message_id: str | None, 
     if at is not None and message_id is not None:
         raise UsageError("a physical offset and a message id are two questions")
     if around and at is None:
-        raise UsageError("around goes with at: neighbours of which record?")
+        raise UsageError("--around goes with --at: neighbours of which record?")
     if around < 0 or (limit is not None and limit < 0):
         raise UsageError("counts cannot be negative")
 

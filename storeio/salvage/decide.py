@@ -207,15 +207,14 @@ class _Decider:
             record = self.survey.record(place) if tight else None
             if record is None:
                 continue
-            alone = self._alone_before(hole.start, stops)
-            is_false = alone is not None and place + record.size not in starts
-            if alone is not None and is_false:
+            alone = self._alone_before(hole.start, stops) if place + record.size not in starts else None
+            if alone is not None:
                 place, record = alone.physical_offset, alone
             number, count = numbers_of(record)
             unit = Unit(p.java_decode(record.topic), record.queue_id, number, place, record.size, 0, count)
             self.gone.append((place, record))
             self.made.dropped.append(DroppedRecord(place, record.size, BESIDE_TOO_LITTLE))
-            slots = [unit] if enters_queue(record) and not is_false else []
+            slots = [unit] if enters_queue(record) and alone is None else []
             self._hole(place, place + record.size, hole.segment_start, closes=False, slots=slots)
 
     def _alone_before(self, stop: int, stops: Container[int]) -> log.Record | None:

@@ -16,7 +16,7 @@ from storeio.kernels import tables as w
 from storeio.paths import StoreFile
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
-from storeio.salvage.strays import intact_records, nameless, pushed_out
+from storeio.salvage.strays import intact_records, nameless, pushed_out, records_between
 from storeio.salvage.survey import survey
 from storeio.splits import Split
 from storeio.walk import walk_split
@@ -122,11 +122,10 @@ def _piece(
 
 def _holds_whole(found: Concluded, file: StoreFile, span: tuple[int, int], room: tuple[int, int]) -> bool:
     """Tell whether a free part of the places that a span's records name has room for one of them."""
-    for record in intact_records(partial(found.plan.read, file.path), file, _size(found)):
-        begin, stop = record.physical_offset, record.physical_offset + record.size
-        if span[0] <= record.position < span[1] and room[0] <= begin and stop <= room[1]:
-            return True
-    return False
+    return any(
+        room[0] <= record.physical_offset and record.physical_offset + record.size <= room[1]
+        for record in records_between(partial(found.plan.read, file.path), *span)
+    )
 
 
 def _size(found: Concluded) -> int:

@@ -157,9 +157,9 @@ class _Judge:
                 place, tuple(sizes.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms
             )
             found = restored(data, known)
-            if found is not None and not self.is_readable(found):
-                found = None
-            if found is not None and (unit is not None or not (self.repeats(found) or self.is_whole(place))):
+            if found is None or not self.is_readable(found):
+                continue
+            if unit is not None or not (self.repeats(found) or self.is_whole(place)):
                 answers.add(Fixed(place, found))
         return answers.pop() if len(answers) == 1 else None
 

@@ -61,15 +61,19 @@ def intact_records(read: Read, file: StoreFile, segment_bytes: int) -> Iterator[
         walked = walk_split(read, split, begin)
         begin = walked.end
         for low, high, kind, _ in walked.spans.T.tolist():
-            if kind not in (w.RECORD, w.STALE):
-                continue
-            data, at = read(low, high), low
-            while high - at >= log.MIN_RECORD_BYTES:
-                size, physical = log.claim(data[at - low : at - low + log.CLAIM_BYTES].tobytes())
-                if not log.MIN_RECORD_BYTES <= size <= high - at:
-                    break
-                yield Standing(at, size, physical)
-                at += size
+            if kind in (w.RECORD, w.STALE):
+                yield from records_between(read, low, high)
+
+
+def records_between(read: Read, low: int, high: int) -> Iterator[Standing]:
+    """Yield the records that stand one behind the other in bytes ``[low, high)`` of a file, known to be intact."""
+    data, at = read(low, high), low
+    while high - at >= log.MIN_RECORD_BYTES:
+        size, physical = log.claim(data[at - low : at - low + log.CLAIM_BYTES].tobytes())
+        if not log.MIN_RECORD_BYTES <= size <= high - at:
+            break
+        yield Standing(at, size, physical)
+        at += size
 
 
 def pushed_out(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:

@@ -54,10 +54,6 @@ class Support:
             return False
         return run is not None and run[RUN_FIRST] < first and first + count < run[RUN_STOP]
 
-    def _is_beyond(self, topic: str, queue_id: int) -> bool:
-        """Tell whether a topic has not so many queues, as its table tells."""
-        return queue_id >= self._queues.get(topic, MOST_QUEUES)
-
     def begins(self, record: log.Record, place: int) -> bool:
         """Tell whether a record has a queue's first number, and the next one of its queue that behind its own."""
         run = self._run_of(record, place)
@@ -102,6 +98,10 @@ class Support:
         if follows:  # each of both may be right; a file whose other units are right lies in its place
             return fits and is_right
         return is_right or (not is_wrong and (fits or bool(beside)))
+
+    def _is_beyond(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a topic has not so many queues, as its table tells."""
+        return queue_id >= self._queues.get(topic, MOST_QUEUES)
 
     def _of(self, record: log.Record) -> Numbers:
         """Return the runs of a record's queue."""

@@ -23,9 +23,9 @@ TOPICS: Final = (f"{CONFIG}/topics.json", f"{CONFIG}/topics.json.bak")
 QUEUE_TYPE: Final = "queue.type"
 TOPIC_TABLE: Final = "topicConfigTable"
 BATCH: Final = "BatchCQ"
-V = TypeVar("V")
 WRONG_TYPE: Final = "The queue type of topic:"
 QUEUE_NUMS: Final = ("readQueueNums", "writeQueueNums")
+V = TypeVar("V")  # what is told of each topic
 _QUEUES: Final = Memo[dict[str, int] | None](2)
 _TABLES: Final = Memo[dict[str, bool] | None](2)  # a table and its earlier content; they may be long
 
