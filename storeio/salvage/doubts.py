@@ -21,6 +21,8 @@ from storeio.salvage.batches import Batches
 from storeio.salvage.copies import COPY
 from storeio.salvage.evidence import (
     Known,
+    Restored,
+    Stored,
     Unit,
     agrees,
     enters_queue,
@@ -77,54 +79,53 @@ class Doubts:
             return None
         if property_crc_agrees(raw):
             return None if record.physical_offset == place else self._copy(place, record)
-        if record.physical_offset != place and self._lies_at(record.physical_offset, raw):
-            return self._copy(place, record)
-        if self._is_said(place, COPY) or self._stands_elsewhere(place, record, raw):
+        if self._is_copy(place, record, raw):
             return self._copy(place, record)
         numbers = self._numbers(place)
-        if (fixed := self._batches.mended(place, record, raw, numbers)) is not None:
-            return Answer(record, fixed, ())
-        if (fixed := self._key_words.mended(place, record, raw)) is not None:
-            return Answer(record, fixed, ())
-        if self._batches.is_sound(place, record):
-            return None
+        mended = self._batches.mended(place, record, raw, numbers) or self._key_words.mended(place, record, raw)
+        if mended is not None:
+            return Answer(record, mended, ())
+        return None if self._batches.is_sound(place, record) else self._weighed(place, record, raw, numbers)
+
+    def _weighed(
+        self, place: int, record: log.Record, raw: bytes, numbers: dict[tuple[str, int], range]
+    ) -> Answer | None:
+        """Return what became of a record, by what was found out about its fields, and what its units say."""
         units, topic = self._units(place, record, numbers), p.java_decode(record.topic)
         own = self.survey.number_of(topic, record.queue_id, place, record.queue_offset)
         vouched = 0 <= own == record.queue_offset
         sure, plain = self._is_sure(place), self._is_plain(record, place, vouched=vouched)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
-        no_text = is_no_text(topic)
         good = plain and not sure and not leaps and is_name(topic) and not self._is_said(place, OTHER_LEVEL)
         has_own = vouched and not self._is_said(place, GOES_ON)
         if good and not units and (has_own or self._support.is_inner(record, place)):
             return None  # before its neighbours are looked for, which takes longer than all of this
-        near = self.survey.record_from(place + record.size) or self.survey.last_record()
-        near_ms = near.store_timestamp_ms if near is not None else None
-        unit = units[0] if len(units) == 1 else None
-        bounds = stored if leaps else None
-        host = self._store_host(place, record.size)
-        known = Known(
-            place, ((record.size, "its own size"),), unit, numbers, near_ms=near_ms, stored=bounds, store_host=host,
-            is_stranger=self._is_said(place, STRANGER), property_crc=self._is_said(place, WITHOUT_CRC),
-            topics=names_for(self.survey, self._support, place, record) if not is_name(topic) else (),
-        )  # fmt: skip
+        known = self._known(place, record, units, numbers, stored if leaps else None)
         if good and agrees(raw, known) is not None:
             return None
-        harmless = plain and not sure and not units and not no_text
-        may_restore = property_crc_agrees(raw) is not None or not sure
-        found = restored(raw, known)
-        if found is not None and not may_restore and not is_text(found.record.properties):
-            found = None  # it is not what is damaged beyond doubt
-        if found is None and unit is not None and property_crc_agrees(raw) is False:
-            found = restored(raw, replace(known, unit=None))  # the property CRC knows better
-        if found is None and may_restore and leaps and not harmless:  # another field may be damaged besides
-            found = restored(raw, replace(known, stored=None))
+        harmless = plain and not sure and not units and not is_no_text(topic)
+        found = _restored(raw, known, is_sure=sure, is_harmless=harmless)
         if found is not None:
             return Answer(record, Fixed(place, found), units)
         if harmless:
             return None
         return Answer(record, None, units[:1] or self._lost_with(place, record, own))
+
+    def _known(
+        self, place: int, record: log.Record, units: Sequence[Unit], numbers: dict[tuple[str, int], range],
+        stored: Stored | None,
+    ) -> Known:  # fmt: skip
+        """Return what is known of the record at a place; ``stored`` is when it was, if it says otherwise."""
+        near = self.survey.record_from(place + record.size) or self.survey.last_record()
+        topic = p.java_decode(record.topic)
+        return Known(
+            place, ((record.size, "its own size"),), units[0] if len(units) == 1 else None, numbers,
+            near_ms=near.store_timestamp_ms if near is not None else None, stored=stored,
+            store_host=self._store_host(place, record.size), is_stranger=self._is_said(place, STRANGER),
+            property_crc=self._is_said(place, WITHOUT_CRC),
+            topics=names_for(self.survey, self._support, place, record) if not is_name(topic) else (),
+        )  # fmt: skip
 
     def answers(self) -> Iterator[tuple[int, Answer]]:
         """Yield the records that are not as they were, in order: the physical offset, and what became of each."""
@@ -143,6 +144,12 @@ class Doubts:
         """Tell whether the same record lies at another place."""
         room = self.survey.segment_bytes - place % self.survey.segment_bytes
         return 0 <= place < 2**62 and len(raw) <= room and self.survey.read(place, place + len(raw)) == raw
+
+    def _is_copy(self, place: int, record: log.Record, raw: bytes) -> bool:
+        """Tell whether a record is one of another place, of which this one has a copy."""
+        if record.physical_offset != place and self._lies_at(record.physical_offset, raw):
+            return True
+        return self._is_said(place, COPY) or self._stands_elsewhere(place, record, raw)
 
     def _stands_elsewhere(self, place: int, record: log.Record, raw: bytes) -> bool:
         """Tell whether the unit of a record's number points at another place, where the same record lies.
@@ -244,3 +251,23 @@ class Doubts:
             if stop > place or not self.survey.concluded.view.is_damaged(at, stop):
                 return free
         return number
+
+
+def _restored(raw: bytes, known: Known, *, is_sure: bool, is_harmless: bool) -> Restored | None:
+    """Return a record with the fields that what is known of it tells, None where that fits no record.
+
+    Args:
+        raw: Its bytes.
+        known: What is known of it.
+        is_sure: Its properties are damaged beyond doubt: what is restored is to have readable ones.
+        is_harmless: It may be left as it is.
+    """
+    crc = property_crc_agrees(raw)
+    found = restored(raw, known)
+    if found is not None and crc is None and is_sure and not is_text(found.record.properties):
+        found = None  # it is not what is damaged beyond doubt
+    if found is None and known.unit is not None and crc is False:
+        found = restored(raw, replace(known, unit=None))  # the property CRC knows better
+    if found is None and (crc is not None or not is_sure) and known.stored is not None and not is_harmless:
+        found = restored(raw, replace(known, stored=None))  # another field may be damaged besides
+    return found
