@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -40,8 +40,9 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import audit
-from storeio.commands.console import Meter, coloured, complain, explain, html_target, json_sink, put, terminal_width
+from storeio.commands.console import Meter, coloured, complain, explain, terminal_width
 from storeio.commands.options import failure_of
+from storeio.commands.outputs import Sink, html_target, json_sink, put, say
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
@@ -71,7 +72,7 @@ class Call:
 
     args: argparse.Namespace
     given: Given
-    sink: IO[str] | None
+    sink: Sink
     audits: list[Audit | Unfinished] = field(default_factory=list)
     roots: dict[str, str] = field(default_factory=dict)  # by the store's name in reports
     exit_code: int = EXIT_SOUND
@@ -82,7 +83,7 @@ class Call:
     def failed(self, store: str, error: Exception) -> None:
         """Say why a store could not be audited; the others go on."""
         code, told = failure_of(error, store)
-        put(self.sink, to_json(told))
+        self.sink.put(to_json(told))
         self.exit_code |= code
         self.failures.append(Failure(shown(store), told["error"], code))
 
@@ -96,11 +97,11 @@ class Call:
 
     def report(self, result: Audit | Unfinished) -> None:
         """Print an audit and keep it."""
-        put(self.sink, to_json(audit_object(result)))
+        self.sink.put(to_json(audit_object(result)))
         if self.args.json != "-":
             text = render(result, width=terminal_width(), show_all=self.args.all).removesuffix("\n")
             between = "\n" if self.audits and not self.args.quiet else ""
-            put(sys.stdout, between + (verdict_sentence(result) if self.args.quiet else coloured(text)))
+            self.exit_code |= say(between + (verdict_sentence(result) if self.args.quiet else coloured(text)))
         self.audits.append(result)
         self.exit_code |= result.exit_code
 
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plans = prepared(call, stores)
         if plans:
             run(call, plans, arguments=shown(shlex.join(words)))
-    return call.exit_code
+    return call.exit_code | sink.code
 
 
 def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:

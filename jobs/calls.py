@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jobs import tables
 from jobs.later import Spark
-from storeio.commands.console import explain, put
+from storeio.commands.console import explain
 from storeio.commands.options import failure_of
+from storeio.commands.outputs import Sink
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.report import to_json
@@ -34,7 +35,7 @@ D = TypeVar("D", bound=Done)
 class StoreCall(Generic[D]):
     """One call of a job: what was asked for, where JSON lines go, and what has become of the stores."""
 
-    def __init__(self, args: argparse.Namespace, given: Given, sink: IO[str] | None) -> None:
+    def __init__(self, args: argparse.Namespace, given: Given, sink: Sink) -> None:
         """Begin with nothing done."""
         self.args, self.given, self.sink = args, given, sink
         self.done: list[D] = []
@@ -44,7 +45,7 @@ class StoreCall(Generic[D]):
     def fail(self, store: str, error: Exception) -> None:
         """Say why there is nothing of a store; the others go on."""
         code, told = failure_of(error, store)
-        put(self.sink, to_json(told))
+        self.sink.put(to_json(told))
         self.failed[shown(store)] = shown(str(error) or type(error).__name__), code
         self.exit_code |= code
 
@@ -52,17 +53,17 @@ class StoreCall(Generic[D]):
         """Return a result as JSON has it."""
         raise NotImplementedError
 
-    def show(self, result: D) -> None:
-        """Print a result for people."""
+    def show(self, result: D) -> int:
+        """Print a result for people; return the exit code of that."""
         raise NotImplementedError
 
     def report(self, result: D) -> None:
         """Tell what was made of a store, and keep it."""
-        put(self.sink, to_json(self.as_object(result)))
-        if self.args.json != "-":
-            self.show(result)
-        self.done.append(result)
+        self.sink.put(to_json(self.as_object(result)))
         self.exit_code |= result.exit_code
+        if self.args.json != "-":
+            self.exit_code |= self.show(result)
+        self.done.append(result)
 
 
 def kept(

@@ -20,7 +20,8 @@ from jobs.audit_store import table_frames
 from jobs.common import JobParser, run_job
 from jobs.later import session_later
 from jobs.stores import new_run_id, separate_errors
-from storeio.commands.console import complain, explain, put
+from storeio.commands.console import complain, explain
+from storeio.commands.outputs import put, say
 from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.report import table_rows, verdict_sentence
 from storeio.report.parsed import Failure, from_json, refuse_misfits
@@ -105,7 +106,7 @@ def told(found: Sequence[Audit | Failure], *, quiet: bool) -> int:
         if isinstance(one, Failure):
             complain(f"{one.store}: {one.error}")
         elif not quiet:
-            put(sys.stdout, verdict_sentence(one))
+            code |= say(verdict_sentence(one))
     return code
 
 

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from jobs import audit_store, tables
 from jobs.common import build_session, run_job
-from storeio.commands.console import put, terminal_width
+from storeio.commands.console import terminal_width
+from storeio.commands.outputs import put
 from storeio.errors import StoreError
 from storeio.report import TABLES
 from storeio.report.tables import table

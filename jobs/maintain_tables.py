@@ -26,7 +26,8 @@ from jobs.commits import retried
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
-from storeio.commands.console import json_sink, put
+from storeio import __version__
+from storeio.commands.outputs import json_sink, say
 from storeio.report import TABLES, to_json
 from storeio.targets import refuse_in_tables
 from udfs.checks import reason
@@ -47,13 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spark = build_session("storeio maintenance", master=args.master, extra=LISTING)
     _keep_output_ours()
     before_ms = time.time_ns() // 1_000_000 - args.keep_days * DAY_MS
-    counts = maintained(spark, args.tables, before_ms)
     with json_sink(args.json, (), quiet=args.quiet) as sink:
-        put(sink, to_json({"tool": "storeio", "tables": args.tables, "counts": counts}))
+        counts = maintained(spark, args.tables, before_ms)
+        sink.put(to_json({"tool": "storeio", "version": __version__, "tables": args.tables, "counts": counts}))
+    code = sink.code
     if args.json != "-" and not args.quiet:
-        for name, row in counts.items():
-            put(sys.stdout, f"{name}: {row['deleted']} rows deleted, {row['joined']} files joined")
-    return 0
+        rows = (f"{name}: {row['deleted']} rows deleted, {row['joined']} files joined" for name, row in counts.items())
+        code |= say("\n".join(rows))
+    return code
 
 
 def _keep_output_ours() -> None:

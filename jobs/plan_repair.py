@@ -25,7 +25,8 @@ from jobs.calls import kept
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
-from storeio.commands.console import explain, json_sink, put
+from storeio.commands.console import explain
+from storeio.commands.outputs import Sink, json_sink, say
 from storeio.commands.plan import selection
 from storeio.commands.simulate import heap_bytes
 from storeio.config import Given
@@ -111,7 +112,7 @@ def _simulate(args: argparse.Namespace) -> int:
         except WorkersError as error:
             answers = [Answer(start, None, error=error) for start in starts]
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
-    code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
+    code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
     made = any(answer.found is not None for answer in answers)
 
     def frames() -> dict[str, pa.Table]:
@@ -168,7 +169,7 @@ def _plan(args: argparse.Namespace) -> int:
     spark = build_session("storeio plan", master=master_of(args))
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
     tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
-    objects = []
+    objects, code = [], EXIT_SOUND
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
         try:
             with workers_named("plans"):
@@ -181,10 +182,10 @@ def _plan(args: argparse.Namespace) -> int:
                 error = each.error or RuntimeError("no answer")
                 found = failure_object(each.wish.store, str(error), explain(error, each.wish.store))
             elif not (args.quiet or args.json == "-"):
-                put(sys.stdout, each.sentence)
-            put(sink, to_json(found))
+                code |= say(each.sentence)
+            sink.put(to_json(found))
             objects.append(found)
-    code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, EXIT_SOUND)
+    code |= functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
 
     def frames() -> dict[str, pa.Table]:
         rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
@@ -219,7 +220,7 @@ def make_folder(into: str) -> None:
         os.makedirs(into, exist_ok=True)
 
 
-def _told(answer: Answer, sink: Any, *, quiet: bool) -> dict[str, Any]:
+def _told(answer: Answer, sink: Sink, *, quiet: bool) -> dict[str, Any]:
     """Return an answer as an object, after it was printed."""
     found = answer.found
     if found is None:
@@ -227,8 +228,8 @@ def _told(answer: Answer, sink: Any, *, quiet: bool) -> dict[str, Any]:
         code = explain(error, answer.start.store)
         found = {**failure_object(answer.start.store, str(error), code), "broker": answer.start.version}
     elif not quiet:
-        put(sys.stdout, answer.sentence)
-    put(sink, to_json(found))
+        found = {**found, "exit_code": found["exit_code"] | say(answer.sentence)}
+    sink.put(to_json(found))
     return found
 
 

@@ -38,7 +38,8 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import __version__
-from storeio.commands.console import explain, json_sink, put, terminal_width
+from storeio.commands.console import explain, terminal_width
+from storeio.commands.outputs import json_sink, put, say
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import COMMITLOG
 from storeio.report.tables import bytes_text, table
@@ -87,10 +88,9 @@ class Call(StoreCall[Profile]):
         """Return a result as JSON has it."""
         return as_object(result)
 
-    def show(self, result: Profile) -> None:
-        """Print a result for people."""
-        if not self.args.quiet:
-            put(sys.stdout, ("\n" if self.done else "") + as_text(result))
+    def show(self, result: Profile) -> int:
+        """Print a result for people; return the exit code of that."""
+        return say(("\n" if self.done else "") + as_text(result)) if not self.args.quiet else EXIT_SOUND
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs = listed(call, stores)
         if logs:
             run(call, logs, arguments=shown(shlex.join(words)))
-    return call.exit_code
+    return call.exit_code | sink.code
 
 
 def listed(call: Call, stores: Sequence[str]) -> dict[str, Log]:
@@ -119,7 +119,7 @@ def listed(call: Call, stores: Sequence[str]) -> dict[str, Log]:
         unread = [(path, why) for path, why in listing.unreadable if may_be_of(path, (COMMITLOG,))]
         log = Log(log_paths(listing), tuple(printable(f"{path}: {why}") for path, why in unread))
         found[store] = log
-        say(store, log.failed)
+        tell_uncounted(store, log.failed)
     return found
 
 
@@ -128,7 +128,7 @@ def log_paths(listing: Listing) -> tuple[str, ...]:
     return tuple(file.path for file in listing.of_kind(COMMITLOG))
 
 
-def say(store: str, failed: Sequence[str]) -> None:
+def tell_uncounted(store: str, failed: Sequence[str]) -> None:
     """Say what of a log is not counted."""
     for text in failed:
         explain(UnreadableError(text), store)
@@ -145,7 +145,7 @@ def listed_again(store: str, log: Log) -> Log:
         went = [f"{COMMITLOG}: could not be listed again: {error}"]
     else:
         went = [f"{path}: went while the log was read" for path in log.paths if path not in now]
-    say(store, went)
+    tell_uncounted(store, went)
     return replace(log, failed=(*log.failed, *went))
 
 
@@ -241,7 +241,7 @@ def as_object(found: Profile) -> dict[str, Any]:
     """Return what the tables say of one store and its topics."""
     total = {name: found.total[name] for name in ("store", *TOLD, "exit_code")}
     topics = [{name: row[name] for name in ("topic", "queues", *TOLD)} for row in found.topics]
-    return {**total, "failed": [*found.failed], "topics": topics}
+    return {"tool": "storeio", "version": __version__, **total, "failed": [*found.failed], "topics": topics}
 
 
 def as_text(found: Profile) -> str:

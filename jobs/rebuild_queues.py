@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,8 +23,9 @@ from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
-from storeio.commands.console import Meter, json_sink
+from storeio.commands.console import Meter
 from storeio.commands.options import refuse_json_inside
+from storeio.commands.outputs import Sink, json_sink
 from storeio.commands.rebuild import names_of, parts_of, show
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
@@ -50,11 +51,11 @@ class Call(StoreCall[Rebuilt]):
         """Return a result as JSON has it."""
         return rebuilt_object(result)
 
-    def show(self, result: Rebuilt) -> None:
-        """Print a result for people."""
-        show(result, quiet=self.args.quiet)
+    def show(self, result: Rebuilt) -> int:
+        """Print a result for people; return the exit code of that."""
+        return show(result, quiet=self.args.quiet)
 
-    def __init__(self, args: argparse.Namespace, given: Given, sink: IO[str] | None) -> None:
+    def __init__(self, args: argparse.Namespace, given: Given, sink: Sink) -> None:
         """Begin with nothing done."""
         super().__init__(args, given, sink)
         self.names: Names | None = names_of(args.topics, args.queues)
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
         call = Call(args, given, sink)
         run(call, targets)
-    return call.exit_code
+    return call.exit_code | sink.code
 
 
 def targets_of(stores: Sequence[str], into: Path | str) -> dict[str, Path | str]:

@@ -26,11 +26,11 @@ from jobs.stores import given_of, master_of, new_run_id, require_text, separate_
 from storeio import audit
 from storeio.audit import Concluded
 from storeio.codes import DOUBT_CODES
-from storeio.commands.console import json_sink
 from storeio.commands.options import refuse_json_inside
+from storeio.commands.outputs import json_sink
 from storeio.commands.salvage import choice_of, show
 from storeio.config import Given
-from storeio.errors import StoreError, UsageError
+from storeio.errors import UsageError
 from storeio.publishing import target_of
 from storeio.replay import Provenance
 from storeio.report import to_json
@@ -40,7 +40,7 @@ from storeio.salvaged import LOSSES, TOMBSTONES, Salvaged
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.targets import is_inside
 from storeio.uris import is_remote, place_of, shown
-from udfs.checks import WorkersError, conclude_stores
+from udfs.checks import conclude_stores
 from udfs.replay import salvaged_messages
 
 DESCRIPTION: Final = "Save every message that can be saved of damaged RocketMQ stores, audited with Spark."
@@ -54,9 +54,9 @@ class Call(StoreCall[Salvaged]):
         """Return a result as JSON has it."""
         return salvaged_object(result)
 
-    def show(self, result: Salvaged) -> None:
-        """Print a result for people."""
-        show(result, quiet=self.args.quiet)
+    def show(self, result: Salvaged) -> int:
+        """Print a result for people; return the exit code of that."""
+        return show(result, quiet=self.args.quiet)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with json_sink(args.json, [*stores, *args.donors], quiet=args.quiet) as sink:
         call = Call(args, given, sink)
         run(call, places)
-    return call.exit_code
+    return call.exit_code | sink.code
 
 
 def run(call: Call, places: Mapping[str, Path | str]) -> None:
@@ -95,7 +95,7 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
     for store, place in places.items():
         try:
             call.report(salvaged(spark, call, store, place))
-        except (StoreError, OSError, WorkersError) as error:
+        except Exception as error:  # one store's trouble keeps no other from its report
             call.fail(store, error)
 
     def frames() -> dict[str, DataFrame | pa.Table]:

@@ -10,9 +10,11 @@ at single records, units and index units.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from storeio import inspect
     from storeio.apply.engine import apply_plan as apply
     from storeio.apply.undoing import undo
     from storeio.audit import check
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Store", "__version__", "apply", "check", "diff", "open_store", "plan", "rebuild", "salvage", "simulate", "undo",
+    "Store", "__version__", "apply", "check", "diff", "inspect", "open_store", "plan", "rebuild", "salvage",
+    "simulate", "undo",
 ]  # fmt: skip
 
 
@@ -39,4 +42,6 @@ def __getattr__(name: str) -> Any:
         from storeio import store
 
         return getattr(store, name)
+    if name == "inspect":
+        return importlib.import_module("storeio.inspect")
     raise AttributeError(f"module 'storeio' has no attribute {name!r}")

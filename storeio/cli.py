@@ -23,9 +23,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from storeio import __version__
-from storeio.commands.console import complain, drop_output, errors_shown, explain, lost_output
+from storeio.commands.console import complain, drop_output, errors_shown, explain
 from storeio.commands.examples import TASKS
 from storeio.commands.options import Task
+from storeio.commands.outputs import lost_output
 from storeio.process import end_undisturbed, own_process
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND, EXIT_USAGE
 from storeio.safe import printable

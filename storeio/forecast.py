@@ -24,7 +24,7 @@ from storeio.simulate.outcome import Outcome, simulate_start
 from storeio.simulate.predicted import Forecast
 from storeio.simulate.progress import Progress, progress_of
 from storeio.simulate.retention import Cleaner, Cleaning, Conditions, Cycle, cleaning_of, used_ratio
-from storeio.simulate.rules import DEFAULT_HEAP_BYTES, NEWEST, rules_of
+from storeio.simulate.rules import DEFAULT_HEAP_BYTES, NEWEST, Rules, checked_heap, rules_of
 from storeio.uris import refuse_remote
 
 MOST_RUNS: Final = 10_000  # ten files each
@@ -46,7 +46,7 @@ def forecast_retention(
         root: The store directory.
         broker: A version such as ``5.3.3``.
         given: Broker settings by name, those of cleaning included.
-        heap_bytes: The broker's heap; 4.x dies of a record that claims more.
+        heap_bytes: The broker's heap, 1 to 2**63 - 1; 4.x dies of a record that claims more.
 
     Raises:
         NotAStoreError: ``root`` is no store.
@@ -63,14 +63,16 @@ def forecast_retention(
     ratio = _used(listing.root)
     mtimes = _mtimes(Path(listing.root), [f.path for f in listing.of_kind(COMMITLOG)])
     conditions = Conditions(now, hour_of(now, zone), mtimes, ratio)
-    starts = partial(_started, listing, given or {}, broker, heap_bytes)
+    starts = partial(_started, listing, given or {}, rules, checked_heap(heap_bytes))
     outcome, started = starts()
     unsure = (*not_simulated(listing, infer_config(listing, given or {})), *outcome.doubts)
+    found = Forecast(
+        store=os.fspath(root), broker=rules.version, line=rules.name, outcome=outcome, now_ms=now,
+        disk_used_ratio=ratio, cleaning=cleaning.under(rules), now=None, due=(), next_ms=None, next_runs=(),
+        not_simulated=unsure,
+    )  # fmt: skip
     if outcome.outcome != STARTS:
-        store = os.fspath(root)
-        return Forecast(
-            store, broker, rules.name, outcome, now, ratio, cleaning.under(rules), None, (), None, (), unsure
-        )
+        return found
     due = due_times(
         [file.path for file in started.log.files], mtimes, reserved_hours=cleaning.reserved_hours,
         delete_when=cleaning.delete_when, zone_offset_ms=zone, now_ms=now,
@@ -85,20 +87,17 @@ def forecast_retention(
             starts()[1], cleaning, progress,
             replace(conditions, now_ms=at, hour=hour_of(at, zone)),
         )  # fmt: skip
-    return Forecast(
-        os.fspath(root), rules.version, rules.name, outcome, now, ratio, cleaning.under(rules), first, tuple(due), at,
-        tuple(later), unsure,
-    )  # fmt: skip
+    return replace(found, now=first, due=tuple(due), next_ms=at, next_runs=tuple(later))
 
 
-def _started(listing: Listing, given: Mapping[str, str], broker: str, heap_bytes: int) -> tuple[Outcome, Broker]:
+def _started(listing: Listing, given: Mapping[str, str], rules: Rules, heap_bytes: int) -> tuple[Outcome, Broker]:
     """Return a start and the broker after it."""
 
     def read(path: str, start: int, stop: int) -> Bytes:
         return read_range(listing.root, path, start, stop)
 
     setup = setup_of(listing, infer_config(listing, given), heap_bytes)
-    return simulate_start(Disk(listing.files, read), rules_of(broker), setup, digests=False)
+    return simulate_start(Disk(listing.files, read), rules, setup, digests=False)
 
 
 def _until_nothing_goes(started: Broker, cleaning: Cleaning, progress: Progress, conditions: Conditions) -> list[Cycle]:

@@ -15,7 +15,7 @@ from storeio.audit.running import moment_of
 from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.dead_links import LISTED, add_links
-from storeio.errors import StoreError, UnreadableError, UsageError
+from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
@@ -40,7 +40,7 @@ from storeio.simulate.metadata import REFUSING, TIMER_WHEEL
 from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
-from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules, rules_of
+from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules, checked_heap, rules_of
 from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, shown
 
@@ -104,7 +104,7 @@ def simulate(
         given: Broker settings by name; what is not given is told from the files.
         whole_log: Read all of the log to find what is given up and what consumers get. If not said:
             of logs of up to 1 GiB, and of larger ones where the start deletes or cuts something.
-        heap_bytes: The broker's heap; 4.x dies of a record that claims more.
+        heap_bytes: The broker's heap, 1 to 2**63 - 1; 4.x dies of a record that claims more.
         consumers: Tell what consumers get, too, wherever the log is read for what is given up.
         digests: Give the digest of each file in the outcome's states, of logs of up to 1 GiB; reads all files.
         metadata: Whether tables of ``config`` and a timer wheel that refuse a start do; else as if they were mended.
@@ -115,8 +115,7 @@ def simulate(
         UsageError: No such version, or a setting that is unknown or has a bad value.
         UnreadableError: A directory could not be listed, or a store elsewhere not be read.
     """
-    if heap_bytes < 1:
-        raise UsageError(f"a heap of {heap_bytes} bytes: at least 1 is needed")
+    heap_bytes = checked_heap(heap_bytes)
     start = partial(_started, root, rules_of(broker), given or {}, whole_log, heap_bytes, progress, consumers=consumers)
     found = start(digests=digests, metadata=metadata)
     if metadata and found.outcome.stage in REFUSING:
@@ -153,11 +152,13 @@ def _started(
     emptied = [path for path in disk.deleted if path in held and held_something(held[path], read)]
     require_same(listing, gaps.paths)
     without_digests(outcome, gaps.paths)
+    starts = outcome.outcome == STARTS
     return Prediction(
-        shown(place_of(os.fspath(root))), rules.name, outcome, given_up, found, disk, config.settings, emptied,
-        stopped_by(started_broker, has_index=config.index_enabled) if outcome.outcome == STARTS else None,
-        time.monotonic() - started, (*not_simulated(listing, config), *outcome.doubts), running_end,
-        tuple(f"{path}: {why}" for path, why in unlisted.items()) + gaps.told(),
+        store=shown(place_of(os.fspath(root))), line=rules.name, outcome=outcome, given_up=given_up, consumers=found,
+        disk=disk, settings=config.settings, emptied=emptied,
+        stopped=stopped_by(started_broker, has_index=config.index_enabled) if starts else None,
+        seconds=time.monotonic() - started, not_simulated=(*not_simulated(listing, config), *outcome.doubts),
+        running_end=running_end, unread=tuple(f"{path}: {why}" for path, why in unlisted.items()) + gaps.told(),
     )  # fmt: skip
 
 

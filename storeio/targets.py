@@ -59,12 +59,16 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) 
         WriteError: It cannot be read.
     """
     place, root = Path(place_of(os.fspath(into))), place_of(os.fspath(store))
+    if os.fspath(into) == "-":
+        raise UsageError("--into -: standard output is not for this; ./- is a directory of that name")
     if "\0" in str(place) or place.name in ("", "..") or place.is_symlink():
         raise UsageError(f"--into {place}: is a link, or no name for a new directory")
     if not is_remote(root) and is_inside(place, root):
         raise UsageError(f"--into {place}: lies inside the store {root}, which is never written")
     try:
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        if place.exists() and not place.is_dir():
+            raise UsageError(f"--into {place}: is no directory")
+        if place.exists() and any(place.iterdir()):
             raise UsageError(f"--into {place}: is not empty")
         if is_mounted(place):
             raise UsageError(f"--into {place}: is a mount point, whose name no new directory can get; name one in it")

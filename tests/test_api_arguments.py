@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ import pytest
 
 import storeio
 from storeio.errors import StoreError, UnreadableError, UsageError
+from storeio.forecast import forecast_retention
+from storeio.report.simulation import warning_sentence
+from storeio.salvage.chosen import Choice
 from storeio.store import MOST_MISSING_BYTES
 
 ROOT = "base-5.3.3"
@@ -27,10 +32,13 @@ Call = Callable[[Path, Path], Any]
         lambda root, new: storeio.rebuild(root, new, jobs=-1),
         lambda root, new: storeio.salvage(root, new, jobs=0),
         lambda root, new: storeio.salvage(root, new, donors=[root]),
+        lambda root, new: storeio.salvage(root, new, losses="all"),
         lambda root, new: storeio.plan(root, new, donors=[root], goal="salvage", allow_log=True),
         lambda root, new: storeio.plan(root, new, goal="everything"),
         lambda root, _: storeio.diff(root, root),
         lambda root, _: storeio.simulate(root, heap_bytes=0),
+        lambda root, _: storeio.simulate(root, heap_bytes=2**63),
+        lambda root, _: forecast_retention(root, heap_bytes=2**63),
         lambda root, _: storeio.open_store(root).units("topic_0", 0, kind="queue"),
     ],
 )
@@ -39,6 +47,26 @@ def test_refused(call: Call, tmp_path: Path) -> None:
         call(golden.store(ROOT), tmp_path / "new")
     assert isinstance(told.value, StoreError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_chosen_by_numbers_below_zero(tmp_path: Path) -> None:
+    choice = Choice(frozenset({("topic_0", None)}), queue_offsets=(-5, -3))
+    found = storeio.salvage(golden.store(ROOT), tmp_path / "new", choice=choice)
+    assert sum(queue.records for queue in storeio.check(tmp_path / "new").queues) == 0
+    assert found.exit_code == 0
+
+
+def test_all_that_the_package_names_is_there_at_once() -> None:
+    words = "import storeio; print([name for name in storeio.__all__ if getattr(storeio, name, None) is None])"
+    ran = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, timeout=120)
+    assert ran.stdout == "[]\n"
+
+
+def test_of_a_version_that_is_not_known_it_is_said() -> None:
+    newer = storeio.simulate(golden.store(ROOT), broker="5.09.01")
+    assert newer.outcome.broker == "5.9.1"
+    assert "broker 5.9.1 (not known yet, by the rules of 5.5.1) starts" in warning_sentence(newer)
+    assert "not known" not in warning_sentence(storeio.simulate(golden.store(ROOT), broker="5.5.1"))
 
 
 def test_a_stray_name_far_away_allocates_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from applies import Counter, Maker, die, every_kind, hooked, killed, small_store
 from jobs import apply_repair
 from storeio import cli
 from storeio.errors import UsageError
+from storeio.plan.model import from_json, to_json
 
 Captured = pytest.CaptureFixture[str]
 
@@ -55,6 +57,16 @@ def test_apply_says_what_was_done_and_what_comes_next(plan: str, root: Path, mak
     out, err = capsys.readouterr()
     assert out.startswith(f"UNDONE: {root}: {directory.name} is taken back")
     assert tree_of(root) == maker.before
+
+
+def test_what_the_plan_left_is_said(plan: str, root: Path, capsys: Captured) -> None:
+    made = from_json(Path(plan).read_text())
+    Path(plan).write_text(to_json(replace(made, left=("one thing",))))
+    assert cli.run(["apply", plan, "--allow-log"]) == 1
+    out = capsys.readouterr().out
+    assert "Not planned, and as it was: one thing\n" in out
+    assert "# what is left\n" in out
+    assert "proves that it is sound" not in out
 
 
 def test_json_has_every_action(plan: str, root: Path, maker: Maker, capsys: Captured) -> None:

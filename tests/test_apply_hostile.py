@@ -15,6 +15,7 @@ from applies import EMPTY, Maker, every_kind, sha, small_store, tree_of
 
 from storeio.apply import apply_plan, undo
 from storeio.errors import MismatchError, NotAppliedError, NotAStoreError, UsageError
+from storeio.plan.outcome import APPLIED, UNDONE
 
 QUEUE = "consumequeue/T/0/00000000000000000000"
 
@@ -57,8 +58,11 @@ def refused(world: Path, error: type[Exception] = UsageError, **options: Any) ->
 
 
 def test_as_it_is_the_plan_fits(world: Path) -> None:
-    apply_plan(world / "plans" / "plan.json", world / "store")
-    undo(world / "store")
+    before = tree_of(world / "store")
+    assert apply_plan(world / "plans" / "plan.json", world / "store").outcome == APPLIED
+    assert tree_of(world / "store") != before
+    assert undo(world / "store").outcome == UNDONE
+    assert tree_of(world / "store") == before
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 4, 5])

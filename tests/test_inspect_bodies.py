@@ -130,6 +130,8 @@ def test_text_that_is_cut_in_a_character_is_still_text() -> None:
     [
         ("0", 0), ("1700000000000", 1_700_000_000_000), ("-5", -5), ("1970-01-01", 0), ("1970-01-01T00:00:01", 1000),
         ("2023-11-14T22:13:20.123Z", 1_700_000_000_123), ("2023-11-15T00:13:20+02:00", 1_700_000_000_000),
+        ("20231114", 1_699_920_000_000), ("20231399", 20_231_399), ("2023-11-14T22:13:20.7Z", 1_700_000_000_700),
+        ("2023-11-14 22:13", 1_699_999_980_000), ("20231114T221320-0130", 1_700_005_400_000),
     ],
 )  # fmt: skip
 def test_times(text: str, expected: int) -> None:
@@ -137,10 +139,13 @@ def test_times(text: str, expected: int) -> None:
 
 
 def test_times_that_are_none() -> None:
-    for text in ("", "yesterday", "2023-13-01", "\x1b[2J"):
+    for text in ("", "yesterday", "2023-13-01", "\x1b[2J", "-+2026111111", "2023-1114", "2023-11-14T24:00", "1_000"):
         with pytest.raises(ValueError, match="neither") as caught:
             safe.parse_time(text)
         assert str(caught.value).isprintable()
+    for text in ("2026", "202611"):
+        with pytest.raises(ValueError, match="a whole date"):
+            safe.parse_time(text)
     assert safe.time_text(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert safe.time_text(2**63 - 1) == f"{2**63 - 1} ms"
     assert safe.time_text(None) == "-"

@@ -305,3 +305,10 @@ def test_slots_that_one_index_file_does_not_tell_are_those_of_the_others(call: A
     code, out, err = call(root, "--index", "--json", "--quiet")
     assert (code, out) == (8, "")
     assert f"index/{files[0].name}: the number of hash slots cannot be told" in err
+
+
+def test_a_failure_is_json_too(call: Any, tmp_path: Path) -> None:
+    code, out, err = call(tmp_path / "nowhere", "--json", "-")
+    (told,) = lines(out)
+    assert (code, told["exit_code"], told["store"]) == (16, 16, str(tmp_path / "nowhere"))
+    assert told["error"] in err

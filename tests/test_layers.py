@@ -36,12 +36,13 @@ PURE: Final = WALK | {
     "verbs",
 }
 FILES: Final = PURE | {"remote", "scan", "targets", "nearby", "file_sizes", "settings", "config", "index_files"}
-COMMAND: Final = {"commands.console", "commands.options", "report"}
+COMMAND: Final = {"commands.console", "commands.options", "commands.outputs", "report"}
 LAYERS: Final = {
     "__init__": {
         "apply",
         "audit",
         "compare",
+        "inspect",
         "planning",
         "prediction",
         "rebuild",
@@ -117,8 +118,9 @@ LAYERS: Final = {
     "process": set[str](),
     "commands": set[str](),
     "commands.examples": set[str](),
-    "commands.console": FILES | {"audit", "partials", "report", "whole_file"},
-    "commands.options": PURE | {"targets", "commands.console", "commands.examples", "report"},
+    "commands.console": FILES | {"audit", "report"},
+    "commands.outputs": FILES | {"commands.console", "partials", "whole_file"},
+    "commands.options": PURE | {"targets", "commands.console", "commands.outputs", "commands.examples", "report"},
     "commands.inspect_options": FILES | {"commands.options", "inspect"},
     "commands.inspect": FILES | COMMAND | {"commands.inspect_options", "inspect"},
     "commands.check": FILES | COMMAND | {"audit", "history", "partials", "prediction", "whole_file"},

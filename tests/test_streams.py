@@ -83,6 +83,14 @@ def test_a_report_that_cannot_be_written_is_said(words: str, world: Path) -> Non
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+def test_what_was_found_counts_also_if_the_report_is_lost(world: Path) -> None:
+    for where in (">/dev/full", "--json /dev/full", "--quiet --json /dev/full", "--json - >/dev/full"):
+        ran = shell(f"check damaged store {where}", world)
+        assert (ran.returncode, ran.stderr.count("could not be written: No space left")) == (4 | 8, 1)
+        assert ("SOUND" in ran.stdout) == ("--json /" in where)  # the other store is looked at all the same
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("where", [">/dev/full", "--json /dev/full"])
 def test_what_was_repaired_counts_also_if_the_report_is_lost(where: str, world: Path, tmp_path: Path) -> None:
     shutil.copytree(world / "damaged", tmp_path / "damaged")

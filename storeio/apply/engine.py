@@ -11,12 +11,11 @@ from storeio.apply import journal as journals
 from storeio.apply.expect import check_actions, check_bytes_file
 from storeio.apply.forward import do, new_parents
 from storeio.apply.holds import require_held
-from storeio.apply.run import MOST_PLAN_BYTES, LoadedPlan, Run, load_plan, open_run, prepare
+from storeio.apply.run import MOST_PLAN_BYTES, LoadedPlan, Run, load_plan, open_run, plan_in, prepare
 from storeio.apply.session import Patience, opened, said, ways_on
 from storeio.apply.space import require_space
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import MismatchError, NotAppliedError, StoreError, UsageError
-from storeio.plan.model import from_json
 from storeio.plan.outcome import APPLIED, CANCELLED, NOTHING, Applied
 from storeio.plan.overlay import Overlay
 from storeio.results import Tell
@@ -64,7 +63,8 @@ def apply_plan(
                 return _resume(path, store, loaded, patience, started)
             if not loaded.plan.actions:
                 homes.resolved_root(store)
-                return Applied(store, path, "", "", NOTHING, 0, (), False, time.monotonic() - started)
+                seconds, left = time.monotonic() - started, loaded.plan.left
+                return Applied(store, path, "", "", NOTHING, 0, (), False, seconds, left)
             return _apply(path, store, loaded, patience, started)
         finally:
             tree.close()
@@ -82,9 +82,9 @@ def store_of(plan_path: str | os.PathLike[str], root: str | os.PathLike[str] | N
     _require_file(path)
     try:
         with open(path, "rb") as file:
-            return from_json(file.read(MOST_PLAN_BYTES).decode()).store
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: no such plan") from error
+            return plan_in(file.read(MOST_PLAN_BYTES), path).store
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
 def _require_file(path: str) -> None:
@@ -96,7 +96,7 @@ def _require_file(path: str) -> None:
     if os.path.isdir(path):
         raise UsageError(f"{path}: is a directory; a plan's file is needed, or --resume")
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such plan")
+        raise UsageError(f"{path}: {'is no file' if os.path.exists(path) else 'no such plan'}")
 
 
 def _apply(path: str, root: str, loaded: LoadedPlan, patience: Patience, started: float) -> Applied:
@@ -121,7 +121,8 @@ def _apply(path: str, root: str, loaded: LoadedPlan, patience: Patience, started
         done = _publish_and_carry(home, name, store, root, patience)
     outcome = APPLIED if done == len(actions) else CANCELLED
     where = f"{homes.home_of(real)}/{name}"
-    return Applied(root, path, name, where, outcome, done, actions, False, time.monotonic() - started)
+    seconds, left_out = time.monotonic() - started, loaded.plan.left
+    return Applied(root, path, name, where, outcome, done, actions, False, seconds, left_out)
 
 
 def _publish_and_carry(home: Tree, name: str, store: Tree, root: str, patience: Patience) -> int:
@@ -214,7 +215,8 @@ def _resume(path: str, root: str, loaded: LoadedPlan | None, patience: Patience,
             run.close()
     outcome = NOTHING if complete else APPLIED if done == len(run.actions) else CANCELLED
     where = f"{homes.home_of(real)}/{name}"
-    return Applied(root, path, name, where, outcome, done, run.actions, True, time.monotonic() - started)
+    seconds, left_out = time.monotonic() - started, run.loaded.plan.left
+    return Applied(root, path, name, where, outcome, done, run.actions, True, seconds, left_out)
 
 
 def _carry_on(run: Run, store: Tree, home: Tree, root: str, patience: Patience) -> int:

@@ -54,12 +54,23 @@ def load_plan(tree: Tree, name: str, bytes_name: str | None, *, allow_log: bool)
         raise UsageError(f"{tree.shown(name)}: not a plan's file")
     with tree.reading(name) as fd:
         text = b"".join(tree.read(fd, 0, length, name))
-    try:
-        plan = from_json(text.decode())
-    except UnicodeDecodeError:
-        raise UsageError("plan: not UTF-8") from None
+    plan = plan_in(text, tree.shown(name))
     check_plan(plan, allow_log=allow_log)
     return LoadedPlan(plan, text, BytesFile(tree, plan.bytes_file if bytes_name is None else bytes_name))
+
+
+def plan_in(text: bytes, path: str) -> Plan:
+    """Return the plan that a file holds.
+
+    Raises:
+        UsageError: It is none; names the file.
+    """
+    try:
+        return from_json(text.decode())
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: plan: not UTF-8") from None
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def backup_places(actions: Sequence[Action]) -> tuple[list[int], int]:

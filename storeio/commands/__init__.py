@@ -1,4 +1,4 @@
 """The commands of ``storeio``, one module each: options in, text and JSON out; the work is done elsewhere.
 
-``storeio.cli`` finds them by name. ``options``, ``console`` and ``examples`` are what they have in common.
+``storeio.cli`` finds them by name. ``options``, ``console``, ``outputs`` and ``examples`` are what they have in common.
 """

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from storeio.commands.console import Meter, coloured, complain, explain, json_sink, put, settings_of, terminal_width
+from storeio.commands.console import Meter, coloured, complain, explain, settings_of, terminal_width
 from storeio.commands.options import Task, failure_of, planned_options, refuse_json_inside
+from storeio.commands.outputs import json_sink, say
 from storeio.errors import StoreError
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
@@ -62,8 +62,8 @@ def run_apply(
     except StoreError as error:  # no plan, and so no store that JSON could lie in
         with json_sink(json_to, [], quiet=quiet) as sink:
             code, told = failure_of(error, plan)
-            put(sink, to_json(told))
-        return code
+            sink.put(to_json({**told, "store": store, "plan": plan}))
+        return code | sink.code
     return _run(
         lambda tell: apply_plan(plan, store, resume=resume, allow_log=allow_log, progress=tell),
         named,
@@ -121,9 +121,10 @@ def _run(
                 code, told = failure_of(error, store)
             else:
                 code, told = found.exit_code, as_object(found)
-            put(sink, to_json(told))
+            sink.put(to_json(told))
+        code |= sink.code
         if found is not None and json_to != "-":
-            put(sys.stdout, coloured(as_text(found)).removesuffix("\n"))
+            code |= say(coloured(as_text(found).removesuffix("\n")))
     except OSError as error:
         code |= explain(error)
     return code | keep(told) if keep is not None and told is not None else code

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from storeio.commands.console import Meter, coloured, complain, html_target, json_sink, put, settings_of, terminal_width
-from storeio.commands.options import Task, attempt, complain_of, html_option, reading_options
+from storeio.commands.console import Meter, coloured, complain, explain, settings_of, terminal_width
+from storeio.commands.options import Task, attempt, html_option, reading_options
+from storeio.commands.outputs import Sink, html_target, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.report import audit_object, render, to_json, verdict_sentence
@@ -85,6 +85,7 @@ def check(
             code |= check_one(store, call, sink)
             if code & EXIT_CANCELLED:
                 break
+    code |= sink.code
     if call.page is not None and call.pages:
         code |= write_page(call.page, call.pages, quiet=call.quiet)
     return code
@@ -99,7 +100,7 @@ def tables_of(where: str | None) -> Tables | None:
     return Tables(where)
 
 
-def check_one(store: str, call: Call, sink: IO[str] | None) -> int:
+def check_one(store: str, call: Call, sink: Sink) -> int:
     """Return the exit code of one store, its report printed."""
     meter = Meter()
     with attempt(store, sink, meter, bar=not (call.quiet or call.no_progress)) as tried:
@@ -109,16 +110,14 @@ def check_one(store: str, call: Call, sink: IO[str] | None) -> int:
         if call.page is not None and (call.pages or tried.code != EXIT_CANCELLED):
             call.pages.append(page_of(Failure(store, tried.why, tried.code), call))
         return tried.code
-    put(sink, to_json(audit_object(audit)))
+    sink.put(to_json(audit_object(audit)))
+    code = audit.exit_code
     if call.json_to != "-":
-        if call.quiet:
-            put(sys.stdout, verdict_sentence(audit))
-        else:
-            text = render(audit, width=terminal_width(), show_all=call.show_all)
-            put(sys.stdout, coloured(text).removesuffix("\n"))
+        text = render(audit, width=terminal_width(), show_all=call.show_all) if not call.quiet else None
+        code |= say(verdict_sentence(audit) if text is None else coloured(text.removesuffix("\n")))
     if call.page is not None:
         call.pages.append(page_of(audit, call))
-    return audit.exit_code
+    return code
 
 
 def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
@@ -142,7 +141,7 @@ def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
         with whole_file(place) as partial:
             partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        return complain_of(f"--html {place}", error)
+        return explain(error, f"--html {place}")
     for told in () if quiet else (f"the page is in {place}", *notes):
         complain(told)
     return EXIT_SOUND

@@ -1,4 +1,4 @@
-"""What the command line needs of a terminal: progress, colour, width, and errors as one line each."""
+"""What the command line needs of a terminal: progress, colour, width, errors as one line each; and its settings."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from storeio.config import Given, given_settings
-from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError, WriteError
-from storeio.partials import left_beside
+from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
-from storeio.targets import file_target, followed, is_inside, refuse_same
-from storeio.uris import name_of, refuse_remote, shown
-from storeio.whole_file import is_replaceable, whole_file
+from storeio.targets import refuse_same
+from storeio.uris import name_of, shown
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -64,25 +62,6 @@ def coloured(text: str) -> str:
 def terminal_width() -> int:
     """Return the columns to write in: the terminal's or ``COLUMNS``, 80 where there is neither."""
     return min(max(shutil.get_terminal_size((80, 24)).columns, LEAST_WIDTH), MOST_WIDTH)
-
-
-def put(stream: IO[str] | None, text: str) -> None:
-    """Write a line, if there is a stream. That nobody reads standard output any more is no error.
-
-    Raises:
-        WriteError: It cannot be written.
-    """
-    if stream is None:
-        return
-    try:
-        stream.write(text + "\n")
-        stream.flush()
-    except OSError as error:
-        if stream is not sys.stdout:
-            raise lost_json(stream.name, error) from error
-        if not isinstance(error, BrokenPipeError):
-            raise lost_output(error) from error
-        drop_output(sys.stdout)
 
 
 def settings_of(
@@ -134,78 +113,10 @@ def queue_named(text: str) -> tuple[str, int]:
     return topic, queue_id
 
 
-@contextlib.contextmanager
-def json_sink(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iterator[IO[str] | None]:
-    """Yield where JSON lines go, None for nowhere: ``-`` is standard output, a file never lies in a store.
-
-    A file is there when the block has ended, whole, and as it was if the block fails; links are followed. What
-    killed runs left beside it is said on standard error, unless quiet. Pipes and devices get a line when it is known.
-
-    Raises:
-        UsageError: It does.
-        WriteError: The file cannot be made or written.
-    """
-    if target is None or target == "-":
-        yield sys.stdout if target else None
-        return
-    target = refuse_remote(target, "--json writes to a local disk")
-    for store in stores:
-        if is_inside(target, store):
-            raise UsageError(f"--json {target}: lies inside the store {shown(store)}, which is never written")
-    if not (os.path.basename(target) and is_replaceable(target)):
-        with _written(target, target) as file:
-            yield file
-        return
-    place = followed(target)
-    for note in () if quiet else left_beside(place):
-        complain(note)
-    with whole_file(place) as partial, _written(target, partial) as file:
-        yield file
-
-
-@contextlib.contextmanager
-def _written(target: str, place: str | Path) -> Iterator[IO[str]]:
-    """Give what is written for ``--json`` at a place, closed in the end; its name is the one that was given."""
-    try:
-        # What the block raises is not about this file.
-        file = open(target, "w", encoding="ascii", opener=lambda _, flags: os.open(place, flags, 0o666))  # noqa: SIM115
-    except OSError as error:
-        raise lost_json(target, error) from error
-    try:
-        yield file
-    finally:
-        try:
-            file.close()
-        except OSError as error:
-            raise lost_json(target, error) from error
-
-
-def html_target(target: str | None, stores: Sequence[str]) -> Path | None:
-    """Return where a page is written, None for nowhere: a local file that is in no store.
-
-    Raises:
-        UsageError: It is in one, or cannot be made there.
-    """
-    if target is None:
-        return None
-    return file_target("--html", target, stores)
-
-
 def drop_output(stream: IO[str]) -> None:
     """Let what is still written to a standard stream go nowhere, so that the interpreter's last flush cannot fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def lost_output(error: OSError) -> WriteError:
-    """Return what to say of standard output that could not be written; nothing more goes there."""
-    drop_output(sys.stdout)
-    return WriteError(f"standard output: could not be written: {error.strerror or error}")
-
-
-def lost_json(target: str, error: OSError) -> WriteError:
-    """Return what to say of a file of ``--json`` that could not be written."""
-    return WriteError(f"--json {target}: could not be written: {error.strerror or error}")
 
 
 @contextlib.contextmanager

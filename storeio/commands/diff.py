@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
+from storeio.commands.console import Meter, coloured, settings_of, terminal_width
 from storeio.commands.options import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
+from storeio.commands.outputs import json_sink, say
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
 
@@ -34,8 +34,9 @@ def diff(
             result = compare(one, other, given=given, jobs=jobs, progress=meter.update)
         if tried.code is not None:
             return tried.code
-        put(sink, to_json(difference_object(result)))
+        sink.put(to_json(difference_object(result)))
+    code = result.exit_code | sink.code
     if json_to != "-":
         text = difference_sentence(result) if quiet else coloured(render_difference(result, width=terminal_width()))
-        put(sys.stdout, text.removesuffix("\n"))
-    return result.exit_code
+        code |= say(text.removesuffix("\n"))
+    return code

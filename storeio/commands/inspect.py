@@ -1,8 +1,7 @@
-"""``storeio inspect``: the command, a thin layer over the functions of this package."""
+"""``storeio inspect``: the command, a thin layer over ``storeio.inspect``."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -11,10 +10,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from storeio.commands.console import complain, drop_output, explain, json_sink, lost_json, lost_output, settings_of
+from storeio.commands.console import complain, drop_output, explain, settings_of
 from storeio.commands.inspect_options import Asked, InspectCommand, asked_options
-from storeio.errors import StoreError, UnreadableError
+from storeio.commands.options import failure_of
+from storeio.commands.outputs import json_sink, lost_json, lost_output
+from storeio.errors import StoreError, UnreadableError, WriteError
 from storeio.inspect.views import RecordView
+from storeio.report import to_json
 from storeio.results import EXIT_FAILED, EXIT_SOUND
 
 # Each function imports what it needs of the engine: numba takes half a second.
@@ -37,8 +39,7 @@ class Output:
     def show(self, line: Line, lines: Iterable[str]) -> None:
         """Write one thing in both forms."""
         if self.json_file is not None:
-            # ASCII only, so that nothing in it can act on a terminal.
-            _write(self.json_file, json.dumps(line).replace("\x7f", "\\u007f") + "\n")
+            _write(self.json_file, to_json(line) + "\n")
         self.write_text(lines)
 
     def write_text(self, lines: Iterable[str]) -> None:
@@ -110,12 +111,20 @@ def run(asked: Asked) -> int:
     with ExitStack() as stack:
         stack.enter_context(kept_open())
         output = Output(quiet=asked.quiet)
-        output.json_file = stack.enter_context(json_sink(asked.json, [asked.store], quiet=asked.quiet))
+        sink = stack.enter_context(json_sink(asked.json, [asked.store], quiet=asked.quiet))
+        output.json_file = sink.stream
         output.text_file = sys.stdout if asked.json != "-" else None
-        reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
-        _SHOW[asked.mode](reader, asked, output)
-        reader.finish()
-    return EXIT_FAILED if output.failures else EXIT_SOUND
+        try:
+            reader = Reader(asked.store, settings=given, note=output.note, failed=output.failed)
+            _SHOW[asked.mode](reader, asked, output)
+            reader.finish()
+        except WriteError:
+            raise  # nobody can be told
+        except StoreError as error:
+            code, told = failure_of(error, asked.store)
+            sink.put(to_json(told))
+            return code | EXIT_FAILED if output.failures else code
+    return (EXIT_FAILED if output.failures else EXIT_SOUND) | sink.code
 
 
 def _show_files(reader: Reader, asked: Asked, output: Output) -> None:

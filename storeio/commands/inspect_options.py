@@ -14,7 +14,6 @@ from storeio.commands.options import Task, one_thread_option
 from storeio.errors import UsageError
 from storeio.inspect.views import MOST_BYTES
 from storeio.paths import MAX_LONG
-from storeio.results import EXIT_USAGE
 from storeio.safe import parse_range, parse_time, printable
 
 SHOWN_BYTES: Final = 4096  # of a body or a plain dump, unless told otherwise
@@ -56,23 +55,10 @@ class Asked:
         return one or self.body != "none"
 
 
-class WrongUse(click.UsageError):
-    """Wrong options, with the exit code of all verbs for that."""
-
-    exit_code = EXIT_USAGE
-
-
 class InspectCommand(Task):
-    """A command whose own complaints about options end in the exit code of all verbs, too."""
+    """A command of which some options may be given without a word."""
 
     may_be_empty = frozenset({"key", "tag"})  # messages may have such
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return what is left of the arguments."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            raise WrongUse(printable(error.format_message()), ctx) from error
 
 
 def number(value: str) -> int:
@@ -114,7 +100,7 @@ _OPTIONS: Final = (
     click.option("--key", metavar="KEY", help="Records with this key."),
     click.option("--tag", metavar="TAG", help="Records with this tag."),
     click.option("--topic", metavar="TOPIC", help="Records or units of this topic."),
-    click.option("--queue", type=int, metavar="N", help="Of this queue id."),
+    click.option("--queue", type=number, metavar="N", help="Of this queue id."),
     click.option("--queue-offset", type=offset_range, metavar="N[..M]", help="At these queue offsets."),
     click.option("--since", type=time_ms, metavar="TIME", help="Stored at this time or later."),
     click.option("--until", type=time_ms, metavar="TIME", help="Stored at this time or earlier."),
@@ -141,11 +127,7 @@ def asked_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def parsed(**options: Any) -> None:
-        try:
-            asked = _asked(**options)
-        except UsageError as error:
-            raise WrongUse(str(error)) from error
-        command(asked)
+        command(_asked(**options))
 
     for option in reversed(_OPTIONS):
         parsed = option(parsed)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
-from storeio.commands.console import Meter, complain, explain, put
+from storeio.commands.console import Meter, complain, explain
 from storeio.commands.examples import EXAMPLES
+from storeio.commands.outputs import Sink
 from storeio.errors import UsageError
 from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED
@@ -124,11 +125,6 @@ def refuse_json_inside(json_to: str | None, into: str, why: str = "which must be
         raise UsageError(f"--json {json_to}: lies inside {shown(into)}, {why}")
 
 
-def complain_of(what: str, error: Exception) -> int:
-    """Say in one line that something could not be done, and return the exit code for it."""
-    return explain(error, what)
-
-
 def failure_of(error: Exception, store: str) -> tuple[int, dict[str, Any]]:
     """Say in one line what went wrong with a store; return the exit code for it, and the JSON object."""
     code = explain(error, store)
@@ -145,7 +141,7 @@ class Attempt:
 
 @contextlib.contextmanager
 def attempt(
-    store: str, sink: IO[str] | None, meter: Meter | None = None, *, bar: bool = False, left: str = ""
+    store: str, sink: Sink, meter: Meter | None = None, *, bar: bool = False, left: str = ""
 ) -> Iterator[Attempt]:
     """Run the block; whatever ends it early is said in one line and as JSON, and is over then.
 
@@ -164,9 +160,9 @@ def attempt(
         text = f"cancelled {known.text()}" if meter is not None else "cancelled"
         text += f"; {left}" if left else ""
         complain(f"{store}: {text}")
-        put(sink, to_json(failure_object(store, text, EXIT_CANCELLED)))
+        sink.put(to_json(failure_object(store, text, EXIT_CANCELLED)))
         tried.code, tried.why = EXIT_CANCELLED, text
     except Exception as error:
         tried.code, told = failure_of(error, store)
         tried.why = told["error"]
-        put(sink, to_json(told))
+        sink.put(to_json(told))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, queue_named, settings_of, terminal_width
+from storeio.commands.console import Meter, coloured, queue_named, settings_of, terminal_width
 from storeio.commands.options import (
     Task,
     attempt,
@@ -23,6 +22,7 @@ from storeio.commands.options import (
     set_option,
     topic_option,
 )
+from storeio.commands.outputs import json_sink, say
 from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
@@ -104,9 +104,10 @@ def plan(
             )  # fmt: skip
         if tried.code is not None:
             return tried.code
-        put(sink, to_json(plan_object(found, out or "")))
+        sink.put(to_json(plan_object(found, out or "")))
+        code = found.exit_code
         if json_to != "-":
             width = terminal_width()
             text = plan_sentence(found) if quiet else coloured(render_plan(found, out or "", width=width))
-            put(sys.stdout, text.removesuffix("\n"))
-    return found.exit_code
+            code |= say(text.removesuffix("\n"))
+    return code | sink.code

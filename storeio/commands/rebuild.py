@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from storeio.commands.console import (
-    Meter,
-    coloured,
-    json_sink,
-    put,
-    queue_named,
-    settings_of,
-    terminal_width,
-)  # fmt: skip
+from storeio.commands.console import Meter, coloured, queue_named, settings_of, terminal_width
 from storeio.commands.options import (
     Task,
     attempt,
@@ -26,6 +17,7 @@ from storeio.commands.options import (
     refuse_json_inside,
     topic_option,
 )
+from storeio.commands.outputs import json_sink, say
 from storeio.errors import UsageError
 from storeio.rebuilt import PARTS, QUEUES, Rebuilt
 from storeio.report import to_json
@@ -58,10 +50,10 @@ def parts_of(only: Sequence[str], names: Names | None) -> tuple[str, ...]:
     return tuple(only) or ((QUEUES,) if names else PARTS)
 
 
-def show(result: Rebuilt, *, quiet: bool) -> None:
-    """Print a rebuild's report, or only its sentence."""
+def show(result: Rebuilt, *, quiet: bool) -> int:
+    """Print a rebuild's report, or only its sentence; return the exit code of that."""
     text = rebuilt_sentence(result) if quiet else coloured(render_rebuilt(result, width=terminal_width()))
-    put(sys.stdout, text.removesuffix("\n"))
+    return say(text.removesuffix("\n"))
 
 
 @click.command(name="rebuild", cls=Task)
@@ -95,7 +87,6 @@ def rebuild(
             )  # fmt: skip
         if tried.code is not None:
             return tried.code
-        put(sink, to_json(rebuilt_object(result)))
-    if json_to != "-":
-        show(result, quiet=quiet)
-    return result.exit_code
+        sink.put(to_json(rebuilt_object(result)))
+    code = result.exit_code | sink.code
+    return code | show(result, quiet=quiet) if json_to != "-" else code

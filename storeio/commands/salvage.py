@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from storeio.commands.console import Meter, coloured, json_sink, put, settings_of, terminal_width
+from storeio.commands.console import Meter, coloured, settings_of, terminal_width
 from storeio.commands.options import (
     Task,
     attempt,
@@ -18,6 +17,7 @@ from storeio.commands.options import (
     refuse_json_inside,
     topic_option,
 )
+from storeio.commands.outputs import json_sink, say
 from storeio.commands.rebuild import names_of
 from storeio.errors import StoreError, UsageError
 from storeio.report import to_json
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from storeio.salvage.chosen import Choice
 
 
-def show(result: Salvaged, *, quiet: bool) -> None:
-    """Print a salvage's report, or only its sentence."""
+def show(result: Salvaged, *, quiet: bool) -> int:
+    """Print a salvage's report, or only its sentence; return the exit code of that."""
     text = salvaged_sentence(result) if quiet else coloured(render_salvaged(result, width=terminal_width()))
-    put(sys.stdout, text.removesuffix("\n"))
+    return say(text.removesuffix("\n"))
 
 
 def choice_of(
@@ -65,6 +65,8 @@ def _offsets(text: str) -> tuple[int, int]:
         first, last = parse_range(text)
     except ValueError as error:
         raise UsageError(f"--queue-offset: {error}") from None
+    if first < 0:
+        raise UsageError(f"--queue-offset {text}: queue offsets begin at 0")
     if first > last:
         raise UsageError(f"--queue-offset {text}: the range ends before it starts")
     return first, last
@@ -150,7 +152,6 @@ def salvage(
             write(result)
         if tried.code is not None:
             return tried.code
-        put(sink, to_json(salvaged_object(result)))
-    if json_to != "-":
-        show(result, quiet=quiet)
-    return result.exit_code
+        sink.put(to_json(salvaged_object(result)))
+    code = result.exit_code | sink.code
+    return code | show(result, quiet=quiet) if json_to != "-" else code

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
-from storeio.commands.console import Meter, coloured, complain, json_sink, put, settings_of, terminal_width
+from storeio.commands.console import Meter, coloured, complain, settings_of, terminal_width
 from storeio.commands.options import Task, conf_option, failure_of, one_thread_option, refuse_json_inside, set_option
+from storeio.commands.outputs import Sink, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.report import to_json
@@ -90,12 +90,12 @@ def simulate(
             for version in versions:
                 code |= _one(store, version, given, whole_log, room, sink, found, into, bar=not quiet)
             if found and json_to != "-":
-                _show(found, len(versions) > 1 or broker == ALL, quiet)
-    return code
+                code |= _show(found, len(versions) > 1 or broker == ALL, quiet)
+    return code | sink.code
 
 
 def _one(
-    store: str, version: str, given: Given, whole_log: bool | None, room: int, sink: IO[str] | None,
+    store: str, version: str, given: Given, whole_log: bool | None, room: int, sink: Sink,
     found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
     """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
@@ -109,8 +109,8 @@ def _one(
             place_for(into, store)  # before all the work
         with meter.bar(store, shown=bar):
             prediction = predict(
-                store, broker=version, given=given, whole_log=whole_log, heap_bytes=room, digests=sink is not None,
-                progress=meter.update,
+                store, broker=version, given=given, whole_log=whole_log, heap_bytes=room,
+                digests=sink.stream is not None, progress=meter.update,
             )  # fmt: skip
         if into is not None:
             notes = write_into(prediction, into)
@@ -118,16 +118,14 @@ def _one(
                 complain(note)
     except Exception as error:
         code, told = failure_of(error, store)
-        put(sink, to_json({**told, "broker": version}))
+        sink.put(to_json({**told, "broker": version}))
         return code
-    put(sink, to_json(simulation_object(prediction)))
+    sink.put(to_json(simulation_object(prediction)))
     found.append(prediction)
     return prediction.exit_code
 
 
-def _retention(
-    store: str, version: str, given: Given, room: int, sink: IO[str] | None, *, quiet: bool, prints: bool
-) -> int:
+def _retention(store: str, version: str, given: Given, room: int, sink: Sink, *, quiet: bool, prints: bool) -> int:
     """Return the exit code of one forecast, which was printed."""
     from storeio.forecast import forecast_retention
     from storeio.report.retention import render_retention, retention_object, retention_sentence
@@ -136,23 +134,23 @@ def _retention(
         found = forecast_retention(store, broker=version, given=given, heap_bytes=room)
     except Exception as error:
         code, told = failure_of(error, store)
-        put(sink, to_json({**told, "broker": version}))
+        sink.put(to_json({**told, "broker": version}))
         return code
-    put(sink, to_json(retention_object(found)))
+    sink.put(to_json(retention_object(found)))
+    code = EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
+    code |= EXIT_FAILED if found.not_simulated else EXIT_SOUND
     if prints:
         text = retention_sentence(found) if quiet else render_retention(found, width=terminal_width())
-        put(sys.stdout, coloured(text.removesuffix("\n")))
-    code = EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
-    return code | (EXIT_FAILED if found.not_simulated else EXIT_SOUND)
+        code |= say(coloured(text.removesuffix("\n")))
+    return code
 
 
-def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> None:
+def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> int:
+    """Print predictions of one store; return the exit code of that."""
     from storeio.report.simulation import render_lines, render_simulation, warning_sentence
 
     if quiet:
-        for prediction in found:
-            put(sys.stdout, warning_sentence(prediction))
-        return
+        return say("\n".join(map(warning_sentence, found)))
     width = terminal_width()
     text = render_lines(found, width=width) if side_by_side else render_simulation(found[0], width=width)
-    put(sys.stdout, coloured(text).removesuffix("\n"))
+    return say(coloured(text.removesuffix("\n")))

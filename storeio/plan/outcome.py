@@ -22,7 +22,7 @@ class Applied:
     """The first ``done`` actions are done, by this call or an earlier one that it resumed.
 
     ``name`` is the apply's, by which it can be undone; ``directory`` is where its backup lies; both are
-    empty where nothing was to do.
+    empty where nothing was to do. ``not_planned`` are the plan's sentences on what it leaves as it is.
     """
 
     store: str
@@ -34,6 +34,7 @@ class Applied:
     actions: tuple[Action, ...]
     resumed: bool
     seconds: float
+    not_planned: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -34,6 +34,7 @@ def applied_object(found: Applied) -> dict[str, Any]:
         "backup": found.directory,
         "outcome": found.outcome,
         "resumed": found.resumed,
+        "not_planned": list(found.not_planned),
         "done": found.done,
         "actions": [
             {"number": number, **asdict(action), "outcome": DONE if number < found.done else LEFT}
@@ -92,8 +93,11 @@ def render_applied(found: Applied, *, width: int) -> str:
     rows = [(_DID[kind], f"{kinds[kind]:,}", bytes_text(sizes[kind])) for kind in _DID if kinds[kind]]
     lines += [*table(("What", "Count", "Bytes"), rows, width), ""] if rows else []
     lines += paragraph("Backup: ", path_text(found.directory), width)
+    if found.not_planned:
+        lines += paragraph("Not planned, and as it was: ", path_text("; ".join(found.not_planned)), width)
     store = root_word(found.store)
-    steps = [Step(f"storeio check {store}", "proves that it is sound now"), Step(f"storeio undo {store}", BACK)]
+    proof = "what is left" if found.not_planned else "proves that it is sound now"
+    steps = [Step(f"storeio check {store}", proof), Step(f"storeio undo {store}", BACK)]
     if found.outcome != APPLIED:
         steps[0] = Step(f"storeio apply --resume {store}", "goes on where it stopped")
     return "\n".join([*lines, *next_lines(steps, width)]) + "\n"

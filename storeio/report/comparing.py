@@ -13,10 +13,8 @@ from storeio.safe import printable
 
 def difference_object(result: Difference) -> dict[str, Any]:
     """Return the comparison as plain objects; ``docs/diff.md`` explains every key."""
-    found = asdict(result)
-    found["seconds"] = round(result.seconds, 6)
-    found["verdict"], found["exit_code"] = result.verdict, result.exit_code
-    return found
+    named = {"tool": result.tool, "version": result.version, "verdict": result.verdict, "exit_code": result.exit_code}
+    return {**named, **asdict(result), "seconds": round(result.seconds, 6)}
 
 
 def difference_sentence(result: Difference) -> str:

@@ -22,6 +22,7 @@ from storeio.report.next_step import (
 from storeio.report.tables import ROWS, counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
+from storeio.simulate.rules import broker_text
 
 DEFAULT: Final = "default"  # source of a setting that neither a file nor the command line told
 LENGTHS: Final = {CONSUMEQUEUE: "mappedFileSizeConsumeQueue", BATCHQUEUE: "mapperFileSizeBatchConsumeQueue"}
@@ -62,14 +63,14 @@ def plan_sentence(found: Planned) -> str:
     plan, store = found.plan, printable(found.plan.store)
     if not plan.actions:
         if found.cures:
-            start = f"broker {plan.broker} starts on it and gives nothing up{_as_far(found)}"
+            start = f"{broker_text(plan.broker)} starts on it and gives nothing up{_as_far(found)}"
             return f"NOTHING TO DO: {store} is sound, and {start}."
         what = "none of the actions that are asked for" if found.chosen else "no action is known that"
         return f"NO PLAN: {what} cures {store}; {counted(len(plan.left), 'thing')} left."
     files = len({action.path for action in plan.actions})
     what = f"{counted(len(plan.actions), 'action')} on {counted(files, 'file')} of {store}"
     if found.cures:
-        start = f"broker {plan.broker} starts and gives nothing up{_as_far(found)}"
+        start = f"{broker_text(plan.broker)} starts and gives nothing up{_as_far(found)}"
         return f"CURES: {what}; afterwards it is sound, and {start}{_for_good(found.lost)}."
     left = counted(len(plan.left), "thing")
     return f"HELPS: {what}; {left} left that no action here cures{_for_good(found.lost)}."

@@ -13,6 +13,7 @@ from storeio.safe import printable, time_text
 from storeio.simulate.predicted import Forecast
 from storeio.simulate.progress import Unread
 from storeio.simulate.retention import Cycle, as_recorded
+from storeio.simulate.rules import broker_text
 
 
 def cycle_object(cycle: Cycle) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def retention_object(found: Forecast) -> dict[str, Any]:
 
 def retention_sentence(found: Forecast) -> str:
     """Return what a forecast comes to, in one sentence that begins with a word in capitals."""
-    broker, store = f"broker {found.broker}", printable(found.store)
+    broker, store = broker_text(found.broker), printable(found.store)
     if found.now is None:
         text = f"NO START: {broker} does not start on {store} ({found.outcome.outcome}), so it cleans nothing: "
         return text + printable(found.outcome.reason) + "."

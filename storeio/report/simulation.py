@@ -15,7 +15,7 @@ from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
 from storeio.simulate.losses import Loss
 from storeio.simulate.outcome import as_recorded
 from storeio.simulate.predicted import Prediction
-from storeio.simulate.rules import LINES
+from storeio.simulate.rules import LINES, broker_text
 
 ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
 
@@ -77,7 +77,7 @@ def _start_object(found: Prediction) -> dict[str, Any]:
 def warning_sentence(found: Prediction) -> str:
     """Return what the start comes to, in one sentence that begins with one word in capitals."""
     outcome, store = found.outcome, printable(found.store)
-    broker = f"broker {outcome.broker}"
+    broker = broker_text(outcome.broker)
     files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
     if found.unread:
         then = f"; if it cannot read that either, it deletes {files} data" if found.emptied else ""

@@ -70,7 +70,7 @@ class Choice:
         if self.until_ms is not None:
             mask &= table[w.R_STORE_MS] <= min(self.until_ms, LIMIT)
         if self.queue_offsets is not None:
-            first, last = (min(max(offset, 0), LIMIT) for offset in self.queue_offsets)
+            first, last = (min(max(offset, -LIMIT), LIMIT) for offset in self.queue_offsets)
             mask &= (_stops(table) > first) & (table[w.R_BATCH_BASE] <= last)
         return mask
 

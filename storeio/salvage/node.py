@@ -18,7 +18,7 @@ from storeio.audit import AuditPlan, Concluded, Progress, look_at_store, prepare
 from storeio.audit.named import require_known
 from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import SIZES, Given
-from storeio.errors import UnreadableError
+from storeio.errors import UnreadableError, UsageError
 from storeio.linked import linked
 from storeio.paths import COMMITLOG, file_name
 from storeio.prediction import simulate
@@ -39,7 +39,7 @@ from storeio.salvage.telling import report
 from storeio.salvage.topics import topics_of
 from storeio.salvage.unread import unread, unread_since
 from storeio.salvage.writing import copy_others, write_log
-from storeio.salvaged import GAPS, TOMBSTONES, LostMessages, Moved, Salvaged
+from storeio.salvaged import GAPS, LOSSES, TOMBSTONES, LostMessages, Moved, Salvaged
 from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
@@ -84,10 +84,12 @@ def salvage(
 
     Raises:
         NotAStoreError: ``root`` is no store.
-        UsageError: A bad setting, a choice that the store has not, or ``into`` is not free.
+        UsageError: A bad setting, no such ``losses``, a choice that the store has not, or ``into`` is not free.
         UnreadableError: A file could not be read.
         WriteError: A file could not be written.
     """
+    if losses not in LOSSES:
+        raise UsageError(f"losses {losses!r}: there are {', '.join(LOSSES)}")
     for donor in donors:
         refuse_itself("--donor", donor, root)
     for read in (root, *donors):

@@ -130,7 +130,7 @@ def parse_version(text: str) -> Version:
     """
     parts = text.strip().split(".")
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
-        raise UsageError(f"broker version {text[:40]!r}: three numbers such as 5.3.3 are needed, or all")
+        raise UsageError(f"broker version {text[:40]!r}: three numbers such as 5.3.3 are needed")
     major, minor, patch = (int(part) for part in parts)
     if (major, minor, patch) < OLDEST:
         raise UsageError(f"broker version {text}: nothing is known of versions before 4.9.0")
@@ -145,7 +145,28 @@ def rules_of(text: str) -> Rules:
     """
     version = parse_version(text)
     values = {name: [v for since, v in row if parse_version(since) <= version][-1] for name, row in RULES.items()}
-    return Rules(version=text.strip(), **values)
+    return Rules(version=".".join(map(str, version)), **values)
+
+
+def broker_text(version: str) -> str:
+    """Return a broker's version in words; of one that is newer than all that is known, by whose rules it is simulated.
+
+    Raises:
+        UsageError: No version, or one that is too old.
+    """
+    is_known = parse_version(version) <= parse_version(NEWEST)
+    return f"broker {version}" if is_known else f"broker {version} (not known yet, by the rules of {NEWEST})"
+
+
+def checked_heap(heap_bytes: int) -> int:
+    """Return the bytes of a broker's heap.
+
+    Raises:
+        UsageError: No heap has so many, or so few.
+    """
+    if not 1 <= heap_bytes < 1 << 63:
+        raise UsageError(f"a heap of {heap_bytes} bytes: from 1 to 2**63 - 1 are possible")
+    return heap_bytes
 
 
 def line_of(version: Version) -> str:
