@@ -40,7 +40,7 @@ class LostMessages:
 
 @dataclass(frozen=True, slots=True)
 class RestoredRecord:
-    """A record of which one damaged field was given its bytes back."""
+    """A record of which a damaged field was given its bytes back, or several: names and bytes, parted by commas."""
 
     physical_offset: int
     size: int

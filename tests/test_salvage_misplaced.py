@@ -230,7 +230,7 @@ def test_records_behind_a_lost_one_whose_unit_has_a_smaller_size(short: int, que
     places = sorted(before)
     lost, later = places[4], places[9]
     for at in (lost, later):
-        golden.apply_edits(root, [["write", segment(size, 0), at, b"garbage!".hex()]])
+        golden.apply_edits(root, [["write", segment(size, 0), at, (b"garbage!" * 2).hex()]])
     unit = file_of("t/0")
     golden.apply_edits(root, [["write", unit, 20 * 2 + 8, struct.pack(">i", len(before[lost].raw) - short).hex()]])
     if not queues:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import slow
@@ -185,16 +186,52 @@ def test_one_damaged_field_is_restored(field: str, property_crc: bool) -> None:
     found = restored(bytes(damaged) + bytes(300), known)
     assert found is not None
     assert found.raw == raw
-    assert found.change.field == field
+    assert [change.field for change in found.changes] == [field]
     assert "body CRC" in found.evidence
 
 
-def test_two_damaged_fields_are_not() -> None:
+TOLD = ("size", "magic", "queue_id", "queue_offset")
+
+
+@pytest.mark.parametrize("names", [TOLD, *combinations(TOLD, 2)], ids="-".join)
+def test_several_fields_that_a_unit_tells_are_restored(names: Sequence[str]) -> None:
     raw, known = one_record()
     damaged = bytearray(raw)
-    FIELDS["size"](damaged)
-    FIELDS["magic"](damaged)
+    for name in names:
+        FIELDS[name](damaged)
+    found = restored(bytes(damaged) + bytes(300), known)
+    assert found is not None
+    assert found.raw == raw
+    assert [change.field for change in found.changes] == list(names)
+    assert all(damaged[one.position :].startswith(one.old) for one in found.changes)
+    assert all(raw[one.position :].startswith(one.new) for one in found.changes)
+    alone = restored(bytes(damaged), replace(known, unit=None))
+    assert alone is None or alone.raw != raw
+    assert known.unit is not None
+    other = known.unit._replace(tags_code=known.unit.tags_code + 1)
+    assert restored(bytes(damaged), replace(known, unit=other)) is None
+
+
+@pytest.mark.parametrize("other", sorted(FIELDS.keys() - {*TOLD, "physical_offset"}))
+def test_two_damaged_fields_are_not(other: str) -> None:
+    raw, known = one_record()
+    damaged = bytearray(raw)
+    FIELDS["queue_id"](damaged)
+    FIELDS[other](damaged)
     assert restored(bytes(damaged), known) is None
+
+
+def test_what_an_earlier_life_of_the_log_left_is_not_made_another_message() -> None:
+    """It has the same topic, size and tags, and an intact body; number and place are another record's."""
+    raw, known = one_record()
+    stale = bytearray(raw)
+    struct.pack_into(">q", stale, log.QUEUE_OFFSET_AT, 7)
+    struct.pack_into(">q", stale, log.PHYSICAL_OFFSET_AT, 1 << 30)
+    assert restored(bytes(stale), known) is None
+    struct.pack_into(">q", stale, log.PHYSICAL_OFFSET_AT, 1 << 55)  # but where nobody can have been
+    found = restored(bytes(stale), known)
+    assert found is not None
+    assert found.raw == raw
 
 
 @pytest.mark.parametrize("position", [88, 150, 287])

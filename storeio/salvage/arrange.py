@@ -7,7 +7,8 @@ of it is laid into links to the store, so that what follows sees a store whose f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -51,10 +52,12 @@ def arranged(
     root = found.plan.root
     moved: list[Moved] = []
     aside, strays = found.plan, strays_of(found.plan)
+    aside_names: dict[str, str] = {}  # of directories that were in the way, and what these are called
     if folders := _in_the_way(found):
         store = begin(found)
         for path in folders:
-            store.rename(path, _free_name(store, path))
+            aside_names[name := _free_name(store, path)] = path
+            store.rename(path, name)
         found = look(store.root)
     if strays:  # a log is read by its names: with these among them, a place would be that of two files
         store = store or begin(found)
@@ -87,7 +90,16 @@ def arranged(
             store = begin(found)
         moved += _laid(store, found, pieces, origin, earlier)
         found = look(store.root)
-    return found, moved
+    return found, [_as_called(piece, root, aside_names) for piece in moved]
+
+
+def _as_called(piece: Moved, root: str, aside_names: Mapping[str, str]) -> Moved:
+    """Return what was moved with the name that its source has, and not the one that it was given for a moment."""
+    path = piece.source.removeprefix(f"{root}/")
+    for name, called in aside_names.items():
+        if path.startswith(f"{name}/"):
+            return replace(piece, source=f"{root}/{called}{path.removeprefix(name)}")
+    return piece
 
 
 def _in_the_way(found: Concluded) -> list[str]:

@@ -104,4 +104,4 @@ def _with_property(place: int, record: log.Record, raw: bytes, name: str, number
 def _changed(place: int, raw: bytes, field: str, at: int, new: bytes, *evidence: str) -> Fixed:
     whole = raw[:at] + new + raw[at + len(new) :]
     change = Change(field, at, raw[at : at + len(new)], new)
-    return Fixed(place, Restored(whole, log.decode_record(whole), change, evidence))
+    return Fixed(place, Restored(whole, log.decode_record(whole), (change,), evidence))

@@ -18,6 +18,7 @@ from storeio.salvage.fillers import LEAST_BYTES, NOBODY, Bytes, Setting
 from storeio.salvage.holes import Hole, Patch, TooSmallError, filled, joined_holes
 from storeio.salvage.missing import Missing, missing_of
 from storeio.salvage.numbers import lost_after, numbers_of
+from storeio.salvage.other_queue import in_its_queue
 from storeio.salvage.regions import Fixed, Judged, judge
 from storeio.salvage.stretches import END, RECORD, bases, beyond, stretches
 from storeio.salvage.survey import Survey
@@ -105,6 +106,7 @@ class _Decider:
                 is_rest = by_unit and stretch.start < covered
                 found = judge(self.survey, replace(stretch, start=max(stretch.start, covered), is_rest=is_rest))
                 covered, by_unit = found.stop, found.by_unit
+                found.fixed = [in_its_queue(self.survey, self.doubts.support, fixed) for fixed in found.fixed]
                 yield found
 
     def _forged(self, at: int, record: log.Record) -> DroppedRecord:

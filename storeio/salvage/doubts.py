@@ -64,8 +64,8 @@ class Doubts:
         self.survey = survey
         self._key_words = KeyWords(survey, survey.damaged_properties or ())
         self._times = Times(survey)
-        self._support = Support(survey)
-        self._batches = Batches(survey, self._support)
+        self.support = Support(survey)
+        self._batches = Batches(survey, self.support)
 
     def answer(self, place: int) -> Answer | None:
         """Return what became of the record at a place, None where it is to be left as it is.
@@ -81,28 +81,45 @@ class Doubts:
             return None if record.physical_offset == place else self._copy(place, record)
         if self._is_copy(place, record, raw):
             return self._copy(place, record)
-        numbers = self._numbers(place)
+        numbers = self._numbers(place, record)
         mended = self._batches.mended(place, record, raw, numbers) or self._key_words.mended(place, record, raw)
         if mended is not None:
-            return Answer(record, mended, ())
+            return Answer(record, self._and_the_rest(mended, numbers), ())
         return None if self._batches.is_sound(place, record) else self._weighed(place, record, raw, numbers)
 
+    def _and_the_rest(self, mended: Fixed, numbers: dict[tuple[str, int], range]) -> Fixed:
+        """Return a record of which one field was given its bytes back with those of another one, if that is wrong too.
+
+        What was found out about its properties, or its number, is over.
+        """
+        place, one = mended.start, mended.restored
+        answer = self._weighed(place, one.record, one.raw, numbers, is_mended=True)
+        if answer is None or answer.fixed is None:
+            return mended
+        both = answer.fixed.restored
+        evidence = tuple(dict.fromkeys((*one.evidence, *both.evidence)))
+        return Fixed(place, replace(both, changes=(*one.changes, *both.changes), evidence=evidence))
+
     def _weighed(
-        self, place: int, record: log.Record, raw: bytes, numbers: dict[tuple[str, int], range]
-    ) -> Answer | None:
-        """Return what became of a record, by what was found out about its fields, and what its units say."""
+        self, place: int, record: log.Record, raw: bytes, numbers: dict[tuple[str, int], range], *,
+        is_mended: bool = False,
+    ) -> Answer | None:  # fmt: skip
+        """Return what became of a record, by what was found out about its fields, and what its units say.
+
+        Of one that ``is_mended`` already, the properties are as they were.
+        """
         units, topic = self._units(place, record, numbers), p.java_decode(record.topic)
         own = self.survey.number_of(topic, record.queue_id, place, record.queue_offset)
         vouched = 0 <= own == record.queue_offset
-        sure, plain = self._is_sure(place), self._is_plain(record, place, vouched=vouched)
+        sure, plain = not is_mended and self._is_sure(place), self._is_plain(record, place, vouched=vouched)
         stored = self._times.of(place, record) if place in self.survey.leaping else None
         leaps = stored is not None and not stored.holds(record.store_timestamp_ms)
         good = plain and not sure and not leaps and is_name(topic) and not self._is_said(place, OTHER_LEVEL)
         has_own = vouched and not self._is_said(place, GOES_ON)
-        if good and not units and (has_own or self._support.is_inner(record, place)):
+        if good and not units and (has_own or self.support.is_inner(record, place)):
             return None  # before its neighbours are looked for, which takes longer than all of this
         known = self._known(place, record, units, numbers, stored if leaps else None)
-        if good and agrees(raw, known) is not None:
+        if (good or is_mended) and agrees(raw, known) is not None:
             return None
         harmless = plain and not sure and not units and not is_no_text(topic)
         found = _restored(raw, known, is_sure=sure, is_harmless=harmless)
@@ -124,7 +141,7 @@ class Doubts:
             near_ms=near.store_timestamp_ms if near is not None else None, stored=stored,
             store_host=self._store_host(place, record.size), is_stranger=self._is_said(place, STRANGER),
             property_crc=self._is_said(place, WITHOUT_CRC),
-            topics=names_for(self.survey, self._support, place, record) if not is_name(topic) else (),
+            topics=names_for(self.survey, self.support, place, record) if not is_name(topic) else (),
         )  # fmt: skip
 
     def answers(self) -> Iterator[tuple[int, Answer]]:
@@ -195,7 +212,7 @@ class Doubts:
             other.number == number for other in self.survey.batch_units(topic, record.queue_id, place)
         )
         has_own &= enters_queue(record)  # else the unit contradicts it
-        believed = (one for one in units if self._support.is_believed(one, record, place, has_own=has_own))
+        believed = (one for one in units if self.support.is_believed(one, record, place, has_own=has_own))
         return list({(unit.topic, unit.queue_id, unit.number): unit for unit in believed}.values())
 
     def _lost_with(self, place: int, record: log.Record, own: int) -> list[Unit]:
@@ -230,8 +247,11 @@ class Doubts:
         field = any(not any(words in row.detail for words in about_number) for row in rows)
         return record.physical_offset == place and not field
 
-    def _numbers(self, place: int) -> dict[tuple[str, int], range]:
-        """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere."""
+    def _numbers(self, place: int, record: log.Record) -> dict[tuple[str, int], range]:
+        """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere.
+
+        That of a record whose flag says that it has none is no chance if it is the next one of its queue.
+        """
         found = {
             (part.topic, part.queue_id): range(part.first_queue_offset, part.stop_queue_offset)
             for part in self.survey.lost_in(place, place + 1)
@@ -241,6 +261,9 @@ class Doubts:
             if MISFIT in row.detail and row.topic is not None and row.queue_id is not None and number is not None:
                 number = self._free_number(row.topic, row.queue_id, number, place)
                 found[row.topic, row.queue_id] = range(number, number + 1)
+        queue, number = (p.java_decode(record.topic), record.queue_id), record.queue_offset
+        if number and not enters_queue(record) and self.support.ends_at(*queue, place) == number:
+            found.setdefault(queue, range(number, number + 1))
         return found
 
     def _free_number(self, topic: str, queue_id: int, number: int, place: int) -> int:

@@ -122,11 +122,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A record as it was, the field that was changed, and what decided."""
+    """A record as it was, the fields that were changed, and what decided."""
 
     raw: bytes
     record: log.Record
-    change: Change
+    changes: tuple[Change, ...]
     evidence: tuple[str, ...]
 
 

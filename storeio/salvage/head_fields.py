@@ -1,4 +1,4 @@
-"""Fields of a record's head whose values have bounds that no broker leaves: ports, and how often it was given back."""
+"""Fields of a record's head: those that its unit tells, and those whose values have bounds that no broker leaves."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from storeio.format import commitlog as log
 from storeio.format import properties as p
+from storeio.format import queueext
 from storeio.kernels import tables as w
-from storeio.salvage.evidence import FAR_MS, MOST_PORT, Known, property_crc_agrees
+from storeio.salvage.evidence import FAR_MS, MOST_PORT, Known, Unit, property_crc_agrees
 from storeio.salvage.tries import Try, body_at_in, topic_at_in
 
 PORT_BYTES: Final = 4  # the upper two are zero
 BEFORE_BODY_BYTES: Final = 16  # number of times, prepared offset, body length
 LOW_BYTES: Final = 0x00FFFFFF
+FAR_PLACE: Final = 1 << 50  # no log reaches so far
 MOST_TIMES: Final = 1 << 10  # brokers give up after 16, unless they are told another number
 
 
@@ -88,3 +92,50 @@ def unnumbered(data: bytes, size: int, known: Known) -> Iterator[Try]:
         yield other
     elif number:
         yield Try("queue_offset", log.QUEUE_OFFSET_AT, bytes(8), size, "its system flag")
+
+
+def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
+    """All that the unit and the place of a record tell of its head, where several fields are damaged.
+
+    The body, which has its CRC, topic and tags vouch for it: of a record without a body nothing is tried. Nor of one
+    that names another place that there may be, as what an earlier life of the log left does, which is another message.
+    """
+    unit, at = known.unit, body_at_in(data)
+    if unit is None or size != unit.size or at >= size:
+        return
+    (length,) = struct.unpack_from(">i", data, at - 4)
+    (crc,) = struct.unpack_from(">i", data, log.BODY_CRC_AT)
+    (physical,) = struct.unpack_from(">q", data, log.PHYSICAL_OFFSET_AT)
+    if physical != known.physical_offset and 0 <= physical < FAR_PLACE:
+        return
+    if not 0 < length < size - at or log.body_crc(data[at : at + length]) != crc:
+        return
+    (magic,) = struct.unpack_from(">i", data, log.MAGIC_AT)
+    for one in (magic,) if magic in (log.MAGIC_V1, log.MAGIC_V2) else (log.MAGIC_V1, log.MAGIC_V2):
+        told = (
+            ("size", log.SIZE_AT, struct.pack(">i", size)), ("magic", log.MAGIC_AT, struct.pack(">i", one)),
+            ("queue_id", log.QUEUE_ID_AT, struct.pack(">i", unit.queue_id)),
+            ("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", unit.number)),
+            ("physical_offset", log.PHYSICAL_OFFSET_AT, struct.pack(">q", known.physical_offset)),
+        )  # fmt: skip
+        wrong = [(name, start, new) for name, start, new in told if data[start : start + len(new)] != new]
+        head, first = bytearray(data[: wrong[-1][1] + len(wrong[-1][2])]), wrong[0][1]
+        for _, start, new in wrong:
+            head[start : start + len(new)] = new
+        if not _has_its_tags(bytes(head) + data[len(head) : size], unit):
+            continue
+        fields = tuple((name, start, len(new)) for name, start, new in wrong)
+        yield Try("head", first, bytes(head[first:]), size, "queue unit", fields)
+
+
+def _has_its_tags(raw: bytes, unit: Unit) -> bool:
+    """Tell whether these bytes are a record with the tags that its unit tells of, where units do."""
+    try:
+        record = log.decode_record(raw)
+    except ValueError:
+        return False
+    said = p.parse(record.properties)
+    is_ext = bool(queueext.is_address(np.array([unit.tags_code], np.int64))[0])
+    if is_ext or p.INNER_NUM in said or unit.topic == log.SCHEDULE_TOPIC:
+        return True
+    return p.java_hash(said.get(p.TAGS, "")) == unit.tags_code

@@ -13,7 +13,7 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, Unit, bytes_apart, is_text, property_crc_agrees, told_property_crc
-from storeio.salvage.head_fields import born_times, hosts, reconsume_times, unnumbered
+from storeio.salvage.head_fields import as_its_unit, born_times, hosts, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.property_fields import delay_levels, inner_numbers
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
@@ -33,8 +33,9 @@ def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
     for size, says in known.ends:
         if log.MIN_RECORD_BYTES <= size <= len(data):
             wrong = wrong_fields(data, size, known.physical_offset, known.unit)
-            if wrong > 1:
-                continue  # one change cannot mend both
+            if wrong > 1:  # one change cannot mend both
+                yield from as_its_unit(data, size, known)
+                continue
             for maker in _makers(data, size, is_wrong=wrong > 0):
                 yield from (replace(attempt, says=attempt.says or says) for attempt in maker(data, size, known))
 

@@ -85,7 +85,7 @@ class KeyWords:
             *(("tags code of its unit",) if told.tags_code else ()),
             *(("properties of its neighbours",) if usual is not None else ()),
         )
-        return Fixed(place, Restored(whole, agreed[0], change, evidence))
+        return Fixed(place, Restored(whole, agreed[0], (change,), evidence))
 
     def _usual(self, place: int, size: int) -> Usual:
         """Return the properties of the records around one."""

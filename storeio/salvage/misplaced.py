@@ -30,6 +30,7 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
     A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
     """
     taken = merged(records_of(found))
+    gone: Ranges = []
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
     if stale:
         wrong = Doubts(survey(found)).answers()
@@ -43,12 +44,26 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
             yield from _whole(found, segment.file, taken)
             continue
         for low, high in spans:
-            yield from _piece(found, segment.file, low, high, taken)
+            yield from _piece(found, segment.file, _begin(found, segment.file, low, gone), high, taken)
         if segment.file.size > _size(found):
             yield from pushed_out(found, segment.file, taken)
     for file in nameless(found.plan):
         if _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
+
+
+def _begin(found: Concluded, file: StoreFile, low: int, gone: Ranges) -> int:
+    """Return where a stretch of records begins that are not in their places, found to begin at ``low`` of a file.
+
+    That is earlier if the damaged record in front of it has less bytes than it says: it took them of the next one.
+    """
+    base = file.base_offset or 0
+    before = [(start, stop) for start, stop in gone if base <= start and stop <= base + low]
+    if not before or low + base - before[-1][1] > log.MOST_RECORD_BYTES:
+        return low
+    split = Split(file.path, base, file.size, before[-1][0] - base + 1, low)
+    spans = walk_split(partial(found.plan.read, file.path), split).spans.T.tolist()
+    return next((begin for begin, end, kind, _ in spans if end == low and kind == w.STALE), low)
 
 
 def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:

@@ -1,18 +1,20 @@
-"""One damaged record: the field that was damaged, where all that is known leaves one answer.
+"""One damaged record: what was damaged of it, where all that is known leaves one answer.
 
-Each hypothesis changes one field of the head, of the lengths, or the topic, and must then agree with everything: the
-size formula with where the record ends, the body with its CRC, the record with its place, its queue unit and its
-property CRC. Two hypotheses that both agree are none. A body is never changed.
+Each hypothesis changes one field of the head, of the lengths, or the topic, or all of the head that the record's unit
+tells. It must then agree with everything: the size formula with where the record ends, the body with its CRC, the
+record with its place, its queue unit and its property CRC. Two hypotheses that both agree are none. A body is never
+changed.
 """
 
 from __future__ import annotations
 
 from storeio.salvage.evidence import Change, Known, Restored, agrees
 from storeio.salvage.hypotheses import adds_up, hypotheses
+from storeio.salvage.tries import Try
 
 
 def restored(data: bytes, known: Known) -> Restored | None:
-    """Return the record that begins at the first byte, None unless exactly one changed field explains everything.
+    """Return the record that begins at the first byte, None unless exactly one change explains everything.
 
     Args:
         data: From the record's first byte on, as far as it may reach.
@@ -28,8 +30,15 @@ def restored(data: bytes, known: Known) -> Restored | None:
         if agreed is None:
             continue
         record, evidence = agreed
-        change = Change(attempt.field, attempt.position, old, attempt.new)
-        found.setdefault(raw, Restored(raw, record, change, tuple(dict.fromkeys((attempt.says, *evidence)))))
+        found.setdefault(
+            raw, Restored(raw, record, _changes(attempt, data, raw), tuple(dict.fromkeys((attempt.says, *evidence))))
+        )
         if len(found) > 1:
             return None
     return next(iter(found.values()), None)
+
+
+def _changes(attempt: Try, old: bytes, new: bytes) -> tuple[Change, ...]:
+    """Return the fields that a hypothesis changes, with their bytes before and after."""
+    fields = attempt.fields or ((attempt.field, attempt.position, len(attempt.new)),)
+    return tuple(Change(name, at, old[at : at + count], new[at : at + count]) for name, at, count in fields)

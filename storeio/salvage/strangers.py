@@ -34,6 +34,7 @@ class Surveyed(Protocol):
     def record(self, physical_offset: int) -> log.Record | None: ...
     def unit_of(self, topic: str, queue_id: int, number: int) -> Unit | None: ...
     def number_of(self, topic: str, queue_id: int, physical_offset: int, said: int = -1) -> int: ...
+    def batch_units(self, topic: str, queue_id: int, physical_offset: int) -> list[Unit]: ...
 
 
 def repeated(found: Surveyed) -> Iterator[tuple[int, Finding]]:
@@ -108,7 +109,14 @@ def _is_vouched_for(found: Surveyed, queue: tuple[str, int], number: int, at: in
     """Tell whether a record's own queue has a unit for it at its number, or its delay level names the queue."""
     record = found.record(at)
     by_level = record is not None and has_fitting_level(record) is True
-    return by_level or found.number_of(*queue, at, number) == number
+    return by_level or _has_unit(found, queue, number, at)
+
+
+def _has_unit(found: Surveyed, queue: tuple[str, int], number: int, at: int) -> bool:
+    """Tell whether a queue has a unit for the record at a place at its number."""
+    if found.number_of(*queue, at, number) == number:
+        return True
+    return any(unit.number == number for unit in found.batch_units(*queue, at))
 
 
 def _fits_before(concluded: Concluded, part: LostRange, finding: Finding) -> bool:
@@ -135,7 +143,7 @@ def _is_told(found: Surveyed, part: LostRange, number: int, at: int) -> bool:
                 return True
             continue
         own = numbers_of(record)[0]
-        if own == number or found.number_of(p.java_decode(record.topic), record.queue_id, place, own) != own:
+        if own == number or not _has_unit(found, (p.java_decode(record.topic), record.queue_id), own, place):
             return True
     return False
 

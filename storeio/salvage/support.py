@@ -66,6 +66,12 @@ class Support:
         behind = runs[:, runs[RUN_START_AT] > place]
         return bool(behind.shape[1] and behind[RUN_FIRST, behind[RUN_START_AT].argmin()] == number)
 
+    def ends_at(self, topic: str, queue_id: int, place: int) -> int | None:
+        """Return the number behind a queue's last record, None without one or where it lies behind a place."""
+        runs = self._runs_of((topic, queue_id))
+        is_behind = runs.shape[1] > 0 and runs[RUN_STOP_AT, -1] <= place
+        return int(runs[RUN_STOP, -1]) if is_behind else None
+
     def is_believed(self, unit: Unit, record: log.Record, place: int, *, has_own: bool) -> bool:
         """Tell whether a unit, whose number no record has, knows better than the record that it points at.
 

@@ -15,13 +15,17 @@ MOST_BEFORE_BODY: Final = log.BORN_HOST_AT + 2 * log.IPV6_HOST_BYTES + 24
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A hypothesis: this field becomes these bytes, and the record is so long."""
+    """A hypothesis: this field becomes these bytes, and the record is so long.
+
+    Of several fields, ``fields`` are name, position and length of each, and the bytes reach from the first to the last.
+    """
 
     field: str
     position: int
     new: bytes
     size: int
     says: str = ""
+    fields: tuple[tuple[str, int, int], ...] = ()
 
 
 Maker = Callable[[bytes, int, Known], Iterator[Try]]

@@ -1,0 +1,47 @@
+"""Records restored in holes that say another queue than the only one that lacks just their numbers there."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+from storeio.format import commitlog as log
+from storeio.format import properties as p
+from storeio.salvage.evidence import Change, Unit, enters_queue, has_fitting_level, property_crc_agrees
+from storeio.salvage.numbers import numbers_of
+from storeio.salvage.regions import Fixed
+from storeio.salvage.support import Support
+from storeio.salvage.survey import Survey
+
+
+def in_its_queue(survey: Survey, support: Support, fixed: Fixed) -> Fixed:
+    """Return a restored record with the queue id that its number and its neighbours tell, where its own fits nowhere.
+
+    Nothing else may vouch for the one that it says: no unit points at it, it has neither property CRC nor delay level.
+    """
+    record, place = fixed.restored.record, fixed.start
+    topic, (number, count) = p.java_decode(record.topic), numbers_of(record)
+    if not enters_queue(record) or property_crc_agrees(fixed.restored.raw) or has_fitting_level(record):
+        return fixed
+    if any(not unit.topic.startswith(log.LMQ_PREFIX) for unit in survey.units_in(place, place + 1)):
+        return fixed
+    lacking = {
+        part.queue_id for part in survey.lost_in(place, place + 1)
+        if part.topic == topic and part.first_queue_offset <= number < part.stop_queue_offset
+    }  # fmt: skip
+    own = Unit(topic, record.queue_id, number, place, record.size, 0, count)
+    if len(lacking) != 1 or record.queue_id in lacking or support.fits(own):
+        return fixed
+    return _with_queue_id(fixed, lacking.pop())
+
+
+def _with_queue_id(fixed: Fixed, queue_id: int) -> Fixed:
+    """Return a record with another queue id."""
+    one, at = fixed.restored, log.QUEUE_ID_AT
+    new = struct.pack(">i", queue_id)
+    raw = one.raw[:at] + new + one.raw[at + len(new) :]
+    changes = (*one.changes, Change("queue_id", at, one.raw[at : at + len(new)], new))
+    evidence = tuple(dict.fromkeys((*one.evidence, "queue offsets of neighbours")))
+    return replace(
+        fixed, restored=replace(one, raw=raw, record=log.decode_record(raw), changes=changes, evidence=evidence)
+    )
