@@ -142,7 +142,7 @@ def _messages(spark: SparkSession, run_id: str, call: Call, places: Mapping[str,
 def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [
         (
-            run_id, one.store, one.started_ms, one.seconds, one.into, one.records, one.saved, len(one.restored),
+            run_id, one.store, one.started_ms, one.seconds, one.into, one.records, one.saved, one.restored_count,
             len(one.dropped), one.lost_count, one.tombstones, one.fillers, one.exit_code, None,
             to_json(salvaged_object(one)),
         )

@@ -63,8 +63,8 @@ COLUMNS: Final = (
     ("body", "binary", "what a consumer gets: decompressed where it was compressed"),
     ("body_note", "string", "what a reader of the body must know, e.g. that it could not be decompressed; else empty"),
     ("crc", "string", "what CRCs vouch for: body and properties, body, or none where there is no body"),
-    ("found", "string", "in place, restored (one field given its bytes back) or moved (it lay elsewhere)"),
-    ("restored_field", "string", "the field; null where nothing was restored"),
+    ("found", "string", "in place, restored (damaged fields given their bytes back) or moved (it lay elsewhere)"),
+    ("restored_field", "string", "the field, or fields; null where nothing was restored"),
     ("source", "string", "file in which it was found: of the store, or of a donor"),
     ("source_position", "long", "where in that file"),
 )
@@ -82,7 +82,10 @@ class Provenance:
     @classmethod
     def of(cls, result: Salvaged) -> Provenance:
         """Return that of a finished salvage."""
-        fields = {record.physical_offset: record.field for record in result.restored}
+        fields: dict[int, str] = {}
+        for one in result.restored:
+            before = fields.get(one.physical_offset)
+            fields[one.physical_offset] = one.field if before is None else f"{before}, {one.field}"
         lost: dict[tuple[str | None, int | None], list[LostMessages]] = {}
         for part in result.lost:
             lost.setdefault((part.topic, part.queue_id), []).append(part)

@@ -40,7 +40,7 @@ class LostMessages:
 
 @dataclass(frozen=True, slots=True)
 class RestoredRecord:
-    """A record of which a damaged field was given its bytes back, or several: names and bytes, parted by commas."""
+    """A damaged field of a record, which was given its bytes back; of several there is one each."""
 
     physical_offset: int
     size: int
@@ -131,6 +131,11 @@ class Salvaged:
     def lost_count(self) -> int:
         """How many messages are lost."""
         return sum(part.stop_queue_offset - part.first_queue_offset for part in self.lost)
+
+    @property
+    def restored_count(self) -> int:
+        """How many records had damaged fields that were given their bytes back."""
+        return len({field.physical_offset for field in self.restored})
 
     @property
     def lossy(self) -> bool:

@@ -68,7 +68,7 @@ def mark_of(result: Salvaged) -> dict[str, Any]:
 def salvaged_sentence(result: Salvaged) -> str:
     """Return what the salvage comes to, in one sentence that begins with capitals."""
     what = f"{counted(result.records, 'record')} of {printable(result.store)} in {printable(result.into)}"
-    also = [f"{counted(len(result.restored), 'record')} restored"] if result.restored else []
+    also = [f"{counted(result.restored_count, 'record')} restored"] if result.restored else []
     also += [f"{counted(len(result.moved), 'piece')} put into place"] if result.moved else []
     also += [f"{counted(len(result.dropped), 'record')} not taken for messages"] if result.dropped else []
     how = f", {', '.join(also)}" if also else ""
@@ -147,8 +147,8 @@ def _restored(result: Salvaged, width: int) -> list[str]:
         for r in result.restored[:ROWS]
     ]
     head = ("physical offset", "queue", "queue offset", "field", "was", "is")
-    lines = ["", "RESTORED (one damaged field, and one answer)", *table(head, rows, width)]
-    return [*lines, *rest_of(len(result.restored), "record")]
+    lines = ["", "RESTORED (damaged fields, and one answer)", *table(head, rows, width)]
+    return [*lines, *rest_of(len(result.restored), "field")]
 
 
 def _moved(result: Salvaged, width: int) -> list[str]:

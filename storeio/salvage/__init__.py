@@ -9,9 +9,9 @@
   misnamed files stand ``shifted`` and some point ``behind`` the log's end, and ``suspects`` among records:
   ``strangers``, ``copies``, ``bare`` ones, those ``in_a_row`` and ``at_the_end`` of queues whose numbers do not fit.
 * ``decide`` joins what follows. ``stretches`` tells where the log is damaged, ``regions`` what each of them still
-  holds and whether what is ``going_on`` behind it was no record, ``other_queue`` which queue lacks it, ``doubts`` weighs records that brokers accept, with
-  the ``support`` of their neighbours, inner ``batches`` by what they say twice, ``key_words`` by what the index says,
-  and ``names`` that are no text. ``restore`` tries ``hypotheses`` (``head_fields``, ``property_fields``, ``one_byte``,
+  holds, in the queue that lacks it (``other_queue``), and whether what is ``going_on`` behind it was no record,
+  ``doubts`` weighs records that brokers accept, with the ``support`` of their neighbours, inner ``batches`` by what
+  they say twice, ``key_words`` by what the index says, and ``names`` that are no text. ``restore`` tries ``hypotheses`` (``head_fields``, ``property_fields``, ``one_byte``,
   each made of ``tries``) on one record against its ``evidence``; ``times`` bound when it was stored, by the ``nearest``
   records. ``numbers`` and ``missing`` tell which messages are lost, ``tombstones`` which hole's ``room`` stands for
   each, ``holes`` what is written there (``fillers``).

@@ -41,12 +41,12 @@ def report(known: Survey, decision: Decision, moved: list[Moved], started_ms: in
 
 def _restored(decision: Decision) -> Iterator[RestoredRecord]:
     for fixed in decision.fixed:
-        record, changes = fixed.restored.record, fixed.restored.changes
-        yield RestoredRecord(
-            fixed.start, len(fixed.restored.raw), p.java_decode(record.topic), record.queue_id, record.queue_offset,
-            ", ".join(change.field for change in changes), ", ".join(change.old.hex() for change in changes),
-            ", ".join(change.new.hex() for change in changes), fixed.restored.evidence,
-        )  # fmt: skip
+        record = fixed.restored.record
+        for change in fixed.restored.changes:
+            yield RestoredRecord(
+                fixed.start, len(fixed.restored.raw), p.java_decode(record.topic), record.queue_id,
+                record.queue_offset, change.field, change.old.hex(), change.new.hex(), fixed.restored.evidence,
+            )  # fmt: skip
 
 
 def _first_bytes(known: Survey, moved: Iterable[Moved]) -> Iterator[RestoredRecord]:
