@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from storeio.replay import COLUMNS
-from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column
+from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, may, must
 
 RUNS: Final = "runs"
 PROFILE_RUNS: Final = "profile_runs"
@@ -22,52 +22,44 @@ STANDING: Final = (AUDITED_PARTS, FINDING_HISTORY)
 """Tables whose every row counts, whether its run was finished or not."""
 
 
-def _may(name: str, kind: str, meaning: str) -> Column:
-    return Column(name, kind, True, meaning)
-
-
 def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
     """Return the columns of a table whose rows belong to a run and a store."""
     return (*TABLES[RUNS][:2], *(Column(name, kind, True, meaning) for name, kind, meaning in rows))
 
 
-def _must(name: str, kind: str, meaning: str) -> Column:
-    return Column(name, kind, False, meaning)
-
-
 STANDING_TABLES: Final[dict[str, tuple[Column, ...]]] = {
     AUDITED_PARTS: (
         *TABLES[RUNS][:2],
-        _must("kind", STRING, "split of the log, or file that is looked at whole"),
-        _must("path", STRING, "relative to the store root"),
-        _must("start", LONG, "first byte of the part"),
-        _must("stop", LONG, "behind its last byte"),
-        _must("looked_ms", LONG, "when it was looked at, Unix ms"),
-        _must("read_bytes", LONG, "bytes that were read for it, of the file and of what it implies"),
-        _must("fingerprint", STRING, "size, times and inode of the file before it was read"),
-        _must("settings", STRING, "digest of the tool's version and of the broker settings"),
-        _must("form", STRING, "digest of the form of content"),
-        _must("content", STRING, "what was said of the part, and on what that rests: JSON, zlib, base64"),
-        _must("digest", STRING, "BLAKE2b over all columns before"),
+        must("kind", STRING, "split of the log, or file that is looked at whole"),
+        must("path", STRING, "relative to the store root"),
+        must("start", LONG, "first byte of the part"),
+        must("stop", LONG, "behind its last byte"),
+        must("looked_ms", LONG, "when it was looked at, Unix ms"),
+        must("read_bytes", LONG, "bytes that were read for it, of the file and of what it implies"),
+        must("fingerprint", STRING, "size, times and inode of the file before it was read"),
+        must("settings", STRING, "digest of the tool's version and of the broker settings"),
+        must("form", STRING, "digest of the form of content"),
+        must("content", STRING, "what was said of the part, and on what that rests: JSON, zlib, base64"),
+        must("digest", STRING, "BLAKE2b over all columns before"),
     ),
     FINDING_HISTORY: (
         TABLES[RUNS][1],
-        _must("finding_id", STRING, "digest of store, code, path, position, topic, queue_id, physical_offset"),
-        _must("code", STRING, "see docs/findings.md"),
-        _must("severity", STRING, "error or warning"),
-        _must("path", STRING, "relative to the store root"),
-        _must("position", LONG, "byte of the file"),
-        _may("topic", STRING, "of the affected queue"),
-        _may("queue_id", INT, "of the affected queue"),
-        _may("physical_offset", LONG, "first affected place of the commitlog"),
-        _must("detail", STRING, "as seen last"),
-        _must("first_seen_ms", LONG, "start of the first run that saw it, Unix ms"),
-        _must("first_run_id", STRING, "that run"),
-        _must("last_seen_ms", LONG, "start of the last run that saw it"),
-        _must("last_run_id", STRING, "that run"),
-        _may("cleared_ms", LONG, "start of the first complete run after that, which did not; null while it is open"),
-        _may("cleared_run_id", STRING, "that run"),
-        _may("length", LONG, "bytes from position on; null in rows of versions that did not keep it"),
+        must("finding_id", STRING, "digest of store, code, path, position, topic, queue_id, physical_offset"),
+        must("code", STRING, "see docs/findings.md"),
+        must("severity", STRING, "error or warning"),
+        must("path", STRING, "relative to the store root"),
+        must("position", LONG, "byte of the file"),
+        may("topic", STRING, "of the affected queue"),
+        may("queue_id", INT, "of the affected queue"),
+        may("physical_offset", LONG, "first affected place of the commitlog"),
+        must("detail", STRING, "as seen last"),
+        must("first_seen_ms", LONG, "start of the first run that saw it, Unix ms"),
+        must("first_run_id", STRING, "that run"),
+        must("last_seen_ms", LONG, "start of the last run that saw it"),
+        must("last_run_id", STRING, "that run"),
+        may("cleared_ms", LONG, "start of the first complete run after that, which did not; null while it is open"),
+        may("cleared_run_id", STRING, "that run"),
+        may("length", LONG, "bytes from position on; null in rows of versions that did not keep it"),
     ),
 }
 

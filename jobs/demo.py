@@ -37,9 +37,6 @@ SHOWN: Final = ("severity", "code", "path", "position", "length", "count")
 class NoDemoError(StoreError, FileNotFoundError):
     """The demo's store is not there: this is no checkout."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def main() -> int:
     """Return 0 if the job found the damage and wrote its tables."""

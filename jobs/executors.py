@@ -19,9 +19,6 @@ LOOK_SECONDS: Final = 0.1
 class ClusterError(StoreError, OSError):
     """There is no cluster to work on: its master is not reached, or it gave up the application."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def executors_of(context: SparkContext) -> int | None:
     """Return how many executors there are, None if Spark has ended."""

@@ -28,9 +28,6 @@ END: Final = "BrokenPipeError: "
 class NoJavaError(StoreError, OSError):
     """There is no Java on this machine that Spark runs on."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def launch(settings: Mapping[str, str]) -> None:
     """Start the JVM unless this process has one; memory, class path and logging can only be given here.

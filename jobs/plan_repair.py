@@ -25,7 +25,7 @@ from jobs.calls import kept
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
-from storeio.commands.console import explain
+from storeio.commands.options import failure_of
 from storeio.commands.outputs import Sink, json_sink, say
 from storeio.commands.plan import selection
 from storeio.commands.simulate import heap_bytes
@@ -36,10 +36,9 @@ from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
 from storeio.planning.output import BYTES
 from storeio.prediction import simulate, versions_of
-from storeio.report import failure_object, to_json
+from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
-from storeio.results import EXIT_SOUND
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.staging import explained
 from storeio.targets import is_inside
@@ -62,13 +61,26 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The prediction as JSON and as a sentence, or the error."""
+class Wish:
+    """One plan to make."""
 
-    start: Start
+    store: str
+    out: str
+    broker: str | None
+    given: Given
+    select: Selection
+    allow_log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a task found of a store, as JSON and as a sentence, or the error."""
+
+    store: str
     found: dict[str, Any] | None
     sentence: str = ""
     error: Exception | None = None
+    broker: str | None = None
 
 
 def across(error: Exception) -> Exception:
@@ -84,14 +96,29 @@ def predict(start: Start) -> Answer:
             heap_bytes=start.heap_bytes,
         )  # fmt: skip
     except Exception as error:
-        return Answer(start, None, error=across(error))
-    return Answer(start, simulation_object(found), warning_sentence(found))
+        return Answer(start.store, None, error=across(error), broker=start.version)
+    return Answer(start.store, simulation_object(found), warning_sentence(found))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
+    _refuse_misfits(args)
     return _simulate(args) if args.simulate else _plan(args)
+
+
+def _refuse_misfits(args: argparse.Namespace) -> None:
+    """Raise if an option has no effect on what is asked for.
+
+    Raises:
+        UsageError: It has none.
+    """
+    of_plans = ("into", "topic", "queue", "path", "code", "risk", "allow_log")
+    of_starts = ("whole_log", "heap")
+    for name in of_plans if args.simulate else of_starts:
+        if getattr(args, name):
+            words = "goes with plans, not with --simulate" if args.simulate else "goes with --simulate"
+            raise UsageError(f"--{name.replace('_', '-')}: {words}")
 
 
 def _simulate(args: argparse.Namespace) -> int:
@@ -110,7 +137,7 @@ def _simulate(args: argparse.Namespace) -> int:
             with workers_named("predictions"):
                 answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
         except WorkersError as error:
-            answers = [Answer(start, None, error=error) for start in starts]
+            answers = [Answer(start.store, None, error=error, broker=start.version) for start in starts]
         objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
     made = any(answer.found is not None for answer in answers)
@@ -121,37 +148,15 @@ def _simulate(args: argparse.Namespace) -> int:
     return code | kept(spark, args.tables, run_id, SIMULATIONS, frames, made=made)
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """One plan to make."""
-
-    store: str
-    out: str
-    broker: str | None
-    given: Given
-    select: Selection
-    allow_log: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The plan as JSON and as a sentence, or the error."""
-
-    wish: Wish
-    found: dict[str, Any] | None
-    sentence: str = ""
-    error: Exception | None = None
-
-
-def make(wish: Wish) -> Made:
+def make(wish: Wish) -> Answer:
     """Return what was planned for one store; a store that cannot be read is an answer, too."""
     try:
         found = plan_store(
             wish.store, wish.out, broker=wish.broker, given=wish.given, select=wish.select, allow_log=wish.allow_log
         )
     except Exception as error:
-        return Made(wish, None, error=across(error))
-    return Made(wish, plan_object(found, wish.out), plan_sentence(found))
+        return Answer(wish.store, None, error=across(error))
+    return Answer(wish.store, plan_object(found, wish.out), plan_sentence(found))
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -169,23 +174,14 @@ def _plan(args: argparse.Namespace) -> int:
     spark = build_session("storeio plan", master=master_of(args))
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
     tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
-    objects, code = [], EXIT_SOUND
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
         try:
             with workers_named("plans"):
                 made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
-        except WorkersError as lost:
-            made = [Made(wish, None, error=lost) for wish in wishes]
-        for each in made:
-            found = each.found
-            if found is None:
-                error = each.error or RuntimeError("no answer")
-                found = failure_object(each.wish.store, str(error), explain(error, each.wish.store))
-            elif not (args.quiet or args.json == "-"):
-                code |= say(each.sentence)
-            sink.put(to_json(found))
-            objects.append(found)
-    code |= functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
+        except WorkersError as error:
+            made = [Answer(wish.store, None, error=error) for wish in wishes]
+        objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in made]
+    code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
 
     def frames() -> dict[str, pa.Table]:
         rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
@@ -224,9 +220,8 @@ def _told(answer: Answer, sink: Sink, *, quiet: bool) -> dict[str, Any]:
     """Return an answer as an object, after it was printed."""
     found = answer.found
     if found is None:
-        error = answer.error or RuntimeError("no answer")
-        code = explain(error, answer.start.store)
-        found = {**failure_object(answer.start.store, str(error), code), "broker": answer.start.version}
+        _, found = failure_of(answer.error or RuntimeError("no answer"), answer.store)
+        found |= {"broker": answer.broker} if answer.broker is not None else {}
     elif not quiet:
         found = {**found, "exit_code": found["exit_code"] | say(answer.sentence)}
     sink.put(to_json(found))

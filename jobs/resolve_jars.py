@@ -36,9 +36,6 @@ Way = Callable[[Path], Jars]  # resolves with a scratch folder, which goes away 
 class MissingJarsError(StoreError, FileNotFoundError):
     """The Delta jars are not in their folder, or could not be brought there."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def coordinate() -> str:
     """Return the Maven coordinate of the Delta jar that fits the installed pyspark and delta-spark."""

@@ -61,7 +61,7 @@ def _field(column: Column) -> StructField:
 
 
 def rows_of(name: str, rows: Iterable[Row]) -> pa.Table:
-    """Return rows of a table of ``report.rows``."""
+    """Return rows of a table, one of ``report.rows`` or of ``jobs.declared``."""
     columns = {**TABLES, **MORE_TABLES}[name]
     comments = (field.metadata for field in schema_of(name))
     arrow = pa.schema(

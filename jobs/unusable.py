@@ -20,9 +20,6 @@ ODD: Final = "%[]^|\\"  # in a path: what one library takes as it is another dec
 class TablesError(StoreError, OSError):
     """The tables could not be read or written."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 @contextlib.contextmanager
 def tables_told(where: str) -> Iterator[None]:

@@ -43,6 +43,7 @@ ELSEWHERE: Final = {"undo": "apply"}  # verbs that do not lie in the module of t
 
 
 def print_versions(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the versions of all parts and end the call, if that is wanted."""
     if not wanted or context.resilient_parsing:
         return
     from storeio import crc

@@ -17,15 +17,9 @@ class LayoutError(StoreError, ValueError):
 class NotAStoreError(StoreError, FileNotFoundError):
     """The path is no store directory: it does not exist or holds nothing of a store."""
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
 
 class UnreadableError(StoreError, OSError):
     """A file or directory of the store could not be listed or read."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
 
 
 class UsageError(StoreError, ValueError):
@@ -39,9 +33,6 @@ class MismatchError(UsageError):
 class NotAppliedError(StoreError, OSError):
     """A plan could not be carried out or taken back: locked, no space, an input or output error."""
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
 
 class AuditError(StoreError, AssertionError):
     """The audit contradicts itself, e.g. byte classes do not add up; its result is void."""
@@ -49,6 +40,3 @@ class AuditError(StoreError, AssertionError):
 
 class WriteError(StoreError, OSError):
     """A file of the output could not be written: no space, no permission, a failing disk."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""

@@ -15,7 +15,7 @@ from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
 from storeio.prediction import LOOKED_AT, not_simulated, setup_of
-from storeio.scan import Bytes, Listing, kept_open, list_store, read_range, require_listed
+from storeio.scan import Listing, kept_open, list_store, read_range, require_listed
 from storeio.simulate.broker import Broker
 from storeio.simulate.clock import due_times, hour_of
 from storeio.simulate.disk import Disk
@@ -92,12 +92,8 @@ def forecast_retention(
 
 def _started(listing: Listing, given: Mapping[str, str], rules: Rules, heap_bytes: int) -> tuple[Outcome, Broker]:
     """Return a start and the broker after it."""
-
-    def read(path: str, start: int, stop: int) -> Bytes:
-        return read_range(listing.root, path, start, stop)
-
     setup = setup_of(listing, infer_config(listing, given), heap_bytes)
-    return simulate_start(Disk(listing.files, read), rules, setup, digests=False)
+    return simulate_start(Disk(listing.files, partial(read_range, listing.root)), rules, setup, digests=False)
 
 
 def _until_nothing_goes(started: Broker, cleaning: Cleaning, progress: Progress, conditions: Conditions) -> list[Cycle]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,6 +108,11 @@ def parse_number(text: str, bits: int = LONG_BITS) -> int | None:
 def is_legal_topic(topic: str) -> bool:
     """Tell whether a topic read from damaged bytes may become part of a path."""
     return bool(LEGAL_TOPIC.fullmatch(topic))
+
+
+def is_named(queues: Collection[tuple[str, int | None]] | None, topic: str, queue_id: int) -> bool:
+    """Tell whether a queue is one of those that people named, by topic and queue id or topic alone; None is all."""
+    return queues is None or (topic, None) in queues or (topic, queue_id) in queues
 
 
 def queue_directory(kind: str, topic: str, queue_id: int) -> str:

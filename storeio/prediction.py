@@ -56,8 +56,11 @@ LOOKED_AT: Final = LISTED | {CHECKPOINT, LOCK, ABORT, CONFIG, TIMER_WHEEL}
 def next_starts(
     root: str | os.PathLike[str], given: Mapping[str, str]
 ) -> Iterator[tuple[str, Prediction | StoreError]]:
-    """Yield each broker line and what its next start does, or why that is not known; of large logs not what is given
-    up, for which all of it would have to be read. Whoever keeps none needs memory for one at a time."""
+    """Yield each broker line and what its next start does, or why that is not known.
+
+    Of large logs not what is given up, for which all of it would have to be read. Whoever keeps none needs memory for
+    one at a time.
+    """
     try:
         small = sum(f.size for f in list_store(root).of_kind(COMMITLOG)) <= WHOLE_LOG_BYTES
     except StoreError as error:
@@ -177,12 +180,11 @@ def _unlisted(listing: Listing) -> dict[str, str]:
 
 
 def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, int | None]:
-    """Return the files, what reads them, and None; of a store on which a broker runs as they are at one moment, and
-    where the log ended then."""
+    """Return the files, what reads them, and where the log ended, None for as they are.
 
-    def read(path: str, start: int, stop: int) -> Bytes:
-        return read_range(listing.root, path, start, stop)
-
+    Of a store on which a broker runs that is as it was at one moment.
+    """
+    read = partial(read_range, listing.root)
     then = moment_of(listing, config, index_shape_of(listing, config))
     if then is None:
         return listing, read, None

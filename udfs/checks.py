@@ -51,9 +51,6 @@ CAUSED: Final = re.compile("(The above exception was the direct cause|During han
 class WorkersError(StoreError, OSError):
     """Spark could not finish the tasks: workers were lost, or a task failed again and again."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 @dataclass(frozen=True, slots=True)
 class Phase(Generic[T, R]):

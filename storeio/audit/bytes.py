@@ -80,7 +80,7 @@ def _checked(file: StoreFile, classes: dict[str, int], allowed: int, failed: boo
 def _surplus(plan: AuditPlan, file: StoreFile, kept: int) -> int:
     """Return how many bytes of a file belong to no log and no queue, at most; ``kept`` ones are its queue's."""
     if file.kind == COMMITLOG:
-        return max(file.size - plan.config.commitlog_file_bytes, 0)
+        return max(file.size - plan.segment_bytes, 0)
     if file.kind not in UNIT_BYTES or file.topic is None or file.queue_id is None:
         return 0
     unit = UNIT_BYTES[file.kind]

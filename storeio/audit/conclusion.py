@@ -132,7 +132,7 @@ def concluded(
     gathered.failed += verdicts.failed.values()
     gathered.checks.update(verdicts.checks)
     beyond = _index(plan, stitched, view, gathered)
-    gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.config.commitlog_file_bytes)
+    gathered.findings += lost_tail(view, verdicts.beyond, beyond, plan.segment_bytes)
     gathered.findings += maybe_missing(plan.queues.values(), view, verdicts.beyond)
     _checkpoint(plan, stitched, view, gathered)
     gathered.failed += (more := untold(plan, gathered.findings))
@@ -150,13 +150,13 @@ def _view(plan: AuditPlan, stitched: Sequence[SplitReport], unread: Ranges) -> L
     for report in stitched:
         parts.setdefault(report.split.path, []).append(report)
     segments = [Segment(file, merge_spans([r.spans for r in parts.get(file.path, [])])) for file in plan.segments]
-    return view_log(segments, plan.config.commitlog_file_bytes, unread)
+    return view_log(segments, plan.segment_bytes, unread)
 
 
 def layout_findings(plan: AuditPlan) -> list[Finding]:
     """Return what the listing alone tells."""
     lengths = {
-        COMMITLOG: plan.config.commitlog_file_bytes,
+        COMMITLOG: plan.segment_bytes,
         CONSUMEQUEUE: plan.config.queue_file_bytes,
         BATCHQUEUE: plan.config.batch_file_bytes,
         QUEUE_EXT: plan.config.ext_file_bytes,
@@ -182,7 +182,7 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
     if not plan.segments and derived and not view.unread:
         gathered.findings.append(Finding("LOG_MISSING", COMMITLOG, detail="queues or indexes without a log"))
     if view.min_physical_offset > 0:
-        first = (view.min_physical_offset - 1) // plan.config.commitlog_file_bytes * plan.config.commitlog_file_bytes
+        first = (view.min_physical_offset - 1) // plan.segment_bytes * plan.segment_bytes
         detail = f"the log starts at {view.min_physical_offset}"
         gathered.findings.append(
             Finding("LOG_STARTS_LATE", f"{COMMITLOG}/{file_name(first)}", physical_offset=first, detail=detail)
@@ -294,5 +294,5 @@ def _audit(
         misplaced=verdicts.misplaced,
         unread=verdicts.unread,
         failed=gathered.failed,
-        bands=bands_of(view, plan.config.commitlog_file_bytes),
+        bands=bands_of(view, plan.segment_bytes),
     )  # fmt: skip

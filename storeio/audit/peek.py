@@ -47,7 +47,7 @@ def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.R
 
 def _segment_at(plan: AuditPlan, physical: int) -> int:
     """Return which segment holds a physical offset, -1 for none: its own, and what lies across segments without one."""
-    base = physical - physical % plan.config.commitlog_file_bytes
+    base = physical - physical % plan.segment_bytes
     number = bisect_right(plan.segments, base, key=_base_of) - 1
     if number >= 0 and _base_of(plan.segments[number]) == base:
         return number

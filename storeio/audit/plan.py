@@ -96,6 +96,11 @@ class AuditPlan:
     kept: frozenset[str] = frozenset()  # codes of which each finding is told, however many there are
 
     @property
+    def segment_bytes(self) -> int:
+        """The length of a segment."""
+        return self.config.commitlog_file_bytes
+
+    @property
     def rolled_index_ms(self) -> int:
         """End of the last index file that is full and has a successor, 0 without; needs what the files say."""
         rolled = [s.end_timestamp_ms for s in self.index[:-1] if s.entries >= s.units - 1]

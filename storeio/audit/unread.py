@@ -48,7 +48,7 @@ def unread_log(plan: AuditPlan, unread: Iterable[Split], reports: Iterable[Split
     for report in reports:
         base = report.split.base_offset
         ranges += [(base + low, base + high) for low, high in report.unread]
-    size = plan.config.commitlog_file_bytes
+    size = plan.segment_bytes
     for path in not_listed(plan.listing, (COMMITLOG,)):
         file = describe(path, size)
         if path in (".", COMMITLOG):

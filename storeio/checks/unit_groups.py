@@ -91,6 +91,7 @@ def grouped(pieces: Ranges) -> Iterator[Ranges]:
 
 
 def read_units(queue: Queue, pieces: Ranges, claimed: Ranges, read: Read) -> Units:
+    """Return the units of ranges of numbers of a queue, which are in no file, and which of these are not claimed."""
     size = queue.unit_bytes
     count = sum(high - low for low, high in pieces)
     numbers, gone, unknown = np.empty(count, np.int64), np.zeros(count, bool), np.zeros(count, bool)

@@ -43,7 +43,10 @@ conf_option = click.option(
 )
 set_option = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; repeat.")
 split_option = click.option(
-    "--split-bytes", metavar="N", type=click.IntRange(min=1), help="Bytes of the log a task reads."
+    "--split-bytes",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Bytes of the log a task reads; 64 MiB or less if not given.",
 )
 
 

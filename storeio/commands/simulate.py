@@ -68,7 +68,10 @@ def simulate(
     stores: Sequence[str], broker: str, json_to: str | None, into: str | None, whole_log: bool | None,
     heap: str | None, retention: bool, quiet: bool, conf: str | None, sets: Sequence[str],
 ) -> int:  # fmt: skip
-    """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses. Writes nothing."""
+    """Predict what a broker does at its next start: what it keeps, cuts, deletes, shifts and loses.
+
+    The store is only read.
+    """
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     from storeio.prediction import versions_of
 

@@ -38,7 +38,7 @@ class Log:
 
     def __init__(self, found: Concluded) -> None:
         self.found = found
-        self.size = found.plan.config.commitlog_file_bytes
+        self.size = found.plan.segment_bytes
         self.segments = {segment.base: segment for segment in found.view.segments}
         self.start, self.end = found.view.min_physical_offset, found.view.max_physical_offset
 

@@ -58,7 +58,8 @@ def records(
     """Return an iterator over the records that are all of what is asked, in physical order.
 
     Damaged ones have ``valid`` False; stale ones come with ``stale`` or ``at``, a physical offset in
-    or at a record. Ranges are inclusive. ``scan`` forbids short cuts by queue, index or a guessed start.
+    or at a record, with ``around`` so many neighbours on each side. Ranges are inclusive, of store times in Unix ms.
+    ``limit`` is how many are returned at most. ``scan`` forbids short cuts by queue, index or a guessed start.
 
     Raises:
         UsageError: The question makes no sense. Others as ``open_reader``, also while iterating.

@@ -77,7 +77,7 @@ def plan_salvage(
         if listing.of_kind(COMMITLOG):
             raise RefusedError("none of its files is a segment, or holds a record of one")
         return [], NOT_SALVAGED
-    size = found.plan.config.commitlog_file_bytes
+    size = found.plan.segment_bytes
     segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
     patched = merged((patch.physical_offset, patch.stop) for patch in decision.patches)
     make_way(draft, [*segments, *(file.path for file in listing.of_kind(COMMITLOG))], LENGTH)

@@ -18,7 +18,7 @@ from storeio.format import commitlog as log
 from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import KEY, pick_keys
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic, is_named
 from storeio.rebuild.light import Standing
 from storeio.rebuild.stretches import NO_HEADS, Stretch, Stretches
 from storeio.scan import read_range
@@ -53,7 +53,7 @@ class Wanted:
 
     def takes(self, topic: str, queue_id: int) -> bool:
         """Tell whether a queue was asked for."""
-        return self.queues is None or (topic, None) in self.queues or (topic, queue_id) in self.queues
+        return is_named(self.queues, topic, queue_id)
 
 
 @dataclass(slots=True)

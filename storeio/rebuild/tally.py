@@ -126,7 +126,7 @@ class Tally:
     def view(self) -> LogView:
         """Return the log as all splits tell it."""
         segments = [Segment(file, merge_spans(self._spans.get(file.path, []))) for file in self.plan.segments]
-        return view_log(segments, self.plan.config.commitlog_file_bytes)
+        return view_log(segments, self.plan.segment_bytes)
 
     def checkpoint(self, rolled_ms: int, last_ms: int) -> bytes | None:
         """Return the checkpoint's bytes, None where none is wanted; of the index as in ``checkpoint.index_ms``."""

@@ -11,10 +11,11 @@
 * ``decide`` joins what follows. ``stretches`` tells where the log is damaged, ``regions`` what each of them still
   holds, in the queue that lacks it (``other_queue``), and whether what is ``going_on`` behind it was no record,
   ``doubts`` weighs records that brokers accept, with the ``support`` of their neighbours, inner ``batches`` by what
-  they say twice, ``key_words`` by what the index says, and ``names`` that are no text. ``restore`` tries ``hypotheses`` (``head_fields``, ``property_fields``, ``one_byte``,
-  each made of ``tries``) on one record against its ``evidence``; ``times`` bound when it was stored, by the ``nearest``
-  records. ``numbers`` and ``missing`` tell which messages are lost, ``tombstones`` which hole's ``room`` stands for
-  each, ``holes`` what is written there (``fillers``).
+  they say twice, ``key_words`` by what the index says, and ``names`` that are no text. ``restore`` tries
+  ``hypotheses`` (``head_fields``, ``property_fields``, ``one_byte``, each made of ``tries``) on one record against its
+  ``evidence``; ``times`` bound when it was stored, by the ``nearest`` records. ``numbers`` and ``missing`` tell which
+  messages are lost, ``tombstones`` which hole's ``room`` stands for each, ``holes`` what is written there
+  (``fillers``).
 * ``writing`` copies the log so decided and all else. ``telling`` makes the report: ``traces`` are what else is known
   of lost messages, ``unnamed`` how many have no name, ``topics`` which of them are deleted. Of a choice (``chosen``)
   the rest becomes fillers.

@@ -105,7 +105,7 @@ def _as_called(piece: Moved, root: str, aside_names: Mapping[str, str]) -> Moved
 def _in_the_way(found: Concluded) -> list[str]:
     """Return the directories that have the name of a segment: what belongs there has no room, and they may hold it."""
     folders = [file.path for file in found.plan.listing.files if file.kind == COMMITLOG and file.is_dir]
-    return [path for path in folders if path.count("/") == 1 and is_segment(path, _size(found))]
+    return [path for path in folders if path.count("/") == 1 and is_segment(path, found.plan.segment_bytes)]
 
 
 def _free_name(store: LinkedStore, path: str) -> str:
@@ -122,7 +122,7 @@ def _laid(
 
     ``origin`` is the store that the pieces are of, as it was before ``earlier`` pieces were laid into it.
     """
-    size = _size(found)
+    size = found.plan.segment_bytes
     kept: dict[str, Path] = {}
     if found.plan.root == str(store.root):  # segments that have each other's places are written while they are read
         targets = {path for piece in pieces for path, *_ in _parts(piece, size)}
@@ -177,7 +177,7 @@ def _parts(piece: Piece, size: int) -> Iterator[tuple[str, int, int, int]]:
 def _lies_there(found: Concluded, piece: Piece) -> bool:
     """Tell whether the log holds the bytes of a piece at its place: there is nothing to move."""
     files = {file.path: file for file in found.plan.segments}
-    for path, inside, position, count in _parts(piece, _size(found)):
+    for path, inside, position, count in _parts(piece, found.plan.segment_bytes):
         if path not in files or files[path].size < inside + count:
             return False
         there = found.plan.read(path, inside, inside + count)
@@ -191,7 +191,7 @@ def _first(pieces: list[Piece], found: Concluded) -> list[Piece]:
     waiting = {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.STALE).any()}
     waiting -= {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.RECORD).any()}
     waiting -= {piece.path for piece in pieces if piece.plan is found.plan}
-    free = (p for p in pieces if waiting.isdisjoint(path for path, *_ in _parts(p, _size(found))))
+    free = (p for p in pieces if waiting.isdisjoint(path for path, *_ in _parts(p, found.plan.segment_bytes)))
     return list(free) or pieces
 
 
@@ -219,12 +219,13 @@ def _cut_off(found: Concluded, pieces: Sequence[Piece]) -> Iterator[tuple[str, i
 def _emptied(found: Concluded, pieces: Sequence[Piece]) -> list[str]:
     """Return the files whose records all went elsewhere, and whose own place is none of the log's."""
     names = {piece.path for piece in pieces if piece.plan is found.plan}
-    targets = {f"{COMMITLOG}/{file_name(p.physical_offset // _size(found) * _size(found))}" for p in pieces}
+    targets = {
+        f"{COMMITLOG}/{file_name(p.physical_offset // found.plan.segment_bytes * found.plan.segment_bytes)}"
+        for p in pieces
+    }
     kept = {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.RECORD).any()}
     low, high = found.view.min_physical_offset, found.view.max_physical_offset
-    inside = {s.file.path for s in found.view.segments if low <= s.base < high and s.base % _size(found) == 0}
+    inside = {
+        s.file.path for s in found.view.segments if low <= s.base < high and s.base % found.plan.segment_bytes == 0
+    }
     return sorted(names - targets - kept - inside)
-
-
-def _size(found: Concluded) -> int:
-    return found.plan.config.commitlog_file_bytes

@@ -19,6 +19,7 @@ from storeio.audit.walks import walks
 from storeio.dispatch import enters_queue
 from storeio.format import properties as props
 from storeio.kernels import tables as w
+from storeio.paths import is_named
 from storeio.safe import OPEN_END
 from storeio.salvage.fillers import NOBODY, Setting
 from storeio.salvage.holes import Patch, fillers_over
@@ -58,7 +59,7 @@ class Choice:
 
     def names(self, topic: str, queue_id: int) -> bool:
         """Tell whether a queue is wanted, whatever its messages."""
-        return self.queues is None or (topic, None) in self.queues or (topic, queue_id) in self.queues
+        return is_named(self.queues, topic, queue_id)
 
     def rows(self, walked: Walked) -> Mask:
         """Tell which records of a walked split are wanted."""

@@ -24,7 +24,7 @@ Good = dict[tuple[int, int], Segment]
 
 def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     """Yield what a copy of the log holds where this one has holes, or records that something speaks against."""
-    if donor.plan.config.commitlog_file_bytes != known.segment_bytes:
+    if donor.plan.segment_bytes != known.segment_bytes:
         return
     theirs = survey(donor)
     good = _good(donor, merged((at, at + answer.record.size) for at, answer in Doubts(theirs).answers()))

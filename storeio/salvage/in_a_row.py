@@ -48,7 +48,7 @@ def places_of(plan: AuditPlan, queue: Queue, run: Sequence[int]) -> Iterator[int
         yield start
         return
     files = {file.base_offset: file for file in plan.segments}
-    size = plan.config.commitlog_file_bytes
+    size = plan.segment_bytes
     for base in range(start - start % size, stop, size):
         file = files.get(base)
         if file is None:

@@ -45,7 +45,7 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
             continue
         for low, high in spans:
             yield from _piece(found, segment.file, _begin(found, segment.file, low, gone), high, taken)
-        if segment.file.size > _size(found):
+        if segment.file.size > found.plan.segment_bytes:
             yield from pushed_out(found, segment.file, taken)
     for file in nameless(found.plan):
         if _holds_a_record(found.plan, file):
@@ -73,7 +73,7 @@ def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
     rest has intact records there.
     """
     said: dict[int, Ranges] = {}  # by how far the places are from where they are said
-    for record in intact_records(partial(found.plan.read, file.path), file, _size(found)):
+    for record in intact_records(partial(found.plan.read, file.path), file, found.plan.segment_bytes):
         if 0 <= record.physical_offset <= 2**62:
             ranges = said.setdefault(record.physical_offset - record.position, [])
             joins = bool(ranges) and ranges[-1][1] == record.position
@@ -83,14 +83,14 @@ def _whole(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Piece]:
         return
     most = max(said, key=lambda shift: sum(high - low for low, high in said[shift]))
     low, high = said[most][0]
-    base = (low + most) - (low + most) % _size(found)
-    there = meeting(taken, base, base + _size(found))
+    base = (low + most) - (low + most) % found.plan.segment_bytes
+    there = meeting(taken, base, base + found.plan.segment_bytes)
     if not list(_piece(found, file, low, high, list(there), alone=True)):
         return
     held = merged([*there, *((start + most, stop + most) for start, stop in said[most])])
     for shift, ranges in said.items():
         for start, stop in ranges if shift != most else ():
-            inside = max(start + shift, base), min(stop + shift, base + _size(found))
+            inside = max(start + shift, base), min(stop + shift, base + found.plan.segment_bytes)
             for begin, end in subtract(inside, held) if inside[0] < inside[1] else ():
                 yield Piece(found.plan, file.path, begin - shift, end - begin, begin)
                 add(taken, (begin, end))
@@ -118,16 +118,18 @@ def _piece(
     if file.base_offset is not None:
         # Of its own segment a record may name a place behind the log's last one, too: bytes in front of it came in or
         # went away. What a cut, a reuse or another name of the file leaves is off by whole segments, or not at all.
-        end = max(end, file.base_offset + _size(found))
+        end = max(end, file.base_offset + found.plan.segment_bytes)
     if physical < 0 or physical > 2**62 or (not alone and not first <= physical < end):
         return
     begin, stop = physical, physical + high - low
     if alone:
-        base = physical - physical % _size(found)
+        base = physical - physical % found.plan.segment_bytes
         others = {segment.base for segment in found.view.segments if segment.last_record_stop()}
-        if not may_belong(base, file.base_offset, others, _size(found), is_alone=low + record_bytes >= high):
+        if not may_belong(
+            base, file.base_offset, others, found.plan.segment_bytes, is_alone=low + record_bytes >= high
+        ):
             return
-        begin, stop = max(base, physical - low), min(base + _size(found), physical - low + file.size)
+        begin, stop = max(base, physical - low), min(base + found.plan.segment_bytes, physical - low + file.size)
     for start, limit in subtract((begin, stop), taken):
         if alone or (start, limit) == (begin, stop) or _holds_whole(found, file, (low, high), (start, limit)):
             yield Piece(found.plan, file.path, low + start - physical, limit - start, start)
@@ -141,7 +143,3 @@ def _holds_whole(found: Concluded, file: StoreFile, span: tuple[int, int], room:
         room[0] <= record.physical_offset and record.physical_offset + record.size <= room[1]
         for record in records_between(partial(found.plan.read, file.path), *span)
     )
-
-
-def _size(found: Concluded) -> int:
-    return found.plan.config.commitlog_file_bytes

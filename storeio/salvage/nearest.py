@@ -29,7 +29,7 @@ class Nearest:
 
     def __init__(self, concluded: Concluded) -> None:
         self._plan = concluded.plan
-        self._size = concluded.plan.config.commitlog_file_bytes
+        self._size = concluded.plan.segment_bytes
         self._files = {file.base_offset: file for file in concluded.plan.segments}
         ranges = merged(records_of(concluded))
         self._starts, self._stops = [row[0] for row in ranges], [row[1] for row in ranges]

@@ -176,7 +176,7 @@ def leave_out(choice: Choice, result: Salvaged, decision: Decision, plan: AuditP
         choice = replace(choice, queues=frozenset(queue for queue in named if queue[0] in deleted))
     kept = kept_of(plan, choice)
     places = {kind: _places(decision, kind) for kind in (holes.TOMBSTONE, holes.FILLER)}
-    size = plan.config.commitlog_file_bytes
+    size = plan.segment_bytes
     for patch, offsets in covered(plan, choice, kept):
         base = patch.physical_offset - patch.physical_offset % size
         staging.write(f"{COMMITLOG}/{file_name(base)}", patch.physical_offset - base, patch.bytes.whole(), size=size)

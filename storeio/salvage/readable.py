@@ -33,7 +33,7 @@ def unread_nameless(plan: AuditPlan) -> list[str]:
     told = []
     for file in nameless(plan) if not is_remote(plan.root) else ():
         around = Around(partial(read_range, plan.root, file.path), file.size, gives_up=False)
-        stop = min(file.size, plan.config.commitlog_file_bytes)
+        stop = min(file.size, plan.segment_bytes)
         for start in range(0, stop, AT_ONCE):
             around(start, min(start + AT_ONCE, stop))
         told += [f"{file.path}: bytes {low} to {high}: {around.why}" for low, high in around.bad]

@@ -36,7 +36,7 @@ class Standing(NamedTuple):
 
 def strays_of(plan: AuditPlan) -> list[StoreFile]:
     """Return the files of the commitlog whose names are numbers, and not those of segments."""
-    size = plan.config.commitlog_file_bytes
+    size = plan.segment_bytes
     numbered = plan.listing.of_kind(COMMITLOG)
     return [file for file in numbered if not (is_offset(file, size) and is_segment(file.path, size))]
 
@@ -81,7 +81,7 @@ def pushed_out(found: Concluded, file: StoreFile, taken: Ranges) -> Iterator[Pie
 
     ``taken`` are merged physical ranges, and grow by theirs. Of a file that cannot be read to its end there are none.
     """
-    size, base = found.plan.config.commitlog_file_bytes, file.base_offset or 0
+    size, base = found.plan.segment_bytes, file.base_offset or 0
     try:
         records = list(intact_records(partial(found.plan.read, file.path), file, 2 * size))
     except UnreadableError:
@@ -109,7 +109,7 @@ def lacking(found: Concluded, aside: AuditPlan, strays: list[StoreFile]) -> Iter
     taken = merged(chain.from_iterable(ranges_of(s, w.RECORD, w.BLANK) for s in segments if s.last_record_stop()))
     there = {segment.base for segment in segments}
     others = {segment.base for segment in segments if segment.last_record_stop()}
-    size = found.plan.config.commitlog_file_bytes
+    size = found.plan.segment_bytes
     held = [(file, list(intact_records(partial(aside.read, file.path), file, size))) for file in strays]
     held.sort(key=lambda row: not _stands_there(*row))  # before copies, which may be shorter or half of something else
     for file, records in held:
@@ -166,7 +166,7 @@ def _free(
     found: Concluded, aside: AuditPlan, file: StoreFile, run: list[Standing], taken: Ranges, others: set[int]
 ) -> Iterator[Piece]:
     """Yield the records of a run in whose places no intact byte is; a lone one only amid the log: it may be damaged."""
-    size = found.plan.config.commitlog_file_bytes
+    size = found.plan.segment_bytes
     first, stop = run[0].physical_offset, run[-1].physical_offset + run[-1].size
     base = first - first % size
     amid = found.view.min_physical_offset <= first and stop <= found.view.max_physical_offset

@@ -79,7 +79,7 @@ class Survey:
     @property
     def segment_bytes(self) -> int:
         """Length of a segment."""
-        return self.plan.config.commitlog_file_bytes
+        return self.plan.segment_bytes
 
     @property
     def damaged_properties(self) -> list[int] | None:

@@ -143,3 +143,19 @@ def test_plans_have_names_that_plans_may_have(tmp_path: Path) -> None:
     assert names == ["a_b.plan.json", "c_d.plan.json", "e.f.plan.json"]
     with pytest.raises(UsageError, match="two stores are named"):
         plan_repair.plan_files(["/data/a\tb", "/other/a_b"], str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--simulate", "--into", "plans"], "--into: goes with plans"),
+        (["--simulate", "--topic", "T"], "--topic: goes with plans"),
+        (["--simulate", "--allow-log"], "--allow-log: goes with plans"),
+        (["--into", "plans", "--heap", "8g"], "--heap: goes with --simulate"),
+        (["--into", "plans", "--whole-log"], "--whole-log: goes with --simulate"),
+    ],
+)
+def test_options_without_effect_are_refused(words: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan_repair.main(["--store", str(tmp_path), "--tables", str(tmp_path / "tables"), *words])
+    assert not list(tmp_path.iterdir())
