@@ -220,7 +220,7 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
         ("seconds", DOUBLE, "how long it took"),
         ("into", STRING, "the directory that was written"),
         ("records", LONG, "records that are intact or were restored"),
-        ("saved", LONG, "of them those that the broker's next start would have given up"),
+        ("saved", LONG, "intact messages that the broker's next start would have given up"),
         ("restored", LONG, "records of which damaged fields were given their bytes back"),
         ("dropped", LONG, "records that are no messages"),
         ("lost", LONG, "messages that no byte of the store can supply"),

@@ -91,11 +91,11 @@ class Written:
 
 @dataclass(slots=True)
 class Salvaged:
-    """One salvage. ``records`` are those that were intact or restored; of them the next start of ``broker`` would have
-    given up ``saved``, all of them if it refuses. ``unnamed`` are messages that are lost besides ``lost``, at least:
-    units point at them, and nothing tells their queues. ``left_out`` are those that were not ``chosen``, a sentence
-    that is empty where all are. ``problems`` are sentences on what could not be done, ``notes`` on where it
-    was written."""
+    """One salvage. ``records`` are those that were intact or restored; ``saved`` are the intact messages, each of a
+    batch counted, that the next start of ``broker`` would have given up, all records if it refuses. ``unnamed`` are
+    messages that are lost besides ``lost``, at least: units point at them, and nothing tells their queues. ``left_out``
+    are those that were not ``chosen``, a sentence that is empty where all are. ``problems`` are sentences on what could
+    not be done, ``notes`` on where it was written."""
 
     store: str
     version: str

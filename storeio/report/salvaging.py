@@ -76,7 +76,7 @@ def salvaged_sentence(result: Salvaged) -> str:
         how += f"; {counted(result.left_out, 'record')} not chosen"
     word = "SAVED" if result.exit_code == EXIT_SOUND else "SAVED WITH LOSSES" if not result.problems else "INCOMPLETE"
     if result.saved:
-        how += f"; {broker_text(result.broker)} would have given up {counted(result.saved, 'message')} of them"
+        how += f"; {broker_text(result.broker)} would have given up {counted(result.saved, 'intact message')}"
     lost = f"; {counted(result.lost_count, 'message')} lost" if result.lost else ""
     if result.unnamed:
         lost += f"; {'and ' if lost else ''}{counted(result.unnamed, 'message')} lost of which nothing tells the queue"

@@ -23,6 +23,7 @@ from storeio.linked import linked
 from storeio.paths import COMMITLOG, file_name
 from storeio.prediction import simulate
 from storeio.publishing import begun, target_of
+from storeio.rebuild.derive import Wanted
 from storeio.rebuild.node import Build, in_order
 from storeio.rebuild.tally import notes_of_database, wanted_of
 from storeio.rebuilt import PARTS
@@ -147,25 +148,30 @@ def saved(
         tell_saved(result, root, known.audit.log.records, settings)
         if choice != ALL:
             leave_out(choice, result, decision, prepare(str(staging.partial), given=settings), staging)
-        plan = prepare(str(staging.partial), given=settings)
-        build, records = Build(plan, wanted, frozenset(PARTS), staging), 0
-        for derived in in_order(plan, wanted, threads):
-            build.add(derived)
-            records += derived.records
-        result.records = records - result.tombstones - result.fillers
-        # A store time that leaps and has no one answer is kept, and says so again in the new store.
-        untold = known.leaping
 
         def looked_at() -> None:
-            result.problems.extend(_unsound(look(staging.partial, settings), losses, untold))
+            # A store time that leaps and has no one answer is kept, and says so again in the new store.
+            result.problems.extend(_unsound(look(staging.partial, settings), losses, known.leaping))
             result.problems.extend(text for text in unread_since(first, others) if text not in result.problems)
             mark = to_json(mark_of(result)).encode() + b"\n"
             staging.write(MARK, 0, mark, size=len(mark))
 
-        built = build.finish(threads, looked_at)
-    result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
+        _build(result, wanted, prepare(str(staging.partial), given=settings), staging, threads, looked_at)
     result.seconds = (time.time_ns() // 1_000_000 - result.started_ms) / 1000
     return result
+
+
+def _build(
+    result: Salvaged, wanted: Wanted, plan: AuditPlan, staging: Staging, threads: int, looked_at: Callable[[], None]
+) -> None:
+    """Build queues, index and checkpoint of a new log; what came of it goes into the result once it was looked at."""
+    build, records = Build(plan, wanted, frozenset(PARTS), staging), 0
+    for derived in in_order(plan, wanted, threads):
+        build.add(derived)
+        records += derived.records
+    result.records = records - result.tombstones - result.fillers
+    built = build.finish(threads, looked_at)
+    result.queues, result.files, result.written_bytes = built.queues, built.files, built.written_bytes
 
 
 def leave_out(choice: Choice, result: Salvaged, decision: Decision, plan: AuditPlan, staging: Staging) -> None:
