@@ -208,10 +208,10 @@ def rebuild_on_spark(root: Path, jobs: int) -> Pair:
     """The same in a session of Spark with so many cores that has run one before."""
     from jobs.common import build_session
     from storeio.audit import prepare
+    from storeio.output.staging import Staging
     from storeio.rebuild.node import rebuild as rebuilt
     from storeio.rebuild.tally import Tally, wanted_of
     from storeio.rebuilt import PARTS
-    from storeio.staging import Staging
     from udfs.rebuild import Building, finish, rebuild_stores
 
     spark = build_session("storeio bench", master=f"local[{jobs}]")

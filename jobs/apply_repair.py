@@ -20,8 +20,8 @@ from storeio.apply import store_of
 from storeio.commands.apply import run_apply
 from storeio.commands.console import explain
 from storeio.errors import StoreError, UsageError
+from storeio.output.targets import is_inside
 from storeio.results import EXIT_SOUND
-from storeio.targets import is_inside
 from storeio.uris import place_of
 
 DESCRIPTION: Final = "Carry out a saved plan on one RocketMQ store."

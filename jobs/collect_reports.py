@@ -23,10 +23,10 @@ from jobs.stores import new_run_id, separate_errors
 from storeio.commands.console import complain, explain
 from storeio.commands.outputs import put, say
 from storeio.errors import StoreError, UnreadableError, UsageError
+from storeio.output.targets import is_inside
 from storeio.report import table_rows, verdict_sentence
 from storeio.report.parsed import Failure, from_json, refuse_misfits
 from storeio.results import EXIT_SOUND, Audit
-from storeio.targets import is_inside
 from storeio.uris import refuse_remote
 
 DESCRIPTION: Final = "Collect reports of storeio check --json from many hosts into Delta tables."

@@ -28,8 +28,8 @@ from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
 from storeio import __version__
 from storeio.commands.outputs import json_sink, say
+from storeio.output.targets import refuse_in_tables
 from storeio.report import TABLES, to_json
-from storeio.targets import refuse_in_tables
 from udfs.checks import reason
 
 DESCRIPTION: Final = "Delete old runs from the tables of audits, join small files, remove what nothing names."

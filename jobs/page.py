@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from jobs import tables
 from jobs.declared import FINDING_HISTORY, RUNS
 from storeio.config import Given
-from storeio.partials import left_beside
+from storeio.output.partials import left_beside
+from storeio.output.staging import explained
+from storeio.output.whole_file import whole_file
 from storeio.prediction import next_starts
 from storeio.report.page import Past, Start, StorePage, past_of, render_page, start_of
 from storeio.report.parsed import Failure
 from storeio.report.rows import valid_text
 from storeio.results import Audit, Unfinished
-from storeio.staging import explained
-from storeio.whole_file import whole_file
 
 
 def write_page(

@@ -31,6 +31,8 @@ from storeio.commands.plan import selection
 from storeio.commands.simulate import heap_bytes
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
+from storeio.output.staging import explained
+from storeio.output.targets import is_inside
 from storeio.plan.model import RISKS
 from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
@@ -40,8 +42,6 @@ from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.simulate.rules import NEWEST, rules_of
-from storeio.staging import explained
-from storeio.targets import is_inside
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import WorkersError, workers_named
 

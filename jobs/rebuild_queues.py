@@ -29,14 +29,14 @@ from storeio.commands.outputs import Sink, json_sink
 from storeio.commands.rebuild import names_of, parts_of, show
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
+from storeio.output.publishing import begin, target_of
+from storeio.output.targets import is_inside
 from storeio.paths import COMMITLOG
-from storeio.publishing import begin, target_of
 from storeio.rebuild.tally import Names, Tally, wanted_of
 from storeio.rebuilt import PARTS, Rebuilt
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object
 from storeio.scan import require_listed
-from storeio.targets import is_inside
 from storeio.uris import below, is_remote, parsed, place_of, shown
 from udfs.checks import WorkersError
 from udfs.rebuild import Building, finish, rebuild_stores

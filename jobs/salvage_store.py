@@ -31,14 +31,14 @@ from storeio.commands.outputs import json_sink
 from storeio.commands.salvage import choice_of, show
 from storeio.config import Given
 from storeio.errors import UsageError
-from storeio.publishing import target_of
+from storeio.output.publishing import target_of
+from storeio.output.targets import is_inside
 from storeio.replay import Provenance
 from storeio.report import to_json
 from storeio.report.salvaging import salvaged_object
 from storeio.salvage.node import saved, told_by
 from storeio.salvaged import LOSSES, TOMBSTONES, Salvaged
 from storeio.simulate.rules import NEWEST, rules_of
-from storeio.targets import is_inside
 from storeio.uris import is_remote, place_of, shown
 from udfs.checks import conclude_stores
 from udfs.replay import salvaged_messages

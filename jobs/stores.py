@@ -22,8 +22,8 @@ from storeio.commands.console import settings_of
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
+from storeio.output.targets import followed, is_inside, refuse_in_tables
 from storeio.safe import printable
-from storeio.targets import followed, is_inside, refuse_in_tables
 from storeio.uris import is_remote, parsed, place_of, shown
 
 MOST: Final = 2**31 - 1  # what Spark takes as an int, and as seconds or days still fits its longs as milliseconds

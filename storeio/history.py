@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from storeio.errors import UnreadableError, UsageError
+from storeio.output.targets import followed
 from storeio.report.page.past import RUN_COLUMNS, SIGHTING_COLUMNS, Past, past_of
-from storeio.targets import followed
 from storeio.uris import is_remote, place_of, refuse_remote
 
 RUNS: Final = "runs"

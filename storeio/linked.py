@@ -12,13 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from storeio.errors import UnreadableError, WriteError
-from storeio.holes import data_stretches, hole_bytes
-from storeio.local_files import open_file
+from storeio.output.staging import created, explained, write_all
+from storeio.output.targets import followed
 from storeio.plan.digest import DIRECTORY, FILE, Entry, zeros
+from storeio.reading.holes import data_stretches, hole_bytes
+from storeio.reading.local_files import open_file
 from storeio.remote.mirror import mirrored
 from storeio.scan import Listing, changed_since, list_store
-from storeio.staging import created, explained, write_all
-from storeio.targets import followed
 from storeio.uris import is_remote
 
 PIECE_BYTES: Final = 1 << 20

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from storeio.errors import UnreadableError
 from storeio.kernels.search import first_nonzero
+from storeio.output.staging import PIECE_BYTES, staged
+from storeio.output.targets import checked_target
 from storeio.scan import data_stretches
 from storeio.simulate.disk import Disk
 from storeio.simulate.predicted import Prediction
-from storeio.staging import PIECE_BYTES, staged
-from storeio.targets import checked_target
 from storeio.uris import is_remote, refuse_remote
 
 

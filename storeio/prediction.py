@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from storeio import many_files
-from storeio.around import ReadAround
 from storeio.audit.running import moment_of
 from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
@@ -29,6 +27,8 @@ from storeio.paths import (
     QUEUE_EXT,
     StoreFile,
 )
+from storeio.reading import many_files
+from storeio.reading.around import ReadAround
 from storeio.results import Tell
 from storeio.scan import Bytes, Listing, kept_open, list_store, not_listed, read_range, require_same
 from storeio.settings import log_elsewhere, not_followed, not_read

@@ -24,10 +24,10 @@ from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import row_view
 from storeio.inspect.views import MOST_BYTES, RecordView
 from storeio.kernels import tables as w
+from storeio.output.staging import explained
+from storeio.output.whole_file import whole_file
 from storeio.salvage.fillers import TOMBSTONE, is_filler
 from storeio.salvaged import LostMessages, Moved, Salvaged
-from storeio.staging import explained
-from storeio.whole_file import whole_file
 
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = (".parquet",)

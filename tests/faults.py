@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from storeio import local_files, many_files
 from storeio.errors import UnreadableError
+from storeio.reading import local_files, many_files
 
 Ranges = list[tuple[int, int]]
 

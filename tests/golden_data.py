@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from storeio.holes import data_stretches
+from storeio.reading.holes import data_stretches
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 

@@ -18,9 +18,9 @@ from implied import derive
 from storebuilder import StoreBuilder
 
 from storeio.config import infer_config
-from storeio.many_files import Pieces
 from storeio.paths import describe, file_name
-from storeio.pieces import Agreeing
+from storeio.reading.many_files import Pieces
+from storeio.reading.pieces import Agreeing
 from storeio.scan import list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk

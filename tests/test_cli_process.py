@@ -133,7 +133,7 @@ def test_interrupt_ends_with_32(number: signal.Signals) -> None:
         (["rebuild", "--into"], "storeio.rebuild.node:Build.add", signal.SIGTERM),
         (["salvage", "--into"], "storeio.salvage.node:write_log", signal.SIGINT),
         (["plan", "--out"], "storeio.planning.planner:Planner.run", signal.SIGTERM),
-        (["simulate", "--into"], "storeio.staging:Staging.write", signal.SIGINT),
+        (["simulate", "--into"], "storeio.output.staging:Staging.write", signal.SIGINT),
     ],
 )
 def test_who_is_stopped_leaves_nothing(words: list[str], hook: str, number: signal.Signals, tmp_path: Path) -> None:

@@ -35,7 +35,16 @@ PURE: Final = WALK | {
     "salvaged",
     "verbs",
 }
-FILES: Final = PURE | {"remote", "scan", "targets", "nearby", "file_sizes", "settings", "config", "index_files"}
+FILES: Final = PURE | {
+    "remote",
+    "scan",
+    "output.targets",
+    "reading.nearby",
+    "file_sizes",
+    "settings",
+    "config",
+    "index_files",
+}
 COMMAND: Final = {"commands.console", "commands.options", "commands.outputs", "report"}
 LAYERS: Final = {
     "__init__": {
@@ -52,6 +61,8 @@ LAYERS: Final = {
     },  # types
     "__main__": {"cli", "process"},
     "errors": set[str](),
+    "reading": set[str](),
+    "output": set[str](),
     "verbs": set[str](),  # imports what is called when it is called
     "paths": {"errors"},
     "uris": {"errors"},
@@ -73,62 +84,77 @@ LAYERS: Final = {
     "store": PURE | {"scan", "config", "audit"},
     "results": WALK | {"findings"},
     "checks": PURE,
-    "simulate": PURE | {"pieces", "many_files"},  # of the latter the table of pieces
+    "simulate": PURE | {"reading.pieces", "reading.many_files"},  # of the latter the table of pieces
     "plan": PURE,
     "dead_links": PURE,
     "timer_files": PURE | {"scan"},
-    "prediction": FILES | {"around", "many_files", "audit", "dead_links", "timer_files"},
-    "predicted_store": FILES | {"staging"},
+    "prediction": FILES | {"reading.around", "reading.many_files", "audit", "dead_links", "timer_files"},
+    "predicted_store": FILES | {"output.staging"},
     "forecast": FILES | {"prediction"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
-    "holes": set[str](),
-    "local_files": {"errors", "holes"},
-    "local_listing": {"errors", "paths", "uris"},
-    "scan": FORMAT | {"remote", "holes", "local_files", "local_listing"},
-    "nearby": {"errors"},
+    "reading.holes": set[str](),
+    "reading.local_files": {"errors", "reading.holes"},
+    "reading.local_listing": {"errors", "paths", "uris"},
+    "scan": FORMAT | {"remote", "reading.holes", "reading.local_files", "reading.local_listing"},
+    "reading.nearby": {"errors"},
     "settings": FORMAT | {"results"},
     "config": FORMAT | {"results", "safe", "scan", "file_sizes", "settings"},
     "index_files": FORMAT | {"checks", "scan", "config"},
-    "many_files": {"paths", "compiled", "clmul", "crc", "kernels"},
-    "around": WALK | {"checks"},
-    "pieces": WALK | {"dispatch", "many_files", "checks"},
-    "audit": FILES | {"around", "turns", "many_files", "pieces"},
+    "reading.many_files": {"paths", "compiled", "clmul", "crc", "kernels"},
+    "reading.around": WALK | {"checks"},
+    "reading.pieces": WALK | {"dispatch", "reading.many_files", "checks"},
+    "audit": FILES | {"reading.around", "turns", "reading.many_files", "reading.pieces"},
     "fingerprints": FORMAT | {"scan", "uris"},
-    "incremental": FILES | {"audit", "many_files", "fingerprints", "report"},
-    "partials": set[str](),
-    "staging": {"errors", "partials"},
-    "whole_file": {"errors", "partials", "staging", "targets"},
-    "targets": {"errors", "uris"},
+    "incremental": FILES | {"audit", "reading.many_files", "fingerprints", "report"},
+    "output.partials": set[str](),
+    "output.staging": {"errors", "output.partials"},
+    "output.whole_file": {"errors", "output.partials", "output.staging", "output.targets"},
+    "output.targets": {"errors", "uris"},
     "recent": set[str](),
     "turns": {"errors"},
-    "publishing": {"errors", "uris", "remote", "partials", "staging", "targets"},
+    "output.publishing": {"errors", "uris", "remote", "output.partials", "output.staging", "output.targets"},
     "rebuilt": FORMAT | {"findings", "results"},
-    "rebuild": FILES | {"audit", "compiled", "staging", "publishing", "turns"},  # it loads kernels ahead
-    "linked": PURE | {"scan", "remote", "holes", "local_files", "staging", "targets"},
-    "planning": FILES | {"audit", "linked", "partials", "rebuild", "rebuilt", "salvage", "staging", "prediction"},
+    "rebuild": FILES | {"audit", "compiled", "output.staging", "output.publishing", "turns"},  # it loads kernels ahead
+    "linked": PURE | {"scan", "remote", "reading.holes", "reading.local_files", "output.staging", "output.targets"},
+    "planning": FILES
+    | {"audit", "linked", "output.partials", "rebuild", "rebuilt", "salvage", "output.staging", "prediction"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
     "salvage": FILES
-    | {"around", "audit", "report", "rebuild", "publishing", "staging", "linked", "prediction", "salvaged", "turns"},
-    "replay": FILES | {"salvage", "inspect", "staging", "whole_file"},
-    "apply": PURE | {"holes", "local_files", "report"},
+    | {
+        "reading.around",
+        "audit",
+        "report",
+        "rebuild",
+        "output.publishing",
+        "output.staging",
+        "linked",
+        "prediction",
+        "salvaged",
+        "turns",
+    },
+    "replay": FILES | {"salvage", "inspect", "output.staging", "output.whole_file"},
+    "apply": PURE | {"reading.holes", "reading.local_files", "report"},
     "inspect": FILES,
-    "history": {"errors", "uris", "report", "targets"},
+    "history": {"errors", "uris", "report", "output.targets"},
     "process": set[str](),
     "commands": set[str](),
     "commands.examples": set[str](),
     "commands.console": FILES | {"audit", "report"},
-    "commands.outputs": FILES | {"commands.console", "partials", "whole_file"},
-    "commands.options": PURE | {"targets", "commands.console", "commands.outputs", "commands.examples", "report"},
+    "commands.outputs": FILES | {"commands.console", "output.partials", "output.whole_file"},
+    "commands.options": PURE
+    | {"output.targets", "commands.console", "commands.outputs", "commands.examples", "report"},
     "commands.inspect_options": FILES | {"commands.options", "inspect"},
     "commands.inspect": FILES | COMMAND | {"commands.inspect_options", "inspect"},
-    "commands.check": FILES | COMMAND | {"audit", "history", "partials", "prediction", "whole_file"},
+    "commands.check": FILES | COMMAND | {"audit", "history", "output.partials", "prediction", "output.whole_file"},
     "commands.simulate": FILES | COMMAND | {"prediction", "predicted_store", "forecast"},
     "commands.plan": FILES | COMMAND | {"planning", "prediction"},
-    "commands.apply": PURE | COMMAND | {"apply", "targets"},
-    "commands.rebuild": FILES | COMMAND | {"audit", "rebuild", "staging"},
-    "commands.salvage": FILES | COMMAND | {"audit", "commands.rebuild", "partials", "prediction", "replay", "salvage"},
+    "commands.apply": PURE | COMMAND | {"apply", "output.targets"},
+    "commands.rebuild": FILES | COMMAND | {"audit", "rebuild", "output.staging"},
+    "commands.salvage": FILES
+    | COMMAND
+    | {"audit", "commands.rebuild", "output.partials", "prediction", "replay", "salvage"},
     "commands.diff": FILES | COMMAND | {"compare"},
     "cli": {"crc", "process", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
     "conf": set[str](),
@@ -141,7 +167,9 @@ EXPLAINED: Final = (
     "incremental",
     "inspect",
     "kernels",
+    "output",
     "planning",
+    "reading",
     "rebuild",
     "remote",
     "report",
@@ -198,8 +226,8 @@ def part_of(path: Path) -> str:
 
 
 def part_named(parts: Sequence[str]) -> str:
-    """Return the part of storeio with such a dotted name: a module or a package, of the commands each by itself."""
-    return ".".join(parts[: 2 if parts[0] == "commands" else 1]).removesuffix(".__init__")
+    """Return the part of storeio with such a dotted name: a module or a package, of some packages each by itself."""
+    return ".".join(parts[: 2 if parts[0] in ("commands", "reading", "output") else 1]).removesuffix(".__init__")
 
 
 def parts_imported(path: Path) -> set[str]:

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampled import sampled
 
-from storeio import audit, many_files
+from storeio import audit
 from storeio.audit import AuditPlan, FileReport
 from storeio.format.consumequeue import UNIT_BYTES
-from storeio.many_files import MOST_BYTES, Pieces, agreeing, summaries_of
 from storeio.paths import CONSUMEQUEUE
 from storeio.prediction import simulate
+from storeio.reading import many_files
+from storeio.reading.many_files import MOST_BYTES, Pieces, agreeing, summaries_of
 from storeio.results import EXIT_SOUND, Audit
 from storeio.scan import data_stop
 

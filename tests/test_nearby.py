@@ -10,8 +10,8 @@ import pytest
 
 from storeio.checks.queue_files import Queue, QueueFile, by_number
 from storeio.errors import UnreadableError
-from storeio.nearby import Nearby
 from storeio.paths import CONSUMEQUEUE
+from storeio.reading.nearby import Nearby
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -14,8 +14,8 @@ import golden_data as golden
 import pytest
 
 from storeio import cli
-from storeio.partials import left_beside, partial_name
-from storeio.whole_file import is_replaceable, whole_file
+from storeio.output.partials import left_beside, partial_name
+from storeio.output.whole_file import is_replaceable, whole_file
 
 pytestmark = pytest.mark.share(2)
 
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(
 ) -> None:
     place = tmp_path / "told"
     place.write_text("old")
-    monkeypatch.setattr("storeio.whole_file.flush", full)
+    monkeypatch.setattr("storeio.output.whole_file.flush", full)
     monkeypatch.setattr("storeio.planning.output.flush", full)
     assert cli.run([words[0], str(golden.store("base-5.3.3")), words[1], str(place)]) == 8
     assert capsys.readouterr().err.endswith("No space left on device\n")

@@ -180,7 +180,7 @@ def test_a_file_system_that_takes_no_advice_gets_the_same(
         refused.append(words)
         raise OSError(errno.EINVAL, "Invalid argument")
 
-    monkeypatch.setattr("storeio.staging.BEGIN_BYTES", 1)
+    monkeypatch.setattr("storeio.output.staging.BEGIN_BYTES", 1)
     monkeypatch.setattr(os, "posix_fadvise", refuse)
     rebuild(store, tmp_path / "new")
     assert refused

@@ -19,6 +19,7 @@ from storebuilder import StoreBuilder, forged
 from storeio.audit import AuditPlan, prepare
 from storeio.errors import WriteError
 from storeio.kernels.place import KEY
+from storeio.output.staging import Staging, created, write_all
 from storeio.rebuild.cuts import KeyCount, Place, cut
 from storeio.rebuild.derive import Keys, Wanted, derive_split
 from storeio.rebuild.index import IndexWriter, Shape
@@ -31,7 +32,6 @@ from storeio.rebuild.shares import Facts, Orders, facts_of, orders_of, stitched
 from storeio.rebuild.spill import WRITING, spill
 from storeio.rebuild.tally import Names, Tally, shape_of, wanted_of
 from storeio.rebuilt import PARTS
-from storeio.staging import Staging, created, write_all
 
 pytestmark = pytest.mark.share(2)
 

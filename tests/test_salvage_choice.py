@@ -255,7 +255,7 @@ def test_no_file_of_messages_that_only_looks_whole(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("storeio.whole_file.flush", full)
+    monkeypatch.setattr("storeio.output.whole_file.flush", full)
     place = tmp_path / "taken.jsonl"
     root = golden.store("base-4.9.8")
     size = f"mappedFileSizeCommitLog={golden.options('base-4.9.8')['clFile']}"

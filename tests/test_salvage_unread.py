@@ -103,7 +103,7 @@ def test_a_segment_without_a_number_for_a_name_has_bad_blocks(
 def test_many_bad_blocks_are_left_out_in_larger_pieces(
     store: Path, faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storeio.around.MOST_BLOCKS", 1)
+    monkeypatch.setattr("storeio.reading.around.MOST_BLOCKS", 1)
     faults.fail(segment(3), 0, BLOCK)
     faults.fail(segment(3), 2 * BLOCK, 3 * BLOCK)
     made = salvage(store, tmp_path / "new")

@@ -14,8 +14,8 @@ from sampled import sampled
 
 from storeio import audit
 from storeio.errors import NotAStoreError, UnreadableError
-from storeio.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
-from storeio.local_listing import LINK_BELOW_LINK
+from storeio.reading.local_files import HUGE_PAGE_BYTES, MOST_KEPT, SMALL_BYTES
+from storeio.reading.local_listing import LINK_BELOW_LINK
 from storeio.scan import kept_open, list_store, read_range
 
 pytestmark = pytest.mark.share(2)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import storeio
-from storeio import audit, cli, local_files
+from storeio import audit, cli
 from storeio.checks.queue_files import Queue, QueueFile
 from storeio.checks.segments import view_log
 from storeio.checks.uncovered import Leftover, judge_uncovered
@@ -30,6 +30,7 @@ from storeio.kernels import tables as w
 from storeio.plan.model import RESIZE
 from storeio.planning import derived, plan_store
 from storeio.prediction import simulate
+from storeio.reading import local_files
 from storeio.scan import list_store
 from storeio.splits import DEFAULT_SPLIT_BYTES, merge_spans
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 
-from storeio import cli, targets
+from storeio import cli
 from storeio.errors import UsageError
-from storeio.targets import is_inside, refuse_in_tables, refuse_same
+from storeio.output import targets
+from storeio.output.targets import is_inside, refuse_in_tables, refuse_same
 
 CALLS = (
     "check STORE --html NAME",

@@ -12,12 +12,13 @@ import pytest
 from faults import Faults
 from golden_data import segment
 
-from storeio import around, audit
+from storeio import audit
 from storeio.codes import INFO
 from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
 from storeio.predicted_store import write_into
 from storeio.prediction import simulate
+from storeio.reading import around
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import Audit, messages_in
 

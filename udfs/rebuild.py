@@ -18,6 +18,7 @@ from pyspark import Accumulator, SparkContext
 
 from storeio.audit import AuditPlan, Progress, Told, all_told
 from storeio.errors import StoreError, WriteError
+from storeio.output.staging import Staging
 from storeio.paths import CHECKPOINT
 from storeio.rebuild.derive import Derived, Wanted, derive_split
 from storeio.rebuild.lay import FileLaid
@@ -30,7 +31,6 @@ from storeio.rebuilt import Rebuilt
 from storeio.remote.failures import note
 from storeio.scan import kept_open, require_same
 from storeio.splits import Split
-from storeio.staging import Staging
 from udfs.checks import Tell, dropped, grouped, sent, slice_bytes, telling, workers_named
 from udfs.laying import Output, laid_by_workers
 from udfs.memory import freed_at_end

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from storeio.holes import hole_bytes
 from storeio.plan.digest import zeros
+from storeio.reading.holes import hole_bytes
 
 PIECE_BYTES: Final = 1 << 20
 FILE_MODE: Final = 0o644  # less the umask

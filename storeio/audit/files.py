@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from storeio import many_files
 from storeio.audit.facts import declared_batches, file_facts
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_bytes_of
 from storeio.checks import ext_units, index_structure
@@ -19,6 +18,7 @@ from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import index as index_format
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT, StoreFile
+from storeio.reading import many_files
 from storeio.scan import Listing, data_stop, long_stretches
 from storeio.uris import is_remote
 

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio import many_files
 from storeio.audit.moment import Moment
 from storeio.audit.running import moment_of
 from storeio.checks import index_structure
@@ -23,9 +22,10 @@ from storeio.config import StoreConfig, infer_config
 from storeio.errors import UsageError
 from storeio.findings import Finding
 from storeio.index_files import index_shape_of
-from storeio.many_files import Pieces
-from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
+from storeio.reading import many_files
+from storeio.reading.many_files import Pieces
+from storeio.reading.nearby import Nearby
 from storeio.scan import Listing, list_store, read_range
 from storeio.settings import log_elsewhere
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from storeio.around import Around
 from storeio.audit.facts import Told, told_by
 from storeio.audit.misplaced import misplaced_runs
 from storeio.audit.plan import AuditPlan, QueueKey
@@ -28,6 +27,7 @@ from storeio.format import index as index_format
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_STOP
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
+from storeio.reading.around import Around
 from storeio.splits import Split, WalkState
 from storeio.turns import turn
 from storeio.uris import is_remote

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
 from storeio.dispatch import Grouped
-from storeio.pieces import of_one_run, pieces_of
+from storeio.reading.pieces import of_one_run, pieces_of
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

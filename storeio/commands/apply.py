@@ -11,6 +11,7 @@ from storeio.commands.console import Meter, coloured, complain, explain, setting
 from storeio.commands.options import Task, failure_of, planned_options, refuse_json_inside
 from storeio.commands.outputs import json_sink, say
 from storeio.errors import StoreError
+from storeio.output.targets import refuse_same
 from storeio.plan.outcome import Applied, Undone
 from storeio.report import failure_object, to_json
 from storeio.report.applied import (
@@ -22,7 +23,6 @@ from storeio.report.applied import (
     undone_sentence,
 )
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Tell
-from storeio.targets import refuse_same
 
 Found = TypeVar("Found", Applied, Undone)
 

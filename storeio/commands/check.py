@@ -15,10 +15,10 @@ from storeio.commands.options import Task, attempt, html_option, reading_options
 from storeio.commands.outputs import Sink, html_target, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError
+from storeio.output.targets import refuse_in_tables
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
-from storeio.targets import refuse_in_tables
 
 if TYPE_CHECKING:
     from storeio.audit import Progress
@@ -132,9 +132,9 @@ def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
 
 def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
     """Write the page, whole or not at all; return the exit code of that."""
-    from storeio.partials import left_beside
+    from storeio.output.partials import left_beside
+    from storeio.output.whole_file import whole_file
     from storeio.report.page import render_page
-    from storeio.whole_file import whole_file
 
     notes = left_beside(place)
     try:

@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, Final
 
 from storeio.config import Given, given_settings
 from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
+from storeio.output.targets import refuse_same
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
 from storeio.safe import printable
-from storeio.targets import refuse_same
 from storeio.uris import name_of, shown
 
 if TYPE_CHECKING:

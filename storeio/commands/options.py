@@ -13,9 +13,9 @@ from storeio.commands.console import Meter, complain, explain
 from storeio.commands.examples import EXAMPLES
 from storeio.commands.outputs import Sink
 from storeio.errors import UsageError
+from storeio.output.targets import is_inside
 from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED
-from storeio.targets import is_inside
 from storeio.uris import shown
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,11 +12,11 @@ from typing import IO
 
 from storeio.commands.console import complain, drop_output, explain
 from storeio.errors import UsageError, WriteError
-from storeio.partials import left_beside
+from storeio.output.partials import left_beside
+from storeio.output.targets import file_target, followed, is_inside
+from storeio.output.whole_file import is_replaceable, whole_file
 from storeio.results import EXIT_SOUND
-from storeio.targets import file_target, followed, is_inside
 from storeio.uris import refuse_remote, shown
-from storeio.whole_file import is_replaceable, whole_file
 
 
 def put(stream: IO[str] | None, text: str) -> None:

@@ -20,12 +20,12 @@ from storeio.commands.options import (
 from storeio.commands.outputs import json_sink, say
 from storeio.commands.rebuild import names_of
 from storeio.errors import StoreError, UsageError
+from storeio.output.targets import file_target
 from storeio.report import to_json
 from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence
 from storeio.safe import parse_range, parse_time
 from storeio.salvaged import LOSSES, TOMBSTONES, Salvaged, Written
 from storeio.simulate.rules import NEWEST
-from storeio.targets import file_target
 from storeio.uris import shown
 
 # Each function imports what it needs of the engine: numba takes half a second.
@@ -87,7 +87,7 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
     """
     if place is None:
         return lambda result: None
-    from storeio.partials import left_beside
+    from storeio.output.partials import left_beside
     from storeio.replay import checked_file
 
     local = file_target("--messages", place, (into, *stores))

@@ -11,8 +11,8 @@ from storeio.audit import Concluded, Progress, look_at_store
 from storeio.compare.logs import Log, alone, differing, judged, queue_differences
 from storeio.compare.model import A_ALONE, B_ALONE, DIVERGED, Difference, LogRange, Side
 from storeio.errors import UsageError
+from storeio.output.targets import refuse_itself
 from storeio.scan import kept_open, require_same
-from storeio.targets import refuse_itself
 
 
 @kept_open()

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit.plan import AuditPlan
-from storeio.many_files import P_BYTES, Pieces
+from storeio.reading.many_files import P_BYTES, Pieces
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]

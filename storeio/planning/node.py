@@ -15,6 +15,7 @@ from storeio.audit.named import require_known
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError, UsageError
 from storeio.linked import copied
+from storeio.output.targets import refuse_itself
 from storeio.paths import CHECKPOINT, COMMITLOG, INDEX
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
 from storeio.planning.harm import is_worse, takes_more
@@ -27,7 +28,6 @@ from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
-from storeio.targets import refuse_itself
 from storeio.uris import is_remote, place_of, shown
 
 # What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so, or

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError
-from storeio.partials import MOST_NAME_BYTES, left_beside, partial_name
+from storeio.output.partials import MOST_NAME_BYTES, left_beside, partial_name
+from storeio.output.staging import explained, flush, flush_names
+from storeio.output.targets import followed, refuse_special
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
-from storeio.staging import explained, flush, flush_names
-from storeio.targets import followed, refuse_special
 from storeio.uris import is_remote, refuse_remote
 
 BYTES: Final = ".bytes"

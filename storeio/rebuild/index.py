@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from storeio.format import index as layout
 from storeio.kernels import place as p
+from storeio.output.staging import Staging
 from storeio.rebuild.derive import Keys
-from storeio.staging import Staging
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.kernels.place import KEY
+from storeio.output.staging import created, explained, write_all
 from storeio.rebuild.derive import Keys
 from storeio.rebuild.index import IndexFile, Shape
 from storeio.rebuild.layout import Bridge, FileSizes, Write, bridged, laid
@@ -32,7 +33,6 @@ from storeio.rebuild.spill import WRITING, require_shared
 from storeio.rebuild.stretches import QueueKey, Stretch, sizes_of
 from storeio.remote.writing import upload
 from storeio.scan import read_range
-from storeio.staging import created, explained, write_all
 
 KEYS_AT_ONCE: Final = 1 << 16  # that are read
 APART_BYTES: Final = 64 << 10  # between two stretches that are read at once

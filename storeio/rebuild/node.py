@@ -15,8 +15,9 @@ from storeio.compiled import load_ahead, loading
 from storeio.kernels.group import group_by_queue, runs_by_queue
 from storeio.kernels.place import pick_keys, put_keys
 from storeio.kernels.walk import walk
+from storeio.output.publishing import begun, target_of
+from storeio.output.staging import Staging
 from storeio.paths import CHECKPOINT, COMMITLOG
-from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Derived, Wanted, behind, derive_split
 from storeio.rebuild.index import IndexWriter
 from storeio.rebuild.old import old_units
@@ -25,7 +26,6 @@ from storeio.rebuild.tally import Names, Tally, shape_of, sizes_of, told_more, w
 from storeio.rebuilt import INDEXES, PARTS, Rebuilt
 from storeio.scan import kept_open, require_listed, require_same
 from storeio.splits import Split, WalkState
-from storeio.staging import Staging
 from storeio.turns import thread_count, turn
 
 PHASE: Final = "commitlog"
@@ -49,7 +49,7 @@ def rebuild(
 
     Args:
         root: The store directory, or its URI.
-        into: A directory or URI that is new or empty; it appears whole or not at all, see ``storeio.publishing``.
+        into: A directory or URI that is new or empty; it appears whole or not at all.
         given: Broker settings by name; what is not given is told from the files.
         queues: Topics, or topic and queue id, that are wanted; None for all.
         parts: Any of ``queues``, ``index``, ``checkpoint``.

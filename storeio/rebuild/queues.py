@@ -17,6 +17,7 @@ import numpy.typing as npt
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.checks.runs import Run, add_runs
 from storeio.checks.segments import LogView
+from storeio.output.staging import Staging
 from storeio.paths import QUEUE_EXT, file_name, queue_directory
 from storeio.rebuild.layout import (
     Bridge,
@@ -34,7 +35,6 @@ from storeio.rebuild.layout import (
 from storeio.rebuild.placement import Part, Placed, place
 from storeio.rebuild.stretches import QueueKey, Stretch, Stretches, joined
 from storeio.rebuilt import QueueBuilt
-from storeio.staging import Staging
 
 Units = npt.NDArray[np.void]
 OldUnits = Callable[[QueueKey], UnitsOf]

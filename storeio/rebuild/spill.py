@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.errors import WriteError
+from storeio.output.staging import explained
 from storeio.rebuild.derive import Derived
 from storeio.rebuild.stretches import queue_by_queue
 from storeio.remote.writing import upload
-from storeio.staging import explained
 
 WRITING: Final = ".writing"  # directory of what is not, or not yet, part of the output
 BUFFER_BYTES: Final = 1 << 20  # that are written at once

@@ -24,6 +24,7 @@ from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
 from storeio.kernels import tables as w
+from storeio.output.staging import Staging
 from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
 from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
 from storeio.rebuild.derive import Derived, Wanted
@@ -34,7 +35,6 @@ from storeio.rebuilt import CHECKPOINTS, INDEXES, PARTS, QUEUES, QueueBuilt, Reb
 from storeio.safe import printable
 from storeio.scan import go_without, gone_without, not_listed
 from storeio.splits import merge_spans
-from storeio.staging import Staging
 from storeio.uris import is_remote, shown
 
 MOST_NAMES: Final = 1000  # of queues left out that are told by name; damaged bytes may name millions

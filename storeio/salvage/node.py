@@ -20,9 +20,11 @@ from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import SIZES, Given
 from storeio.errors import UnreadableError, UsageError
 from storeio.linked import linked
+from storeio.output.publishing import begun, target_of
+from storeio.output.staging import Staging
+from storeio.output.targets import refuse_itself
 from storeio.paths import COMMITLOG, file_name
 from storeio.prediction import simulate
-from storeio.publishing import begun, target_of
 from storeio.rebuild.derive import Wanted
 from storeio.rebuild.node import Build, in_order
 from storeio.rebuild.tally import notes_of_database, wanted_of
@@ -44,8 +46,6 @@ from storeio.salvaged import GAPS, LOSSES, TOMBSTONES, LostMessages, Moved, Salv
 from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
-from storeio.staging import Staging
-from storeio.targets import refuse_itself
 from storeio.turns import thread_count
 from storeio.uris import shown
 

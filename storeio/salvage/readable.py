@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from storeio.around import Around
 from storeio.audit import AuditPlan, Concluded
 from storeio.checks.ranges import subtract
 from storeio.errors import UnreadableError
 from storeio.linked import LinkedStore
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS, StoreFile
+from storeio.reading.around import Around
 from storeio.salvage.strays import nameless
 from storeio.scan import data_stretches, not_listed, read_range
 from storeio.splits import Split

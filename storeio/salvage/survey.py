@@ -20,8 +20,8 @@ from storeio.codes import DOUBT_CODES
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
-from storeio.nearby import Nearby
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, parse_number
+from storeio.reading.nearby import Nearby
 from storeio.recent import Recent
 from storeio.results import Audit, LostRange
 from storeio.salvage.behind import disbelieved

@@ -8,13 +8,13 @@ from typing import Final
 
 from storeio.audit import AuditPlan
 from storeio.errors import UnreadableError
+from storeio.output.staging import Staging
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_DATABASES, QUEUE_KINDS, StoreFile, file_name
 from storeio.report.salvaging import MARK
 from storeio.salvage import holes
 from storeio.salvage.decide import Decision
 from storeio.salvage.survey import Survey
 from storeio.scan import data_stretches
-from storeio.staging import Staging
 from storeio.uris import is_remote
 
 AT_ONCE: Final = 16 << 20

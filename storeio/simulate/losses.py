@@ -19,7 +19,7 @@ from storeio.format.properties import java_decode
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_STOP
 from storeio.paths import COMMITLOG, StoreFile
-from storeio.pieces import Agreeing
+from storeio.reading.pieces import Agreeing
 from storeio.results import Progress, Tell
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.replaced import Replaced

@@ -13,8 +13,8 @@ from storeio.dispatch import Grouped, Listed
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.kernels import tables as w
 from storeio.kernels.group import G_RECORD
-from storeio.many_files import P_BASE, P_BYTES, P_START
-from storeio.pieces import Agreeing, of_one_run, pieces_of
+from storeio.reading.many_files import P_BASE, P_BYTES, P_START
+from storeio.reading.pieces import Agreeing, of_one_run, pieces_of
 from storeio.simulate.broker import Broker, QueueKey
 from storeio.simulate.replaced import Replaced
 from storeio.simulate.units_there import UnitsThere, decodable

@@ -19,6 +19,7 @@ from test_rebuild_shares import irregular_log, with_hole
 
 from jobs import rebuild_queues, tables
 from storeio.errors import UsageError
+from storeio.output.staging import Staging
 from storeio.rebuild.cuts import CutFile, Cuts
 from storeio.rebuild.index import Before
 from storeio.rebuild.lay import FileLaid
@@ -29,7 +30,6 @@ from storeio.rebuild.shares import Orders, OutFile, orders_of
 from storeio.rebuild.tally import Names, Tally
 from storeio.remote.failures import note
 from storeio.report.rebuilding import rebuilt_object
-from storeio.staging import Staging
 from udfs import laying
 from udfs.checks import MOST_ITEMS, WorkersError
 

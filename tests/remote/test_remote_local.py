@@ -17,8 +17,8 @@ from storeio.audit import prepare
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
 from storeio.fingerprints import fingerprints, is_same
-from storeio.partials import partial_name
-from storeio.publishing import begun
+from storeio.output.partials import partial_name
+from storeio.output.publishing import begun
 from storeio.rebuild.derive import derive_split
 from storeio.rebuild.node import rebuild
 from storeio.rebuild.spill import WRITING, spill

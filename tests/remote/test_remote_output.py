@@ -16,7 +16,7 @@ from sampled import sampled
 from storeio.audit import prepare
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UsageError, WriteError
-from storeio.publishing import begin
+from storeio.output.publishing import begin
 from storeio.rebuild import node
 from storeio.rebuild.node import rebuild
 from storeio.remote import writing

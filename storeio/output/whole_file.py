@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storeio.partials import partial_name
-from storeio.staging import explained, flush, flush_names
-from storeio.targets import is_mounted
+from storeio.output.partials import partial_name
+from storeio.output.staging import explained, flush, flush_names
+from storeio.output.targets import is_mounted
 
 OWN_FILES: Final = "/dev/fd"  # names of what this process has open
 USUAL_MODE: Final = 0o666  # less what the umask takes

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import WriteError
-from storeio.partials import left_beside, partial_name
+from storeio.output.partials import left_beside, partial_name
 
 MOST_OPEN: Final = 256  # files; a process may have 1024 by default
 REMOVALS: Final = 20  # tries

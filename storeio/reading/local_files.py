@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.errors import UnreadableError
-from storeio.holes import data_stretches, is_sparse, lies_in_memory
+from storeio.reading.holes import data_stretches, is_sparse, lies_in_memory
 
 Bytes = npt.NDArray[np.uint8]
 

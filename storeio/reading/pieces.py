@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storeio import many_files as m
 from storeio.checks.queue_units import MAX_QUEUE_OFFSET
 from storeio.dispatch import Grouped
 from storeio.format import commitlog as log
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.kernels.group import G_QUEUE_OFFSET
+from storeio.reading import many_files as m
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
-from storeio.partials import left_notes, partial_name
+from storeio.output.partials import left_notes, partial_name
+from storeio.output.staging import Staging
+from storeio.output.targets import checked_target
 from storeio.remote import listing, writing
 from storeio.remote.filesystem import opened
-from storeio.staging import Staging
-from storeio.targets import checked_target
 from storeio.uris import is_below, is_remote, name_of, place_of, shown, sibling
 
 UPLOADERS: Final = 8  # an upload mostly waits
