@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builts import Built, built, messages, places, queue_id
-from implied import Settings
+from implied import PREPARED, ROLLBACK, Settings
 from rebuilds import settings_of
 from storebuilder import StoreBuilder, inner_body
 
@@ -149,3 +151,54 @@ def test_what_lay_in_a_directory_of_a_segments_name_is_told_by_its_own(tmp_path:
     found = salvage(root, tmp_path / "new", given=settings_of(builder.settings), jobs=1)
     assert found.lost == []
     assert [Path(piece.source) for piece in found.moved] == [segment / segment.name]
+
+
+@pytest.mark.parametrize("hit", [5, 6, 8, 9, 10, 11])
+def test_what_an_earlier_life_left_does_not_become_what_its_unit_tells(hit: int, tmp_path: Path) -> None:
+    """A log was cut and written anew, with messages of the same size; one new record did not reach the disk."""
+
+    def life(queues: list[int], begin_ms: int) -> Callable[[StoreBuilder], None]:
+        def write(builder: StoreBuilder) -> None:
+            messages(0, 1, 0, 1)(builder)
+            builder.now_ms += begin_ms
+            for queue in queues:
+                builder.message("T", queue, b"%d" % begin_ms * 10, tags="tagA")
+
+        return write
+
+    old = built(tmp_path / "old", life([0, 0, 1, 1, 0, 1, 0, 0], 10_000))
+    new = built(tmp_path / "new", life([1, 0, 0, 1, 1, 0, 1, 0], 20_000))
+    at = places(new)
+    assert at == places(old)
+    new.put(at[hit], old.before[at[hit]])
+    result, now = new.saved(tmp_path / "salvaged")
+    assert {place: new.before[place] for place in at if place != at[hit]}.items() <= now.items()
+    assert old.before[at[hit]][log.BORN_TIMESTAMP_AT :] not in now[at[hit]]
+    assert len(result.dropped) == result.lost_count == 1
+
+
+@pytest.mark.parametrize("transaction", [PREPARED, ROLLBACK])
+def test_a_transactions_number_that_is_the_next_one_by_chance(transaction: int, tmp_path: Path) -> None:
+    def write(builder: StoreBuilder) -> None:
+        messages(*[0] * 4)(builder)
+        builder.message("T", 0, b"half", transaction=transaction, properties={"TRAN_MSG": "true", "PGROUP": "g"})
+        builder.message("U", 0, b"other")
+
+    store = built(tmp_path, write)
+    store.put(places(store)[4] + log.QUEUE_OFFSET_AT, struct.pack(">q", 4))
+    store.assert_restored(tmp_path)
+
+
+def test_a_queues_last_message_behind_a_lost_one_stays_in_its_queue(tmp_path: Path) -> None:
+    """Another queue lacks its number, too, and no unit is left."""
+    store = built(tmp_path, messages(0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0))
+    at = places(store)
+    for place in (at[9], at[10]):  # number 4 of queue 1, number 5 of queue 0
+        store.put(place, bytes(len(store.before[place])))
+    store.put(at[11] + log.MAGIC_AT, b"\1")
+    shutil.rmtree(store.root / "consumequeue")
+    result, now = store.saved(tmp_path)
+    assert now[at[11]] == store.before[at[11]]
+    assert [(part.queue_id, part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [
+        (0, 5, 6), (1, 4, 5),
+    ]  # fmt: skip

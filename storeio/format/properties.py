@@ -21,6 +21,7 @@ TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"
 UNIQUE_KEY: Final = "UNIQ_KEY"
 DELAY: Final = "DELAY"
+TRANSACTION: Final = "TRAN_MSG"  # of half messages, and of what they become
 REAL_TOPIC: Final = "REAL_TOPIC"  # of a delayed message: where it goes
 INNER_NUM: Final = "INNER_NUM"
 INNER_BASE: Final = "INNER_BASE"

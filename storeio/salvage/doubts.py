@@ -134,10 +134,12 @@ class Doubts:
         stored: Stored | None,
     ) -> Known:  # fmt: skip
         """Return what is known of the record at a place; ``stored`` is when it was, if it says otherwise."""
+        before = self.survey.nearest.before(place)
         near = self.survey.record_from(place + record.size) or self.survey.last_record()
         topic = p.java_decode(record.topic)
         return Known(
             place, ((record.size, "its own size"),), units[0] if len(units) == 1 else None, numbers,
+            before_ms=before.store_ms if before is not None else None,
             near_ms=near.store_timestamp_ms if near is not None else None, stored=stored,
             store_host=self._store_host(place, record.size), is_stranger=self._is_said(place, STRANGER),
             property_crc=self._is_said(place, WITHOUT_CRC),
@@ -250,7 +252,8 @@ class Doubts:
     def _numbers(self, place: int, record: log.Record) -> dict[tuple[str, int], range]:
         """Return the numbers that neighbours say belong here: missing ones, and those of records that fit nowhere.
 
-        That of a record whose flag says that it has none is no chance if it is the next one of its queue.
+        That of a record whose flag says that it has none is no chance if it is the next one of its queue, and nothing
+        else says that it is of a transaction.
         """
         found = {
             (part.topic, part.queue_id): range(part.first_queue_offset, part.stop_queue_offset)
@@ -262,7 +265,8 @@ class Doubts:
                 number = self._free_number(row.topic, row.queue_id, number, place)
                 found[row.topic, row.queue_id] = range(number, number + 1)
         queue, number = (p.java_decode(record.topic), record.queue_id), record.queue_offset
-        if number and not enters_queue(record) and self.support.ends_at(*queue, place) == number:
+        is_plain = not record.prepared_transaction_offset and p.TRANSACTION not in p.parse(record.properties)
+        if number and not enters_queue(record) and is_plain and self.support.ends_at(*queue, place) == number:
             found.setdefault(queue, range(number, number + 1))
         return found
 

@@ -94,15 +94,17 @@ class Known:
 
     ``ends`` are the sizes that it may have, each with what says so. ``unit`` is the queue unit that points at it.
     ``numbers`` are the queue offsets that are missing where it lies, by topic and queue id. ``property_crc`` says
-    that records here have one, ``near_ms`` is the store time of what follows. ``stored`` bounds a store time that leaps
-    out of those around it. ``store_host`` is the one that the records before and behind it name, as stored.
-    ``is_stranger`` says that its queue goes on as if it were not there, ``topics`` what one that is no text may be."""
+    that records here have one, ``before_ms`` is the store time of the record in front, ``near_ms`` of what follows.
+    ``stored`` bounds a store time that leaps out of those around it. ``store_host`` is the one that the records before
+    and behind it name, as stored. ``is_stranger`` says that its queue goes on as if it were not there, ``topics`` what
+    one that is no text may be."""
 
     physical_offset: int
     ends: Sequence[tuple[int, str]]
     unit: Unit | None = None
     numbers: dict[tuple[str, int], range] | None = None
     property_crc: bool = False
+    before_ms: int | None = None
     near_ms: int | None = None
     stored: Stored | None = None
     store_host: bytes | None = None
@@ -261,14 +263,8 @@ def is_likely(record: log.Record, near_ms: int | None) -> bool:
     near = near_ms is None or abs(record.store_timestamp_ms - near_ms) < FAR_MS
     prepared = record.prepared_transaction_offset
     numbers = min(record.queue_id, record.queue_offset, record.reconsume_times, prepared)
-    return (
-        hosts
-        and times
-        and apart < FAR_MS
-        and near
-        and numbers >= 0
-        and (not prepared or prepared < record.physical_offset)
-    )
+    placed = numbers >= 0 and (not prepared or prepared < record.physical_offset)
+    return hosts and times and apart < FAR_MS and near and placed
 
 
 def is_host(host: log.Host) -> bool:

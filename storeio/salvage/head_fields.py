@@ -98,7 +98,7 @@ def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """All that the unit and the place of a record tell of its head, where several fields are damaged.
 
     The body, which has its CRC, topic and tags vouch for it: of a record without a body nothing is tried. Nor of one
-    that names another place that there may be, as what an earlier life of the log left does, which is another message.
+    that names another place that there may be, as what an earlier life of the log left, which is another message.
     """
     unit, at = known.unit, body_at_in(data)
     if unit is None or size != unit.size or at >= size:
@@ -108,7 +108,7 @@ def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
     (physical,) = struct.unpack_from(">q", data, log.PHYSICAL_OFFSET_AT)
     if physical != known.physical_offset and 0 <= physical < FAR_PLACE:
         return
-    if not 0 < length < size - at or log.body_crc(data[at : at + length]) != crc:
+    if is_older(data, known) or not 0 < length < size - at or log.body_crc(data[at : at + length]) != crc:
         return
     (magic,) = struct.unpack_from(">i", data, log.MAGIC_AT)
     for one in (magic,) if magic in (log.MAGIC_V1, log.MAGIC_V2) else (log.MAGIC_V1, log.MAGIC_V2):
@@ -126,6 +126,15 @@ def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
             continue
         fields = tuple((name, start, len(new)) for name, start, new in wrong)
         yield Try("head", first, bytes(head[first:]), size, "queue unit", fields)
+
+
+def is_older(data: bytes, known: Known) -> bool:
+    """Tell whether a record was stored before the one in front of it: an earlier life of the log left it there.
+
+    Its unit, which knows of another record of the same size, does not make it that one.
+    """
+    at = log.BORN_HOST_AT + log.host_bytes(struct.unpack_from(">i", data, log.SYS_FLAG_AT)[0])[0]
+    return known.before_ms is not None and int.from_bytes(data[at : at + 8], "big", signed=True) < known.before_ms
 
 
 def _has_its_tags(raw: bytes, unit: Unit) -> bool:

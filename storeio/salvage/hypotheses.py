@@ -13,7 +13,7 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, Unit, bytes_apart, is_text, property_crc_agrees, told_property_crc
-from storeio.salvage.head_fields import as_its_unit, born_times, hosts, reconsume_times, unnumbered
+from storeio.salvage.head_fields import as_its_unit, born_times, hosts, is_older, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.property_fields import delay_levels, inner_numbers
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
@@ -119,6 +119,8 @@ def _has_text(raw: bytes) -> bool:
 
 def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """What the unit says; without one, the only number that is missing in the record's own queue."""
+    if known.unit is not None and is_older(data, known):
+        return
     if known.unit is not None:
         yield Try("queue_id", log.QUEUE_ID_AT, struct.pack(">i", known.unit.queue_id), size)
         yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", known.unit.number), size)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.salvage.evidence import Change, Unit, enters_queue, has_fitting_level, property_crc_agrees
+from storeio.salvage.evidence import Change, enters_queue, has_fitting_level, property_crc_agrees
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.support import Support
@@ -17,7 +17,8 @@ from storeio.salvage.survey import Survey
 def in_its_queue(survey: Survey, support: Support, fixed: Fixed) -> Fixed:
     """Return a restored record with the queue id that its number and its neighbours tell, where its own fits nowhere.
 
-    Nothing else may vouch for the one that it says: no unit points at it, it has neither property CRC nor delay level.
+    Nothing else may vouch for the one that it says: no unit points at it, it has neither property CRC nor delay level,
+    and no other record is of that queue, whose first it is not; else those in front of it may be lost.
     """
     record, place = fixed.restored.record, fixed.start
     topic, (number, count) = p.java_decode(record.topic), numbers_of(record)
@@ -27,10 +28,12 @@ def in_its_queue(survey: Survey, support: Support, fixed: Fixed) -> Fixed:
         return fixed
     lacking = {
         part.queue_id for part in survey.lost_in(place, place + 1)
-        if part.topic == topic and part.first_queue_offset <= number < part.stop_queue_offset
+        if part.topic == topic and part.first_queue_offset <= number and number + count <= part.stop_queue_offset
     }  # fmt: skip
-    own = Unit(topic, record.queue_id, number, place, record.size, 0, count)
-    if len(lacking) != 1 or record.queue_id in lacking or support.fits(own):
+    is_alone = (
+        number > 0 and not survey.concluded.view.min_physical_offset and not support.has_runs(topic, record.queue_id)
+    )
+    if len(lacking) != 1 or record.queue_id in lacking or not is_alone:
         return fixed
     return _with_queue_id(fixed, lacking.pop())
 

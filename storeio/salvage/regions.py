@@ -146,10 +146,17 @@ class _Judge:
             return None
         reach = max((size for sizes in ends.values() for size in sizes), default=0)
         data = self.survey.read(place, min(self.limit, place + reach))
-        answers = set()
+        answers, before = set(), self.survey.nearest.before(place)
+        before_ms = before.store_ms if before is not None else None
         for unit, sizes in ends.items():
             known = Known(
-                place, tuple(sizes.items()), unit, self.missing(place), self.with_property_crc(), self.near_ms
+                place,
+                tuple(sizes.items()),
+                unit,
+                self.missing(place),
+                self.with_property_crc(),
+                before_ms,
+                self.near_ms,
             )
             found = restored(data, known)
             if found is None or not self.is_readable(found):

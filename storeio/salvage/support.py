@@ -66,6 +66,10 @@ class Support:
         behind = runs[:, runs[RUN_START_AT] > place]
         return bool(behind.shape[1] and behind[RUN_FIRST, behind[RUN_START_AT].argmin()] == number)
 
+    def has_runs(self, topic: str, queue_id: int) -> bool:
+        """Tell whether the log has intact records of a queue."""
+        return self._runs_of((topic, queue_id)).shape[1] > 0
+
     def ends_at(self, topic: str, queue_id: int, place: int) -> int | None:
         """Return the number behind a queue's last record, None without one or where it lies behind a place."""
         runs = self._runs_of((topic, queue_id))
