@@ -7,10 +7,12 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 import salvages
-from rebuilds import no_waiting_for_disks
+from builts import built, messages, places, queue_id
+from rebuilds import no_waiting_for_disks, settings_of
 from salvages import Bytes, log_of
 from sampled import seeds
 
+from storeio.format import commitlog as log
 from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
 
@@ -162,3 +164,18 @@ def test_a_segment_all_of_which_belongs_elsewhere_is_filled_with_the_others(tmp_
     result = salvage(root, tmp_path / "new", given=sizes, donors=[golden.store(name)], jobs=1)
     assert (result.lost, result.problems) == ([], [])
     assert log_of(tmp_path / "new", size) == log_of(golden.store(name), size)
+
+
+@pytest.mark.parametrize("damaged", ["store", "donor"])
+@pytest.mark.parametrize("hit", [0, 5, 11])
+def test_of_two_intact_records_the_one_that_its_unit_vouches_for(hit: int, damaged: str, tmp_path: Path) -> None:
+    """One copy's has another queue id, and its unit is gone: nothing else tells of it."""
+    stores = {name: built(tmp_path / name, messages(*[0, 1, 2] * 4)) for name in ("store", "donor")}
+    one = stores[damaged]
+    place = places(one)[hit]
+    one.put(place + log.QUEUE_ID_AT, queue_id(1 << 14))
+    one.unit(f"consumequeue/T/{hit % 3}", hit // 3, b"\x5a" * 20)
+    given = settings_of(one.builder.settings)
+    found = salvage(stores["store"].root, tmp_path / "new", given=given, donors=[stores["donor"].root], jobs=1)
+    assert (found.lost, found.dropped, found.problems) == ([], [], [])
+    assert salvages.bytes_of(tmp_path / "new", one.builder.settings.segment_bytes) == one.before

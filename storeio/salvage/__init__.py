@@ -4,7 +4,7 @@
 
 * ``readable`` links or copies what can be read of a store; ``unread`` tells the rest.
 * ``arrange`` puts intact ``pieces`` into their places: ``strays`` beside the segments, what ``false_ends``
-  hide, ``misplaced`` records, and what ``donors`` hold.
+  hide, ``misplaced`` records, and what ``donors`` hold, ``differing`` records included.
 * ``survey`` gathers what the audit and the queues tell of damage: the ``units`` that survived, of which those of
   misnamed files stand ``shifted`` and some point ``behind`` the log's end, and ``suspects`` among records:
   ``strangers``, ``copies``, ``bare`` ones, those ``in_a_row`` and ``at_the_end`` of queues whose numbers do not fit.

@@ -11,6 +11,7 @@ from storeio.checks.ranges import Ranges, meeting, merged, subtract
 from storeio.checks.segments import Segment
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
+from storeio.salvage.differing import better_there
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, ranges_of, records_of
 from storeio.salvage.regions import Judged, judge
@@ -36,6 +37,9 @@ def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
     places = [*known.doubts, *(at for each in judged for at, _ in each.forged)]
     doubtful = merged((place, place + known.size_at(place)) for place in places)
     own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
+    if differing := list(better_there(known, theirs, _common(own, ranges))):
+        holes += differing
+        own = sorted(part for row in own for part in subtract(row, differing))
     both = _common(own, ranges)
     for start, stop in sorted(set(holes)):
         if start >= stop or not _agree(known, theirs, own, both, start, stop):

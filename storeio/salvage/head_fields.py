@@ -95,7 +95,7 @@ def unnumbered(data: bytes, size: int, known: Known) -> Iterator[Try]:
 
 
 def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
-    """All that the unit and the place of a record tell of its head, where several fields are damaged.
+    """All that the unit and the place of a record tell of its head, where two fields are damaged.
 
     The body, which has its CRC, topic and tags vouch for it: of a record without a body nothing is tried. Nor of one
     that names another place that there may be, as what an earlier life of the log left, which is another message.

@@ -33,8 +33,8 @@ def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
     for size, says in known.ends:
         if log.MIN_RECORD_BYTES <= size <= len(data):
             wrong = wrong_fields(data, size, known.physical_offset, known.unit)
-            if wrong > 1:  # one change cannot mend both
-                yield from as_its_unit(data, size, known)
+            if wrong > 1:  # one change cannot mend both; a head that differs in more is that of another record
+                yield from as_its_unit(data, size, known) if wrong == 2 else ()
                 continue
             for maker in _makers(data, size, is_wrong=wrong > 0):
                 yield from (replace(attempt, says=attempt.says or says) for attempt in maker(data, size, known))

@@ -31,6 +31,7 @@ from storeio.salvage.evidence import (
 )
 from storeio.salvage.fillers import LEAST_BYTES
 from storeio.salvage.going_on import GoingOn
+from storeio.salvage.hypotheses import wrong_fields
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.restore import restored
 from storeio.salvage.stretches import RECORD, Stretch
@@ -140,7 +141,11 @@ class _Judge:
         head = self.survey.read(place, min(self.limit, place + log.BORN_HOST_AT))
         if not any(head) or len(head) < log.BORN_HOST_AT:
             return None
-        asked: list[Unit | None] = [*units] or [None]
+        asked: list[Unit | None] = [unit for unit in units if wrong_fields(head, unit.size, place, unit) <= 2]
+        if not units:
+            asked.append(None)
+        elif not asked:
+            return None
         ends = {unit: dict(self.ends(head, place, follower, unit)) for unit in asked}
         if not self.may_try(sum(size for sizes in ends.values() for size in sizes), pointed_at=bool(units)):
             return None
@@ -161,7 +166,9 @@ class _Judge:
             found = restored(data, known)
             if found is None or not self.is_readable(found):
                 continue
-            if unit is not None or not (self.repeats(found) or self.is_whole(place)):
+            if unit is None and self.is_whole(place):
+                continue
+            if not self.repeats(found) or (unit is not None and len(found.changes) == 1):
                 answers.add(Fixed(place, found))
         return answers.pop() if len(answers) == 1 else None
 

@@ -109,10 +109,10 @@ def _is_vouched_for(found: Surveyed, queue: tuple[str, int], number: int, at: in
     """Tell whether a record's own queue has a unit for it at its number, or its delay level names the queue."""
     record = found.record(at)
     by_level = record is not None and has_fitting_level(record) is True
-    return by_level or _has_unit(found, queue, number, at)
+    return by_level or has_unit(found, queue, number, at)
 
 
-def _has_unit(found: Surveyed, queue: tuple[str, int], number: int, at: int) -> bool:
+def has_unit(found: Surveyed, queue: tuple[str, int], number: int, at: int) -> bool:
     """Tell whether a queue has a unit for the record at a place at its number."""
     if found.number_of(*queue, at, number) == number:
         return True
@@ -143,7 +143,7 @@ def _is_told(found: Surveyed, part: LostRange, number: int, at: int) -> bool:
                 return True
             continue
         own = numbers_of(record)[0]
-        if own == number or not _has_unit(found, (p.java_decode(record.topic), record.queue_id), own, place):
+        if own == number or not has_unit(found, (p.java_decode(record.topic), record.queue_id), own, place):
             return True
     return False
 
