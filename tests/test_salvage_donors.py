@@ -179,3 +179,15 @@ def test_of_two_intact_records_the_one_that_its_unit_vouches_for(hit: int, damag
     found = salvage(stores["store"].root, tmp_path / "new", given=given, donors=[stores["donor"].root], jobs=1)
     assert (found.lost, found.dropped, found.problems) == ([], [], [])
     assert salvages.bytes_of(tmp_path / "new", one.builder.settings.segment_bytes) == one.before
+
+
+def test_a_unit_vouches_for_no_more_than_it_says(tmp_path: Path) -> None:
+    """The donor's record has its unit, the store's not; but it is the donor's that has another born host."""
+    stores = [built(tmp_path / name, messages(*[0, 1, 2] * 4)) for name in ("store", "donor")]
+    place = places(stores[0])[5]
+    stores[0].unit("consumequeue/T/2", 1, bytes(20))
+    stores[1].put(place + log.BORN_HOST_AT, b"\x5a")
+    given, roots = settings_of(stores[0].builder.settings), [one.root for one in stores]
+    found = salvage(roots[0], tmp_path / "new", given=given, donors=[roots[1]], jobs=1)
+    assert (found.lost, found.moved) == ([], [])
+    assert salvages.bytes_of(tmp_path / "new", stores[0].builder.settings.segment_bytes) == stores[0].before

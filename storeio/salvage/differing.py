@@ -1,6 +1,7 @@
 """Records that two copies of a log hold differently, though both are intact: one is taken for the other's sake.
 
-That is where a unit of its own queue says the same as the one copy's record, and none as the other's.
+That is where the two say another topic, queue id or number, and a unit of its own queue says the same as the one copy's
+record, and none as the other's. Of other fields units do not tell.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from storeio.checks.ranges import Ranges
+from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.strangers import has_unit
@@ -31,9 +33,11 @@ def better_there(known: Survey, theirs: Survey, both: Ranges) -> Iterator[tuple[
     for number, place in enumerate(_differing(known, theirs, both)):
         if number >= MOST_DIFFERING:
             return
-        size = known.size_at(place)
-        if size == theirs.size_at(place) and _is_vouched(theirs, place) and not _is_vouched(known, place):
-            yield place, place + size
+        one, other = known.record(place), theirs.record(place)
+        if one is None or other is None or one.size != other.size or _said(one) == _said(other):
+            continue
+        if _is_vouched(theirs, place, other) and not _is_vouched(known, place, one):
+            yield place, place + one.size
 
 
 def _differing(known: Survey, theirs: Survey, both: Ranges) -> Iterator[int]:
@@ -56,9 +60,12 @@ def _differing(known: Survey, theirs: Survey, both: Ranges) -> Iterator[int]:
             at = behind
 
 
-def _is_vouched(survey: Survey, place: int) -> bool:
+def _said(record: log.Record) -> tuple[str, int, int]:
+    """Return topic, queue id and number that a record says."""
+    return p.java_decode(record.topic), record.queue_id, numbers_of(record)[0]
+
+
+def _is_vouched(survey: Survey, place: int, record: log.Record) -> bool:
     """Tell whether a unit of its own queue says the same as the record at a place."""
-    record = survey.record(place)
-    if record is None:
-        return False
-    return has_unit(survey, (p.java_decode(record.topic), record.queue_id), numbers_of(record)[0], place)
+    topic, queue_id, number = _said(record)
+    return has_unit(survey, (topic, queue_id), number, place)
