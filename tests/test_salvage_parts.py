@@ -212,6 +212,20 @@ def test_two_fields_that_a_unit_tells_are_restored(names: Sequence[str]) -> None
     assert restored(bytes(damaged), replace(known, unit=other)) is None
 
 
+def test_two_fields_that_may_be_those_of_another_message_stay() -> None:
+    raw, known = one_record()
+    other = bytearray(raw)
+    struct.pack_into(">i", other, log.QUEUE_ID_AT, 1)
+    struct.pack_into(">q", other, log.QUEUE_OFFSET_AT, 7)
+    assert restored(bytes(other), known) is None
+    FIELDS["queue_offset"](other)
+    assert restored(bytes(other), known) is not None
+    (stored,) = struct.unpack_from(">q", raw, log.BORN_HOST_AT + 8)
+    for before, behind, fits in ((stored, stored, True), (stored + 1, None, False), (None, stored - 1, False)):
+        found = restored(bytes(other), replace(known, before_ms=before, near_ms=behind))
+        assert (found is not None) == fits
+
+
 @pytest.mark.parametrize("names", [*combinations(TOLD, 3)], ids="-".join)
 def test_a_head_of_which_more_is_wrong_is_that_of_another_record(names: Sequence[str]) -> None:
     raw, known = one_record()

@@ -6,11 +6,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 from storeio.format import commitlog as log
 from storeio.format import properties as p
-from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.salvage.evidence import FAR_MS, MOST_PORT, Known, Unit, property_crc_agrees
 from storeio.salvage.tries import Try, body_at_in, topic_at_in
@@ -19,6 +16,9 @@ PORT_BYTES: Final = 4  # the upper two are zero
 BEFORE_BODY_BYTES: Final = 16  # number of times, prepared offset, body length
 LOW_BYTES: Final = 0x00FFFFFF
 FAR_PLACE: Final = 1 << 50  # no log reaches so far
+FAR_NUMBER: Final = 1 << 40  # nor does a queue
+FAR_QUEUE: Final = 1 << 10  # topics have a few queues, hundreds at most
+HEAD: Final = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
 MOST_TIMES: Final = 1 << 10  # brokers give up after 16, unless they are told another number
 
 
@@ -97,8 +97,8 @@ def unnumbered(data: bytes, size: int, known: Known) -> Iterator[Try]:
 def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
     """All that the unit and the place of a record tell of its head, where two fields are damaged.
 
-    The body, which has its CRC, topic and tags vouch for it: of a record without a body nothing is tried. Nor of one
-    that names another place that there may be, as what an earlier life of the log left, which is another message.
+    The body, which has its CRC, topic and tags vouch for it: of a record without a body nothing is tried. Nor where all
+    that it says may be true of another message, which an earlier life of the log left, nor out of the order of times.
     """
     unit, at = known.unit, body_at_in(data)
     if unit is None or size != unit.size or at >= size:
@@ -108,7 +108,9 @@ def as_its_unit(data: bytes, size: int, known: Known) -> Iterator[Try]:
     (physical,) = struct.unpack_from(">q", data, log.PHYSICAL_OFFSET_AT)
     if physical != known.physical_offset and 0 <= physical < FAR_PLACE:
         return
-    if is_older(data, known) or not 0 < length < size - at or log.body_crc(data[at : at + length]) != crc:
+    if is_older(data, known) or _is_later(data, known) or not _is_damaged(data):
+        return
+    if not 0 < length < size - at or log.body_crc(data[at : at + length]) != crc:
         return
     (magic,) = struct.unpack_from(">i", data, log.MAGIC_AT)
     for one in (magic,) if magic in (log.MAGIC_V1, log.MAGIC_V2) else (log.MAGIC_V1, log.MAGIC_V2):
@@ -133,18 +135,41 @@ def is_older(data: bytes, known: Known) -> bool:
 
     Its unit, which knows of another record of the same size, does not make it that one.
     """
+    return known.before_ms is not None and _stored_ms(data) < known.before_ms
+
+
+def _stored_ms(data: bytes) -> int:
     at = log.BORN_HOST_AT + log.host_bytes(struct.unpack_from(">i", data, log.SYS_FLAG_AT)[0])[0]
-    return known.before_ms is not None and int.from_bytes(data[at : at + 8], "big", signed=True) < known.before_ms
+    return int.from_bytes(data[at : at + 8], "big", signed=True)
+
+
+def _is_later(data: bytes, known: Known) -> bool:
+    """Tell whether a record was stored after what follows."""
+    return known.near_ms is not None and _stored_ms(data) > known.near_ms
+
+
+def _is_damaged(data: bytes) -> bool:
+    """Tell whether a head says something that is true of no message: of a whole one nothing shows whose it is."""
+    size, magic, queue_id, number, physical = HEAD.unpack_from(data)
+    return (
+        not log.MIN_RECORD_BYTES <= size <= log.MOST_RECORD_BYTES
+        or magic not in (log.MAGIC_V1, log.MAGIC_V2)
+        or not 0 <= queue_id < FAR_QUEUE
+        or not 0 <= number < FAR_NUMBER
+        or not 0 <= physical < FAR_PLACE
+    )
 
 
 def _has_its_tags(raw: bytes, unit: Unit) -> bool:
-    """Tell whether these bytes are a record with the tags that its unit tells of, where units do."""
+    """Tell whether these bytes are a record with the tags that its unit tells of; of a batch, with its number.
+
+    Units of delayed messages tell of other things, and those of queues with ext files of addresses.
+    """
     try:
         record = log.decode_record(raw)
     except ValueError:
         return False
     said = p.parse(record.properties)
-    is_ext = bool(queueext.is_address(np.array([unit.tags_code], np.int64))[0])
-    if is_ext or p.INNER_NUM in said or unit.topic == log.SCHEDULE_TOPIC:
-        return True
+    if p.INNER_NUM in said:
+        return p.java_long(said.get(p.INNER_BASE, "")) == unit.number
     return p.java_hash(said.get(p.TAGS, "")) == unit.tags_code

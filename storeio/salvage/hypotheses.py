@@ -13,7 +13,7 @@ import numpy as np
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Known, Unit, bytes_apart, is_text, property_crc_agrees, told_property_crc
-from storeio.salvage.head_fields import as_its_unit, born_times, hosts, is_older, reconsume_times, unnumbered
+from storeio.salvage.head_fields import HEAD, as_its_unit, born_times, hosts, is_older, reconsume_times, unnumbered
 from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.property_fields import delay_levels, inner_numbers
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
@@ -21,9 +21,6 @@ from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
 MOST_BYTES_TRIED: Final = 1 << 11  # of which all 255 changes are tried: one in 4,000 records then has one by chance
-
-
-_HEAD: Final = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
 
 
 def hypotheses(data: bytes, known: Known) -> Iterator[Try]:
@@ -49,7 +46,7 @@ def wrong_fields(head: bytes, size: int, place: int, unit: Unit | None) -> int:
         place: Its physical offset.
         unit: The queue unit that points at it, if any.
     """
-    found, magic, queue_id, number, physical = _HEAD.unpack_from(head)
+    found, magic, queue_id, number, physical = HEAD.unpack_from(head)
     wrong = int(found != size) + int(magic not in (log.MAGIC_V1, log.MAGIC_V2)) + int(physical != place)
     if unit is not None:
         wrong += int(queue_id != unit.queue_id) + int(number != unit.number)

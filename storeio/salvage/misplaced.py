@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -43,8 +44,11 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
         if alone and spans:  # all of the file goes along; what then still lies wrong is seen in the next round
             yield from _whole(found, segment.file, taken)
             continue
+        stops = segment.spans[1, np.isin(kinds, (w.RECORD, w.STALE))].tolist()
         for low, high in spans:
-            yield from _piece(found, segment.file, _begin(found, segment.file, low, gone), high, taken)
+            before = stops[bisect_right(stops, low) - 1] if stops and stops[0] <= low else -1
+            start = _begin(found, segment.file, (before, low), gone)
+            yield from _piece(found, segment.file, start, high, taken)
         if segment.file.size > found.plan.segment_bytes:
             yield from pushed_out(found, segment.file, taken)
     for file in nameless(found.plan):
@@ -52,16 +56,17 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
             yield from _whole(found, file, taken)
 
 
-def _begin(found: Concluded, file: StoreFile, low: int, gone: Ranges) -> int:
-    """Return where a stretch of records begins that are not in their places, found to begin at ``low`` of a file.
+def _begin(found: Concluded, file: StoreFile, between: tuple[int, int], gone: Ranges) -> int:
+    """Return where a stretch of records begins that are not in their places.
 
-    That is earlier if the damaged record in front of it has less bytes than it says: it took them of the next one.
+    It was found to begin at the second of two positions, the first of which is where those in front of it end. It is
+    earlier if the last of these is damaged and has less bytes than it says: it took them of the next one.
     """
-    base = file.base_offset or 0
-    before = [(start, stop) for start, stop in gone if base <= start and stop <= base + low]
-    if not before or low + base - before[-1][1] > log.MOST_RECORD_BYTES:
+    (before, low), base = between, file.base_offset or 0
+    taker = next((row for row in gone if row[1] == base + before), None)
+    if taker is None or low - before > log.MOST_RECORD_BYTES:
         return low
-    split = Split(file.path, base, file.size, before[-1][0] - base + 1, low)
+    split = Split(file.path, base, file.size, taker[0] - base + 1, low)
     spans = walk_split(partial(found.plan.read, file.path), split).spans.T.tolist()
     return next((begin for begin, end, kind, _ in spans if end == low and kind == w.STALE), low)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.salvage.evidence import Change, enters_queue, has_fitting_level, property_crc_agrees
+from storeio.salvage.head_fields import FAR_QUEUE
 from storeio.salvage.numbers import numbers_of
 from storeio.salvage.regions import Fixed
 from storeio.salvage.support import Support
@@ -18,7 +19,8 @@ def in_its_queue(survey: Survey, support: Support, fixed: Fixed) -> Fixed:
     """Return a restored record with the queue id that its number and its neighbours tell, where its own fits nowhere.
 
     Nothing else may vouch for the one that it says: no unit points at it, it has neither property CRC nor delay level,
-    and no other record is of that queue, whose first it is not; else those in front of it may be lost.
+    no other record is of that queue, whose first it is not, and its topic has hardly so many queues; else those in
+    front of it may be lost.
     """
     record, place = fixed.restored.record, fixed.start
     topic, (number, count) = p.java_decode(record.topic), numbers_of(record)
@@ -30,10 +32,10 @@ def in_its_queue(survey: Survey, support: Support, fixed: Fixed) -> Fixed:
         part.queue_id for part in survey.lost_in(place, place + 1)
         if part.topic == topic and part.first_queue_offset <= number and number + count <= part.stop_queue_offset
     }  # fmt: skip
-    is_alone = (
-        number > 0 and not survey.concluded.view.min_physical_offset and not support.has_runs(topic, record.queue_id)
-    )
-    if len(lacking) != 1 or record.queue_id in lacking or not is_alone:
+    is_first = number == 0 or survey.concluded.view.min_physical_offset > 0
+    is_alone = not is_first and not support.has_runs(topic, record.queue_id)
+    is_odd = support.is_beyond(topic, record.queue_id) or record.queue_id >= FAR_QUEUE
+    if len(lacking) != 1 or record.queue_id in lacking or not (is_alone and is_odd):
         return fixed
     return _with_queue_id(fixed, lacking.pop())
 

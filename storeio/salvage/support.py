@@ -100,8 +100,8 @@ class Support:
             return True  # which no record has
         if has_fitting_level(record) is False and has_fitting_level(replace(record, queue_id=unit.queue_id)):
             return True  # the level, too, says the unit's queue
-        is_beyond = self._is_beyond(p.java_decode(record.topic), record.queue_id)
-        if is_beyond and not self._is_beyond(unit.topic, unit.queue_id) and not follows:
+        is_beyond = self.is_beyond(p.java_decode(record.topic), record.queue_id)
+        if is_beyond and not self.is_beyond(unit.topic, unit.queue_id) and not follows:
             return True  # nobody gave the topic so many queues
         fits, beside = bool(parts) or self.fits(unit), list(self._beside(unit))
         is_right, is_wrong = True in beside, False in beside
@@ -109,7 +109,7 @@ class Support:
             return fits and is_right
         return is_right or (not is_wrong and (fits or bool(beside)))
 
-    def _is_beyond(self, topic: str, queue_id: int) -> bool:
+    def is_beyond(self, topic: str, queue_id: int) -> bool:
         """Tell whether a topic has not so many queues, as its table tells."""
         return queue_id >= self._queues.get(topic, MOST_QUEUES)
 
