@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -31,12 +31,13 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
     A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
     """
     taken = merged(records_of(found))
-    gone: Ranges = []
+    takers: dict[int, int] = {}  # where damaged records begin, by where they say that they end
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
     if stale:
         wrong = Doubts(survey(found)).answers()
         gone = merged((at, at + answer.record.size) for at, answer in wrong if answer.fixed is None)
         taken = [part for row in taken for part in subtract(row, gone)]
+        takers = {stop: start for start, stop in gone}
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
         alone = not (kinds == w.RECORD).any()
@@ -47,7 +48,7 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
         stops = segment.spans[1, np.isin(kinds, (w.RECORD, w.STALE))].tolist()
         for low, high in spans:
             before = stops[bisect_right(stops, low) - 1] if stops and stops[0] <= low else -1
-            start = _begin(found, segment.file, (before, low), gone)
+            start = _begin(found, segment.file, (before, low), takers)
             yield from _piece(found, segment.file, start, high, taken)
         if segment.file.size > found.plan.segment_bytes:
             yield from pushed_out(found, segment.file, taken)
@@ -56,17 +57,17 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
             yield from _whole(found, file, taken)
 
 
-def _begin(found: Concluded, file: StoreFile, between: tuple[int, int], gone: Ranges) -> int:
+def _begin(found: Concluded, file: StoreFile, between: tuple[int, int], takers: Mapping[int, int]) -> int:
     """Return where a stretch of records begins that are not in their places.
 
     It was found to begin at the second of two positions, the first of which is where those in front of it end. It is
     earlier if the last of these is damaged and has less bytes than it says: it took them of the next one.
     """
     (before, low), base = between, file.base_offset or 0
-    taker = next((row for row in gone if row[1] == base + before), None)
+    taker = takers.get(base + before)
     if taker is None or low - before > log.MOST_RECORD_BYTES:
         return low
-    split = Split(file.path, base, file.size, taker[0] - base + 1, low)
+    split = Split(file.path, base, file.size, taker - base + 1, low)
     spans = walk_split(partial(found.plan.read, file.path), split).spans.T.tolist()
     return next((begin for begin, end, kind, _ in spans if end == low and kind == w.STALE), low)
 
