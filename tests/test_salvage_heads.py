@@ -82,7 +82,7 @@ def flag_of(raw: bytes, transaction: int) -> bytes:
 @pytest.mark.parametrize("which", [0, 40, -1])
 @pytest.mark.parametrize("queues", [True, False])
 def test_a_message_that_seems_prepared_stays_in_its_queue(which: int, queues: bool, tmp_path: Path) -> None:
-    """A unit that points at it says so; without queues the number that its own lacks, or has next: not the first one."""
+    """A unit that points at it says so; without queues the number that its own lacks, or has next: not the first."""
     originals = salvages.originals_of(NAME)
     place = sorted(originals)[which]
     raw = originals[place].raw
