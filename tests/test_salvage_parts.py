@@ -190,26 +190,32 @@ def test_one_damaged_field_is_restored(field: str, property_crc: bool) -> None:
     assert "body CRC" in found.evidence
 
 
+def damaged_in(raw: bytes, *names: str) -> bytes:
+    """Return a record of which some fields are damaged."""
+    data = bytearray(raw)
+    for name in names:
+        FIELDS[name](data)
+    return bytes(data)
+
+
 TOLD = ("size", "magic", "queue_id", "queue_offset")
 
 
 @pytest.mark.parametrize("names", [*combinations(TOLD, 2)], ids="-".join)
 def test_two_fields_that_a_unit_tells_are_restored(names: Sequence[str]) -> None:
     raw, known = one_record()
-    damaged = bytearray(raw)
-    for name in names:
-        FIELDS[name](damaged)
-    found = restored(bytes(damaged) + bytes(300), known)
+    damaged = damaged_in(raw, *names)
+    found = restored(damaged + bytes(300), known)
     assert found is not None
     assert found.raw == raw
     assert [change.field for change in found.changes] == list(names)
     assert all(damaged[one.position :].startswith(one.old) for one in found.changes)
     assert all(raw[one.position :].startswith(one.new) for one in found.changes)
-    alone = restored(bytes(damaged), replace(known, unit=None))
+    alone = restored(damaged, replace(known, unit=None))
     assert alone is None or alone.raw != raw
     assert known.unit is not None
     other = known.unit._replace(tags_code=known.unit.tags_code + 1)
-    assert restored(bytes(damaged), replace(known, unit=other)) is None
+    assert restored(damaged, replace(known, unit=other)) is None
 
 
 def test_two_fields_that_may_be_those_of_another_message_stay() -> None:
@@ -229,19 +235,13 @@ def test_two_fields_that_may_be_those_of_another_message_stay() -> None:
 @pytest.mark.parametrize("names", [*combinations(TOLD, 3)], ids="-".join)
 def test_a_head_of_which_more_is_wrong_is_that_of_another_record(names: Sequence[str]) -> None:
     raw, known = one_record()
-    damaged = bytearray(raw)
-    for name in names:
-        FIELDS[name](damaged)
-    assert restored(bytes(damaged), known) is None
+    assert restored(damaged_in(raw, *names), known) is None
 
 
 @pytest.mark.parametrize("other", sorted(FIELDS.keys() - {*TOLD, "physical_offset"}))
 def test_two_damaged_fields_are_not(other: str) -> None:
     raw, known = one_record()
-    damaged = bytearray(raw)
-    FIELDS["queue_id"](damaged)
-    FIELDS[other](damaged)
-    assert restored(bytes(damaged), known) is None
+    assert restored(damaged_in(raw, "queue_id", other), known) is None
 
 
 def test_what_an_earlier_life_of_the_log_left_is_not_made_another_message() -> None:

@@ -94,7 +94,7 @@ def arranged(
 
 
 def _as_called(piece: Moved, root: str, aside_names: Mapping[str, str]) -> Moved:
-    """Return what was moved with the name that its source has, and not the one that it was given for a moment."""
+    """Return what was moved out of a directory that was in the way with the name that this has in the store."""
     path = piece.source.removeprefix(f"{root}/")
     for name, called in aside_names.items():
         if path.startswith(f"{name}/"):
@@ -219,13 +219,9 @@ def _cut_off(found: Concluded, pieces: Sequence[Piece]) -> Iterator[tuple[str, i
 def _emptied(found: Concluded, pieces: Sequence[Piece]) -> list[str]:
     """Return the files whose records all went elsewhere, and whose own place is none of the log's."""
     names = {piece.path for piece in pieces if piece.plan is found.plan}
-    targets = {
-        f"{COMMITLOG}/{file_name(p.physical_offset // found.plan.segment_bytes * found.plan.segment_bytes)}"
-        for p in pieces
-    }
+    size = found.plan.segment_bytes
+    targets = {f"{COMMITLOG}/{file_name(piece.physical_offset // size * size)}" for piece in pieces}
     kept = {s.file.path for s in found.view.segments if (s.spans[w.SPAN_CLASS] == w.RECORD).any()}
     low, high = found.view.min_physical_offset, found.view.max_physical_offset
-    inside = {
-        s.file.path for s in found.view.segments if low <= s.base < high and s.base % found.plan.segment_bytes == 0
-    }
+    inside = {s.file.path for s in found.view.segments if low <= s.base < high and s.base % size == 0}
     return sorted(names - targets - kept - inside)

@@ -155,14 +155,9 @@ class _Judge:
         before_ms = before.store_ms if before is not None else None
         for unit, sizes in ends.items():
             known = Known(
-                place,
-                tuple(sizes.items()),
-                unit,
-                self.missing(place),
-                self.with_property_crc(),
-                before_ms,
-                self.near_ms,
-            )
+                place, tuple(sizes.items()), unit, self.missing(place), property_crc=self.with_property_crc(),
+                before_ms=before_ms, near_ms=self.near_ms,
+            )  # fmt: skip
             found = restored(data, known)
             if found is None or not self.is_readable(found):
                 continue

@@ -1,6 +1,6 @@
 """One damaged record: what was damaged of it, where all that is known leaves one answer.
 
-Each hypothesis changes one field of the head, of the lengths, or the topic, or all of the head that the record's unit
+Each hypothesis changes one field of the head, of the lengths, or the topic, or two of the head that the record's unit
 tells. It must then agree with everything: the size formula with where the record ends, the body with its CRC, the
 record with its place, its queue unit and its property CRC. Two hypotheses that both agree are none. A body is never
 changed.
