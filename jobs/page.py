@@ -14,7 +14,7 @@ from storeio.config import Given
 from storeio.output.partials import left_beside
 from storeio.output.staging import explained
 from storeio.output.whole_file import whole_file
-from storeio.prediction import next_starts
+from storeio.predict.start import next_starts
 from storeio.report.page import Past, Start, StorePage, past_of, render_page, start_of
 from storeio.report.parsed import Failure
 from storeio.report.rows import valid_text

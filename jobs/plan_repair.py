@@ -37,7 +37,7 @@ from storeio.plan.model import RISKS
 from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
 from storeio.planning.output import BYTES
-from storeio.prediction import simulate, versions_of
+from storeio.predict.start import simulate, versions_of
 from storeio.report import to_json
 from storeio.report.planning import plan_object, plan_sentence
 from storeio.report.simulation import simulation_object, warning_sentence

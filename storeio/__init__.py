@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from storeio.audit import check
     from storeio.compare.node import diff
     from storeio.planning.node import plan_store as plan
-    from storeio.prediction import simulate
+    from storeio.predict.start import simulate
     from storeio.rebuild.node import rebuild
     from storeio.salvage.node import salvage
     from storeio.store import Store, open_store

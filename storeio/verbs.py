@@ -15,7 +15,7 @@ from typing import Any, Final
 VERBS: Final = {
     "check": ("storeio.audit", "check"),
     "diff": ("storeio.compare.node", "diff"),
-    "simulate": ("storeio.prediction", "simulate"),
+    "simulate": ("storeio.predict.start", "simulate"),
     "rebuild": ("storeio.rebuild.node", "rebuild"),
     "salvage": ("storeio.salvage.node", "salvage"),
     "plan": ("storeio.planning.node", "plan_store"),

@@ -13,7 +13,7 @@ import pytest
 
 import storeio
 from storeio.errors import StoreError, UnreadableError, UsageError
-from storeio.forecast import forecast_retention
+from storeio.predict.retention import forecast_retention
 from storeio.report.simulation import warning_sentence
 from storeio.salvage.chosen import Choice
 from storeio.store import MOST_MISSING_BYTES

@@ -17,7 +17,7 @@ from storeio import audit
 from storeio.apply import apply_plan
 from storeio.findings import Finding
 from storeio.planning.node import plan_store
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 

@@ -12,7 +12,7 @@ from rebuilds import sizes_of
 from storeio import audit
 from storeio.apply import apply_plan
 from storeio.planning import plan_store
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.report.simulation import render_simulation, simulation_object
 from storeio.simulate.predicted import Ahead
 

@@ -15,7 +15,7 @@ from storeio.checks.places import MOST_MISSING, may_belong
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 from storeio.planning import plan_store
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.rebuild.node import rebuild
 from storeio.salvage.node import salvage
 from storeio.simulate.ends import STARTS

@@ -24,7 +24,7 @@ from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
 from storeio.format.fastjson import decode
 from storeio.planning import plan_store, planner
-from storeio.prediction import next_starts
+from storeio.predict.start import next_starts
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
 from storeio.simulate import pull, tables, topics

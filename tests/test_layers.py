@@ -53,7 +53,7 @@ LAYERS: Final = {
         "compare",
         "inspect",
         "planning",
-        "prediction",
+        "predict",
         "rebuild",
         "salvage",
         "store",
@@ -86,11 +86,7 @@ LAYERS: Final = {
     "checks": PURE,
     "simulate": PURE | {"reading.pieces", "reading.many_files"},  # of the latter the table of pieces
     "plan": PURE,
-    "dead_links": PURE,
-    "timer_files": PURE | {"scan"},
-    "prediction": FILES | {"reading.around", "reading.many_files", "audit", "dead_links", "timer_files"},
-    "predicted_store": FILES | {"output.staging"},
-    "forecast": FILES | {"prediction"},
+    "predict": FILES | {"reading.around", "reading.many_files", "audit", "output.staging"},
     "report": PURE | {"compare"},  # its results alone
     "file_sizes": FORMAT,
     "reading.holes": set[str](),
@@ -118,7 +114,7 @@ LAYERS: Final = {
     "rebuild": FILES | {"audit", "compiled", "output.staging", "output.publishing", "turns"},  # it loads kernels ahead
     "linked": PURE | {"scan", "remote", "reading.holes", "reading.local_files", "output.staging", "output.targets"},
     "planning": FILES
-    | {"audit", "linked", "output.partials", "rebuild", "rebuilt", "salvage", "output.staging", "prediction"},
+    | {"audit", "linked", "output.partials", "rebuild", "rebuilt", "salvage", "output.staging", "predict"},
     "salvaged": {"rebuilt", "results"},
     "compare": FILES | {"audit"},
     "salvage": FILES
@@ -130,7 +126,7 @@ LAYERS: Final = {
         "output.publishing",
         "output.staging",
         "linked",
-        "prediction",
+        "predict",
         "salvaged",
         "turns",
     },
@@ -147,14 +143,14 @@ LAYERS: Final = {
     | {"output.targets", "commands.console", "commands.outputs", "commands.examples", "report"},
     "commands.inspect_options": FILES | {"commands.options", "inspect"},
     "commands.inspect": FILES | COMMAND | {"commands.inspect_options", "inspect"},
-    "commands.check": FILES | COMMAND | {"audit", "history", "output.partials", "prediction", "output.whole_file"},
-    "commands.simulate": FILES | COMMAND | {"prediction", "predicted_store", "forecast"},
-    "commands.plan": FILES | COMMAND | {"planning", "prediction"},
+    "commands.check": FILES | COMMAND | {"audit", "history", "output.partials", "predict", "output.whole_file"},
+    "commands.simulate": FILES | COMMAND | {"predict"},
+    "commands.plan": FILES | COMMAND | {"planning", "predict"},
     "commands.apply": PURE | COMMAND | {"apply", "output.targets"},
     "commands.rebuild": FILES | COMMAND | {"audit", "rebuild", "output.staging"},
     "commands.salvage": FILES
     | COMMAND
-    | {"audit", "commands.rebuild", "output.partials", "prediction", "replay", "salvage"},
+    | {"audit", "commands.rebuild", "output.partials", "predict", "replay", "salvage"},
     "commands.diff": FILES | COMMAND | {"compare"},
     "cli": {"crc", "process", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
     "conf": set[str](),
@@ -169,6 +165,7 @@ EXPLAINED: Final = (
     "kernels",
     "output",
     "planning",
+    "predict",
     "reading",
     "rebuild",
     "remote",

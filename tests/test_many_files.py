@@ -17,7 +17,7 @@ from storeio import audit
 from storeio.audit import AuditPlan, FileReport
 from storeio.format.consumequeue import UNIT_BYTES
 from storeio.paths import CONSUMEQUEUE
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.reading import many_files
 from storeio.reading.many_files import MOST_BYTES, Pieces, agreeing, summaries_of
 from storeio.results import EXIT_SOUND, Audit

@@ -24,7 +24,7 @@ from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
 from storeio.planning.output import output_at
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import EXIT_REPAIRED
 from tests import golden_data

@@ -18,7 +18,7 @@ from storeio import audit
 from storeio.apply import apply_plan
 from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
-from storeio.prediction import AS_FILES, simulate
+from storeio.predict.start import AS_FILES, simulate
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit
 from storeio.salvage.node import salvage

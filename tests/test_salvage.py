@@ -17,7 +17,7 @@ from sampled import seeds
 from storeio import audit, cli
 from storeio.format.commitlog import encode_blank
 from storeio.planning import plan_store
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.salvage.node import salvage
 from storeio.salvaged import GAPS
 from tests.test_plan_recorded import given_for

@@ -191,3 +191,30 @@ def test_a_unit_vouches_for_no_more_than_it_says(tmp_path: Path) -> None:
     found = salvage(roots[0], tmp_path / "new", given=given, donors=[roots[1]], jobs=1)
     assert (found.lost, found.moved) == ([], [])
     assert salvages.bytes_of(tmp_path / "new", stores[0].builder.settings.segment_bytes) == stores[0].before
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_what_a_donor_holds_otherwise_is_said_where_nothing_tells_which_is_right(
+    is_planned: bool, tmp_path: Path
+) -> None:
+    """No CRC, unit or neighbour covers a message's flag: it stays as the store has it, and the user is told."""
+    name = "base-5.3.3"
+    root, size = golden.copy_of(name, tmp_path / "store"), int(golden.options(name)["clFile"])
+    before, sizes = log_of(root, size), {"mappedFileSizeCommitLog": str(size)}
+    places = sorted(salvages.originals_of(name))[5:9:3]
+    with (root / golden.segment(0)).open("r+b") as file:
+        for place in places:
+            file.seek(place + log.FLAG_AT)
+            file.write(b"\x01")
+    now, donors = log_of(root, size), [golden.store(name)]
+    assert now != before
+    if is_planned:
+        out = tmp_path / "plan.json"
+        notes = plan_store(root, out, given=sizes, jobs=1, allow_log=True, goal="salvage", donors=donors).notes
+    else:
+        result = salvage(root, tmp_path / "new", given=sizes, donors=donors, jobs=1)
+        assert (result.lost, result.problems, result.verdict) == ([], [], "whole")
+        assert log_of(tmp_path / "new", size) == now
+        notes = tuple(result.notes)
+    (note,) = notes
+    assert note.startswith(f"{golden.store(name)} holds intact records with other bytes, 2, the first at {places[0]}:")

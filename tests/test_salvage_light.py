@@ -17,7 +17,7 @@ from storeio import audit
 from storeio.format import commitlog as log
 from storeio.format import properties as p
 from storeio.planning import plan_store
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.salvage.missing import light_units
 from storeio.salvage.node import salvage
 from tests.test_plan_recorded import given_for

@@ -14,7 +14,7 @@ from rebuilds import sizes_of, tree
 
 from storeio import cli
 from storeio.errors import WriteError
-from storeio.prediction import AS_FILES, simulate
+from storeio.predict.start import AS_FILES, simulate
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import LINES, rules_of
 from tests import golden_data
@@ -378,7 +378,7 @@ def test_json_of_a_write_that_fails_late_says_so(
     def full(*args: object) -> None:
         raise WriteError("no space left on device")
 
-    monkeypatch.setattr("storeio.predicted_store.write_into", full)
+    monkeypatch.setattr("storeio.predict.into.write_into", full)
     root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
     words = ["simulate", str(root), "--broker", "5.3.3", *SETS, "--into", str(tmp_path / "new"), "--json", "-"]
     assert cli.run(words) == 8

@@ -11,7 +11,7 @@ import pytest
 
 import storeio
 from storeio.paths import file_name
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.simulate.predicted import Prediction
 from tests import golden_data, slow
 

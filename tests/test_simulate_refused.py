@@ -12,8 +12,8 @@ import pytest
 from rebuilds import sizes_of
 
 import storeio
-from storeio.predicted_store import write_into
-from storeio.prediction import simulate
+from storeio.predict.into import write_into
+from storeio.predict.start import simulate
 from storeio.results import EXIT_FAILED
 from storeio.simulate.disk import Disk
 from storeio.simulate.ends import (

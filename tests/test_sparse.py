@@ -29,7 +29,7 @@ from storeio.inspect.reader import Reader
 from storeio.kernels import tables as w
 from storeio.plan.model import RESIZE
 from storeio.planning import derived, plan_store
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.reading import local_files
 from storeio.scan import list_store
 from storeio.splits import DEFAULT_SPLIT_BYTES, merge_spans

@@ -16,8 +16,8 @@ from storeio import audit
 from storeio.codes import INFO
 from storeio.errors import UnreadableError
 from storeio.planning.node import plan_store
-from storeio.predicted_store import write_into
-from storeio.prediction import simulate
+from storeio.predict.into import write_into
+from storeio.predict.start import simulate
 from storeio.reading import around
 from storeio.report.simulation import simulation_object, warning_sentence
 from storeio.results import Audit, messages_in

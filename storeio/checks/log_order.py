@@ -38,38 +38,49 @@ def check_in_log_order(
     low, high = int(physical[0]), int(physical[-1]) + 1
     checked.stretches.append((low, high))
     numbers, disk = stretch(queue, read, low, high)
-    offsets = disk["physical_offset"].astype(np.int64)
+    place, hit = _places(disk["physical_offset"].astype(np.int64), physical)
+    numbers, disk, rows = numbers[place], disk[place], np.flatnonzero(hit)
+    checked.covered += [(int(n), int(n) + 1) for n in numbers.tolist()]
+    differs = disk != units[hit]
+    if ext is not None and differs.any():
+        differs &= ~_has_ext_unit(ext, read, disk, implied, hit)
+        checked.whole = True  # what decides stands in the ext file
+    is_other = differs & _has_other_delay(disk, implied, hit) if prefix == "CQ" else np.zeros(len(disk), np.bool_)
+    for i in np.flatnonzero(differs).tolist():
+        number, row = int(numbers[i]), int(rows[i])
+        if is_other[i]:
+            checked.findings.append(_differing(queue, implied, number, row, "CQ_DELAY_LEVEL", OTHER_LEVELS))
+            continue
+        detail = f"expected {units[row].tolist()}, found {disk[i].tolist()}"
+        checked.findings.append(_differing(queue, implied, number, row, f"{prefix}_UNIT_WRONG", detail))
+        checked.classed.append(("garbage", number, number + 1, int(physical[row])))
+        checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
+    if prefix == "CQ" and len(rows):
+        checked.findings += _out_of_order(queue, implied, rows, numbers, read)
+    checked.findings += _missing(queue, implied, ~hit, read, prefix)
+    checked.whole |= bool(checked.findings)
+    return checked
+
+
+def _places(offsets: Numbers, physical: Numbers) -> tuple[Numbers, Mask]:
+    """Return which units point at records that have one, in the records' order, and which records these are.
+
+    ``offsets`` are the units' and in no order, ``physical`` the records'.
+    """
     order = np.argsort(offsets, kind="stable")
     place = np.searchsorted(offsets[order], physical)
     hit = place < len(order)
     hit[hit] = offsets[order][place[hit]] == physical[hit]
-    matched = order[place[hit]]
-    checked.covered += [(int(n), int(n) + 1) for n in numbers[matched].tolist()]
-    differs = disk[matched] != units[hit]
-    if ext is not None and differs.any():
-        differs &= ~_has_ext_unit(ext, read, disk[matched], implied, hit)
-        checked.whole = True  # what decides stands in the ext file
-    is_other = _has_other_delay(disk[matched], implied, hit) if prefix == "CQ" else np.zeros(len(matched), np.bool_)
-    for i in np.flatnonzero(differs).tolist():
-        number = int(numbers[matched[i]])
-        row = int(np.flatnonzero(hit)[i])
-        path, position = queue.path_at(number * queue.unit_bytes)
-        detail = f"expected {units[row].tolist()}, found {disk[matched[i]].tolist()}"
-        code, detail = ("CQ_DELAY_LEVEL", OTHER_LEVELS) if is_other[i] else (f"{prefix}_UNIT_WRONG", detail)
-        checked.findings.append(
-            Finding(
-                code, path, position, queue.unit_bytes, queue.topic, queue.queue_id,
-                int(implied.queue_offset[row]), int(physical[row]), 1, detail,
-            )
-        )  # fmt: skip
-        if not is_other[i]:
-            checked.classed.append(("garbage", number, number + 1, int(physical[row])))
-            checked.findings += record_side(walked, int(implied.record[row]), queue, number, detail)
-    if prefix == "CQ" and len(matched):
-        checked.findings += _out_of_order(queue, implied, np.flatnonzero(hit), numbers[matched], read)
-    checked.findings += _missing(queue, implied, ~hit, read, prefix)
-    checked.whole |= bool(checked.findings)
-    return checked
+    return order[place[hit]], hit
+
+
+def _differing(queue: Queue, implied: Implied, number: int, row: int, code: str, detail: str) -> Finding:
+    """Return the finding that a unit is not what its record implies."""
+    path, position = queue.path_at(number * queue.unit_bytes)
+    return Finding(
+        code, path, position, queue.unit_bytes, queue.topic, queue.queue_id, int(implied.queue_offset[row]),
+        implied.physical_at(row), 1, detail,
+    )  # fmt: skip
 
 
 def _has_ext_unit(ext: Queue, read: Read, disk: npt.NDArray[np.void], implied: Implied, which: Mask) -> Mask:

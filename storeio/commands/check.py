@@ -122,7 +122,7 @@ def check_one(store: str, call: Call, sink: Sink) -> int:
 
 def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
     """Return what the page shows of a store, the starts of brokers predicted."""
-    from storeio.prediction import next_starts
+    from storeio.predict.start import next_starts
     from storeio.report.page import StorePage, start_of
 
     starts = next_starts(audit.store, call.given) if isinstance(audit, Audit) else ()

@@ -1,4 +1,4 @@
-"""``storeio simulate``: the command, a thin layer over ``storeio.prediction``."""
+"""``storeio simulate``: the command, a thin layer over ``storeio.predict.start``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def simulate(
     The store is only read.
     """
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
-    from storeio.prediction import versions_of
+    from storeio.predict.start import versions_of
 
     versions, room = versions_of(broker), heap_bytes(heap)
     if into is not None and (len(stores) > 1 or len(versions) > 1):
@@ -102,8 +102,8 @@ def _one(
     found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
     """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
-    from storeio.predicted_store import place_for, write_into
-    from storeio.prediction import simulate as predict
+    from storeio.predict.into import place_for, write_into
+    from storeio.predict.start import simulate as predict
     from storeio.report.simulation import simulation_object
 
     meter = Meter()
@@ -130,7 +130,7 @@ def _one(
 
 def _retention(store: str, version: str, given: Given, room: int, sink: Sink, *, quiet: bool, prints: bool) -> int:
     """Return the exit code of one forecast, which was printed."""
-    from storeio.forecast import forecast_retention
+    from storeio.predict.retention import forecast_retention
     from storeio.report.retention import render_retention, retention_object, retention_sentence
 
     try:

@@ -19,8 +19,8 @@ GOALS: Final = (REPAIR, SALVAGE)
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One plan. ``after`` and ``predicted_after`` look at the store as the plan would leave it; ``lost`` messages are
-    in no record of it then, ``notes`` are sentences on what runs that were killed left beside it. ``chosen`` tells
-    that not all actions were wanted."""
+    in no record of it then, ``notes`` are sentences on what runs that were killed left beside it, and on donors.
+    ``chosen`` tells that not all actions were wanted."""
 
     plan: Plan
     before: Audit

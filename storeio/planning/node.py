@@ -22,7 +22,7 @@ from storeio.planning.harm import is_worse, takes_more
 from storeio.planning.output import output_at
 from storeio.planning.planner import EVERYTHING, Planner
 from storeio.planning.selection import Selection
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.results import Audit, Tell, messages_in
 from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
@@ -85,22 +85,21 @@ def plan_store(
         settings = Given(given).over(told_by(before))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), scratch, settings, jobs, before))
 
-        def attempt(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
+        def planned(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
             planner = Planner(Path(root), scratch, settings, jobs, frozenset(withheld), progress, former)
             planner.donors, planner.broker = donors if goal == SALVAGE else None, broker
             after = planner.run(before, select, allow_log=allow_log)
-            if planner.rewritten:
-                return attempt(withheld, planner)
-            return _Attempt(planner, after, starts.judged(planner))
+            return planned(withheld, planner) if planner.rewritten else _Attempt(planner, after, starts.judged(planner))
 
-        best = _least_harmful(attempt, starts)
+        best = _least_harmful(planned, starts)
         first, then = replace(starts.first, store=shown(store)), starts.after(best)
         plan = best.planner.finish(
             shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
         )
         output.keep(plan, scratch, best.planner.draft.bytes_path)
-        seconds, lost, chosen = time.monotonic() - started, _lost(before, best), select != Selection()
-        return Planned(plan, before, best.after, first, then, seconds, goal, allow_log, lost, output.notes, chosen)
+        found = Planned(plan, before, best.after, first, then, time.monotonic() - started, goal, allow_log)
+        notes = (*output.notes, *best.planner.in_place.notes)
+        return replace(found, lost=_lost(before, best), notes=notes, chosen=select != Selection())
 
 
 def _lost(before: Audit, best: _Attempt) -> int:
@@ -108,8 +107,8 @@ def _lost(before: Audit, best: _Attempt) -> int:
 
     What units told before they were cleared is lost all the same.
     """
-    if best.planner.lost >= 0:
-        return best.planner.lost
+    if best.planner.in_place.lost >= 0:
+        return best.planner.in_place.lost
     after = best.after
     again = after.log.records - before.log.records + messages_in(after.misplaced)
     return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
@@ -233,5 +232,5 @@ def _least_harmful(attempt: Callable[[Iterable[str]], _Attempt], starts: _Starts
     tame = next((each for each in tried if not starts.is_harmful(each, is_worse)), None)
     if tame is None:
         tame = attempt((EVERYTHING,))
-        tame.planner.problems += tried[0].planner.draft.left_out.sentences()
+        tame.planner.in_place.problems.extend(tried[0].planner.draft.left_out.sentences())
     return tame

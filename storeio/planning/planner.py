@@ -27,7 +27,7 @@ from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layo
 from storeio.planning.light import disowned
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
-from storeio.planning.salvaging import plan_salvage, with_true_heads
+from storeio.planning.salvaging import InPlace, plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import (
     asks_for_index,
@@ -96,10 +96,10 @@ class Planner:
         self._sizes = {CONSUMEQUEUE: self.config.queue_file_bytes, BATCHQUEUE: self.config.batch_file_bytes}
         self.store = LinkedStore(listing, work / "store")
         self.draft = Draft(self.store, work / "bytes")
-        self._rebuilds, self.progress, self.lost = 0, progress, -1
+        self._rebuilds, self.progress = 0, progress
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.broker: str | None = None  # whose index it is, where nothing else tells
-        self.problems: list[str] = []
+        self.in_place = InPlace()
         self.rewritten: set[str] = set()  # what was planned of one rebuild, and is otherwise in a later one
         self.later: Built | None = None
         self.basis: Built | None = (former.basis or former.later) if former is not None else None
@@ -156,10 +156,9 @@ class Planner:
 
     def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
         """Make the log whole."""
-
         others = [self._look(donor) for donor in donors]
         with self._left_out("the damaged log"):
-            self.problems, self.lost = plan_salvage(self.draft, self.work / "arranged", self._look, others)
+            self.in_place = plan_salvage(self.draft, self.work / "arranged", self._look, others)
 
     def _look(self, root: str | os.PathLike[str]) -> audit.Concluded:
         return audit.look_at_store(root, given=self.settings, jobs=self.jobs, kept=DOUBT_CODES)
@@ -168,7 +167,7 @@ class Planner:
         risky = allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld
         tame, size = select.takes_risk(model.METADATA), self.config.commitlog_file_bytes
         chosen = [f for f in wanted if (risky if is_of_log(f, size) else tame)]
-        plan_layout(self.draft, found, chosen, segment_bytes=size, salvaged=self.lost >= 0)
+        plan_layout(self.draft, found, chosen, segment_bytes=size, salvaged=self.in_place.lost >= 0)
 
     def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
         queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
@@ -282,7 +281,7 @@ class Planner:
             tuple(self.draft.actions), self.settings,
             summary_of(audits[0], starts[0]), summary_of(audits[1], starts[1]),
             (
-                *self._withheld(broker), *self.problems, *self.draft.left_out.sentences(),
+                *self._withheld(broker), *self.in_place.problems, *self.draft.left_out.sentences(),
                 *left_of(audits[1], starts[1], allow_log=allow_log),
             ),
         )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,7 @@ from storeio.salvage.arrange import arranged
 from storeio.salvage.decide import Decision, decide
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.survey import survey
-from storeio.scan import list_store
+from storeio.scan import Listing, list_store
 
 AT_ONCE: Final = 1 << 20
 NOT_SALVAGED: Final = -1  # as the number of lost messages: there is no log
@@ -44,11 +45,19 @@ REASONS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """What is to be said of a salvage in place: what could not be planned, how many messages are lost, notes."""
+
+    problems: list[str] = field(default_factory=list)
+    lost: int = NOT_SALVAGED
+    notes: list[str] = field(default_factory=list)
+
+
 def plan_salvage(
     draft: Draft, scratch: Path, look: Callable[[Path], Concluded], donors: Sequence[Concluded]
-) -> tuple[list[str], int]:
-    """Add the actions of a salvage in place; return sentences on what could not be planned, and how many are lost,
-    or ``NOT_SALVAGED``.
+) -> InPlace:
+    """Add the actions of a salvage in place, and return what else there is to say of it.
 
     Everything is put into its place in links to the store first: no byte of a plan is written twice.
 
@@ -69,36 +78,29 @@ def plan_salvage(
         return LinkedStore(listing, scratch) if is_own else linked(found.plan.listing, next(others))
 
     try:
-        found, _ = arranged(look(draft.store.root), donors, begin, look)
-        decision = decide(survey(found))
+        placed = arranged(look(draft.store.root), donors, begin, look)
+        found, decision = placed.found, decide(survey(placed.found))
     except UnreadableError as error:
         raise RefusedError(str(error)) from None
     if not found.plan.segments:
         if listing.of_kind(COMMITLOG):
             raise RefusedError("none of its files is a segment, or holds a record of one")
-        return [], NOT_SALVAGED
+        return InPlace()
     size = found.plan.segment_bytes
     segments = [f"{COMMITLOG}/{file_name(base)}" for base in decision.segments]
     patched = merged((patch.physical_offset, patch.stop) for patch in decision.patches)
     make_way(draft, [*segments, *(file.path for file in listing.of_kind(COMMITLOG))], LENGTH)
-    there = {file.path for file in found.plan.listing.files}
-    for file in listing.of_kind(COMMITLOG):
-        if file.path not in there:
-            draft.move(file.path, EMPTIED if is_segment(file.path, size) else BESIDE)
-            draft.left_out.forget(file.path)
+    _move_strays(draft, listing, found)
     for base, path in zip(decision.segments, segments, strict=True):
         if not draft.store.exists(path):
             draft.create(path, size, LENGTH)
         elif draft.store.length(path) != size:
             draft.resize(path, size, LENGTH)
         if scratch.exists():
-            for low, high in _differing(draft, scratch / path, path, size):
-                for start, stop in subtract((base + low, base + high), patched):
-                    with (scratch / path).open("rb") as made:
-                        made.seek(start - base)
-                        draft.write(path, start - base, made.read(stop - start), PLACED)
+            _write_placed(draft, scratch / path, base, size, patched)
     _write_patches(draft, decision, size)
-    return list(decision.tight), sum(part.stop - part.first for part in decision.missing)
+    lost = sum(part.stop - part.first for part in decision.missing)
+    return InPlace(list(decision.tight), lost, [each.sentence for each in placed.otherwise])
 
 
 def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]) -> Path:
@@ -124,6 +126,25 @@ def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]
         base = record.start - record.start % found.segment_bytes
         store.write(found.files[base].path, record.start - base, record.restored.raw)
     return store.root
+
+
+def _move_strays(draft: Draft, listing: Listing, found: Concluded) -> None:
+    """Move the files of the log that are none of it once everything is in its place."""
+    there = {file.path for file in found.plan.listing.files}
+    for file in listing.of_kind(COMMITLOG):
+        if file.path not in there:
+            draft.move(file.path, EMPTIED if is_segment(file.path, found.plan.segment_bytes) else BESIDE)
+            draft.left_out.forget(file.path)
+
+
+def _write_placed(draft: Draft, made: Path, base: int, size: int, patched: Sequence[tuple[int, int]]) -> None:
+    """Write what was put into a segment; what a patch writes is left to it."""
+    path = f"{COMMITLOG}/{made.name}"
+    for low, high in _differing(draft, made, path, size):
+        for start, stop in subtract((base + low, base + high), patched):
+            with made.open("rb") as file:
+                file.seek(start - base)
+                draft.write(path, start - base, file.read(stop - start), PLACED)
 
 
 def _differing(draft: Draft, made: Path, path: str, size: int) -> Iterator[tuple[int, int]]:

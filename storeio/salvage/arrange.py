@@ -7,8 +7,8 @@ of it is laid into links to the store, so that what follows sees a store whose f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,8 @@ from storeio.checks.ranges import meeting, merged, subtract
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.linked import LinkedStore
-from storeio.paths import COMMITLOG, file_name, parse_number
+from storeio.paths import COMMITLOG, StoreFile, file_name, parse_number
+from storeio.salvage.differing import Otherwise
 from storeio.salvage.donors import donated
 from storeio.salvage.false_ends import false_ends
 from storeio.salvage.misplaced import misplaced
@@ -33,13 +34,22 @@ ROUNDS: Final = 4  # a file may have been shifted more than once, a blank record
 AT_ONCE: Final = 16 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """A store with everything in its place: its audit, what was moved there from where, what donors say besides."""
+
+    found: Concluded
+    moved: list[Moved]
+    otherwise: list[Otherwise]
+
+
 def arranged(
     found: Concluded,
     donors: Sequence[Concluded],
     begin: Callable[[Concluded], LinkedStore],
     look: Callable[[Path], Concluded],
-) -> tuple[Concluded, list[Moved]]:
-    """Return the audit of the store with everything in its place, and what was moved there from which file.
+) -> Arranged:
+    """Return the store with everything in its place.
 
     Args:
         found: The store's own audit.
@@ -48,49 +58,89 @@ def arranged(
         begin: Gives a store, by its audit, into which pieces are written; called where there are any.
         look: Audits a store with the settings of this one.
     """
-    store: LinkedStore | None = None
     root = found.plan.root
-    moved: list[Moved] = []
-    aside, strays = found.plan, strays_of(found.plan)
-    aside_names: dict[str, str] = {}  # of directories that were in the way, and what these are called
-    if folders := _in_the_way(found):
-        store = begin(found)
-        for path in folders:
-            aside_names[name := _free_name(store, path)] = path
-            store.rename(path, name)
-        found = look(store.root)
-    if strays:  # a log is read by its names: with these among them, a place would be that of two files
-        store = store or begin(found)
-        for file in strays:
-            store.remove(file.path)
-        found = look(store.root)
-        if pieces := list(lacking(found, aside, strays)):
-            moved += _laid(store, found, pieces, root, moved)
-            found = look(store.root)
+    strays = strays_of(found.plan)
+    work = _Arranging(found, begin, look)
+    otherwise: list[Otherwise] = []
+    aside_names = _folders_aside(work)
+    if strays:
+        _strays_laid(work, found, strays)
+    _open_false_ends(work)
+    for number in range(ROUNDS):
+        pieces = work.lacking_of(misplaced(work.found))
+        work.lay(_first(pieces, work.found) if number < ROUNDS - 1 else pieces, root, work.moved)
+    for donor in donors:
+        placed = arranged(donor, (), begin, look)
+        given = donated(survey(work.found), placed.found)
+        if given.otherwise:
+            otherwise.append(Otherwise(donor.plan.root, len(given.otherwise), given.otherwise[0]))
+        work.lay(work.lacking_of(given.pieces), donor.plan.root, placed.moved)
+    return Arranged(work.found, [_as_called(piece, root, aside_names) for piece in work.moved], otherwise)
+
+
+class _Arranging:
+    """A store on the way: its audit so far, the links to it, begun when they are first written, and what was moved."""
+
+    def __init__(
+        self, found: Concluded, begin: Callable[[Concluded], LinkedStore], look: Callable[[Path], Concluded]
+    ) -> None:
+        self.found = found
+        self.moved: list[Moved] = []
+        self._begin, self._look = begin, look
+        self._links: LinkedStore | None = None
+
+    def links(self) -> LinkedStore:
+        """Return the links that are written in place of the store."""
+        if self._links is None:
+            self._links = self._begin(self.found)
+        return self._links
+
+    def look_again(self) -> None:
+        """Audit what was written."""
+        self.found = self._look(self.links().root)
+
+    def lacking_of(self, pieces: Iterable[Piece]) -> list[Piece]:
+        """Return the pieces that do not lie at their places yet."""
+        return [piece for piece in pieces if not _lies_there(self.found, piece)]
+
+    def lay(self, pieces: Sequence[Piece], origin: str, earlier: Sequence[Moved]) -> None:
+        """Put pieces of ``origin``, into which ``earlier`` ones were laid, into their places, if there are any."""
+        if pieces:
+            self.moved += _laid(self.links(), self.found, pieces, origin, earlier)
+            self.look_again()
+
+
+def _folders_aside(work: _Arranging) -> dict[str, str]:
+    """Rename the directories that have a segment's name; return what each one's new name was before."""
+    names: dict[str, str] = {}
+    for path in _in_the_way(work.found):
+        names[name := _free_name(work.links(), path)] = path
+        work.links().rename(path, name)
+    if names:
+        work.look_again()
+    return names
+
+
+def _strays_laid(work: _Arranging, before: Concluded, strays: list[StoreFile]) -> None:
+    """Take files that are no segments out of the log, and put what it lacks of them into its place.
+
+    A log is read by its names: with these among them, a place would be that of two files.
+    """
+    for file in strays:
+        work.links().remove(file.path)
+    work.look_again()
+    work.lay(list(lacking(work.found, before.plan, strays)), before.plan.root, work.moved)
+
+
+def _open_false_ends(work: _Arranging) -> None:
+    """Take out the blank records that close nothing."""
     for _ in range(ROUNDS):
-        if not (ends := list(false_ends(found))):
-            break
-        store = store or begin(found)
+        ends = list(false_ends(work.found))
+        if not ends:
+            return
         for path, position in ends:
-            store.write(path, position, bytes(log.BLANK_HEAD_BYTES))
-        found = look(store.root)
-    for number in range(ROUNDS + len(donors)):
-        if number < ROUNDS:
-            origin, earlier, pieces = root, moved, list(misplaced(found))
-        else:
-            origin = donors[number - ROUNDS].plan.root
-            donor, earlier = arranged(donors[number - ROUNDS], (), begin, look)
-            pieces = list(donated(survey(found), donor))
-        pieces = [piece for piece in pieces if not _lies_there(found, piece)]
-        if number < ROUNDS - 1:
-            pieces = _first(pieces, found)
-        if not pieces:
-            continue
-        if store is None:
-            store = begin(found)
-        moved += _laid(store, found, pieces, origin, earlier)
-        found = look(store.root)
-    return found, [_as_called(piece, root, aside_names) for piece in moved]
+            work.links().write(path, position, bytes(log.BLANK_HEAD_BYTES))
+        work.look_again()
 
 
 def _as_called(piece: Moved, root: str, aside_names: Mapping[str, str]) -> Moved:

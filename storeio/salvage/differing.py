@@ -1,12 +1,14 @@
 """Records that two copies of a log hold differently, though both are intact: one is taken for the other's sake.
 
 That is where the two say another topic, queue id or number, and a unit of its own queue says the same as the one copy's
-record, and none as the other's. Of other fields units do not tell.
+record, and none as the other's. Of other fields units do not tell: that they differ is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -22,22 +24,48 @@ AT_ONCE: Final = 1 << 20  # bytes that are compared at a time
 MOST_DIFFERING: Final = 1 << 10  # records; logs that part hold others from there on, and are no copies
 
 
-def better_there(known: Survey, theirs: Survey, both: Ranges) -> Iterator[tuple[int, int]]:
-    """Yield the places of records for which nothing vouches while the copy's are vouched for, and where they end.
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """Intact records that another copy of the log holds with other bytes, none of which was taken."""
+
+    copy: str
+    count: int
+    first: int
+
+    @property
+    def sentence(self) -> str:
+        """What is to be said of it."""
+        count = f"{self.count} or more" if self.count >= MOST_DIFFERING else str(self.count)
+        return (
+            f"{self.copy} holds intact records with other bytes, {count}, the first at {self.first}: nothing tells "
+            "which copy is right, and they are as this store has them"
+        )
+
+
+def compared(known: Survey, theirs: Survey, both: Ranges) -> tuple[Ranges, list[int]]:
+    """Return where records that differ lie: for which only the copy's are vouched for, and the places of the others.
 
     Args:
         known: The log.
         theirs: Its copy.
         both: Where both hold intact bytes.
     """
-    for number, place in enumerate(_differing(known, theirs, both)):
-        if number >= MOST_DIFFERING:
-            return
+    better: Ranges = []
+    kept: list[int] = []
+    for place in islice(_differing(known, theirs, both), MOST_DIFFERING):
         one, other = known.record(place), theirs.record(place)
-        if one is None or other is None or one.size != other.size or _said(one) == _said(other):
-            continue
-        if _is_vouched(theirs, place, other) and not _is_vouched(known, place, one):
-            yield place, place + one.size
+        if _is_better(theirs, other, known, one, place):
+            better.append((place, place + known.size_at(place)))
+        else:
+            kept.append(place)
+    return better, kept
+
+
+def _is_better(theirs: Survey, other: log.Record | None, known: Survey, one: log.Record | None, place: int) -> bool:
+    """Tell whether a copy's record is vouched for, and the log's own, which says otherwise, is not."""
+    if one is None or other is None or one.size != other.size or _said(one) == _said(other):
+        return False
+    return _is_vouched(theirs, place, other) and not _is_vouched(known, place, one)
 
 
 def _differing(known: Survey, theirs: Survey, both: Ranges) -> Iterator[int]:

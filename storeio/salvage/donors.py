@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from storeio.audit import AuditPlan, Concluded
@@ -11,7 +12,7 @@ from storeio.checks.ranges import Ranges, meeting, merged, subtract
 from storeio.checks.segments import Segment
 from storeio.kernels import head as h
 from storeio.kernels import tables as w
-from storeio.salvage.differing import better_there
+from storeio.salvage.differing import compared
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, ranges_of, records_of
 from storeio.salvage.regions import Judged, judge
@@ -23,30 +24,45 @@ SIDE_BYTES: Final = 64  # on either side of a hole in which two copies must agre
 Good = dict[tuple[int, int], Segment]
 
 
-def donated(known: Survey, donor: Concluded) -> Iterator[Piece]:
-    """Yield what a copy of the log holds where this one has holes, or records that something speaks against."""
+@dataclass(frozen=True, slots=True)
+class Donated:
+    """What a copy of the log gives, and the places of intact records that it holds otherwise and does not give."""
+
+    pieces: list[Piece]
+    otherwise: list[int]
+
+
+def donated(known: Survey, donor: Concluded) -> Donated:
+    """Return what a copy of the log holds where this one has holes, or records that something speaks against."""
     if donor.plan.segment_bytes != known.segment_bytes:
-        return
+        return Donated([], [])
     theirs = survey(donor)
     good = _good(donor, merged((at, at + answer.record.size) for at, answer in Doubts(theirs).answers()))
     ranges = list(good)
     judged = [judge(known, stretch) for stretch in stretches(known)]
-    holes = [(each.stretch.start, _reach(known, each)) for each in judged]
-    holes += [(place, place + size) for place in known.doubts if (size := known.size_at(place))]
-    holes += list(_odd_blanks(known))
     places = [*known.doubts, *(at for each in judged for at, _ in each.forged)]
     doubtful = merged((place, place + known.size_at(place)) for place in places)
     own = sorted(part for row in records_of(known.concluded) for part in subtract(row, doubtful))
-    if differing := list(better_there(known, theirs, _common(own, ranges))):
-        holes += differing
-        own = sorted(part for row in own for part in subtract(row, differing))
+    better, otherwise = compared(known, theirs, _common(own, ranges))
+    if better:
+        own = sorted(part for row in own for part in subtract(row, better))
     both = _common(own, ranges)
-    for start, stop in sorted(set(holes)):
-        if start >= stop or not _agree(known, theirs, own, both, start, stop):
-            continue
-        for low, high in meeting(ranges, start, stop):
-            yield _piece(donor.plan, good[low, high], (max(low, start), min(high, stop)))
-    yield from _tail(known, theirs, good, own, both)
+    pieces = []
+    for start, stop in sorted({*_holes(known, judged), *better}):
+        if start < stop and _agree(known, theirs, own, both, start, stop):
+            for low, high in meeting(ranges, start, stop):
+                pieces.append(_piece(donor.plan, good[low, high], (max(low, start), min(high, stop))))
+    return Donated([*pieces, *_tail(known, theirs, good, own, both)], otherwise)
+
+
+def _holes(known: Survey, judged: Sequence[Judged]) -> Iterator[tuple[int, int]]:
+    """Yield where a copy may know better: where nothing intact lies, and records that something speaks against."""
+    for each in judged:
+        yield each.stretch.start, _reach(known, each)
+    for place in known.doubts:
+        if size := known.size_at(place):
+            yield place, place + size
+    yield from _odd_blanks(known)
 
 
 def _good(donor: Concluded, wrong: Ranges) -> Good:

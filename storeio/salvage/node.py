@@ -24,7 +24,7 @@ from storeio.output.publishing import begun, target_of
 from storeio.output.staging import Staging
 from storeio.output.targets import refuse_itself
 from storeio.paths import COMMITLOG, file_name
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.rebuild.derive import Wanted
 from storeio.rebuild.node import Build, in_order
 from storeio.rebuild.tally import notes_of_database, wanted_of
@@ -33,7 +33,7 @@ from storeio.report import to_json
 from storeio.report.salvaging import MARK, mark_of
 from storeio.results import Audit, Setting
 from storeio.salvage import holes
-from storeio.salvage.arrange import arranged
+from storeio.salvage.arrange import Arranged, arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
 from storeio.salvage.decide import Decision, decide
 from storeio.salvage.readable import readable, unread_nameless
@@ -133,15 +133,16 @@ def saved(
     require_known(() if others else choice.queues or (), first.audit)  # a donor may have what the store has not
     with tempfile.TemporaryDirectory(prefix="storeio-") as scratch, begun(place) as staging:
         besides = unread_nameless(first.plan)
-        looked, moved, seen = _placed(first, others, besides, Path(scratch), lambda at: look(at, settings))
+        placed, seen = _placed(first, others, besides, Path(scratch), lambda at: look(at, settings))
+        looked = placed.found
         wanted = wanted_of(looked.plan, None, PARTS, broker)
         known = survey(looked)
         decision = decide(known, losses=losses)
         write_log(known, decision, staging)
         not_copied = copy_others(known, staging)
-        result = report(known, decision, moved, first.plan.started_ms, shown(os.fspath(place)))
+        result = report(known, decision, placed.moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
-        result.notes = [*notes_of_database(first.plan), *staging.notes]
+        result.notes = [*notes_of_database(first.plan), *staging.notes, *(each.sentence for each in placed.otherwise)]
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
         result.topics = topics_of(seen.plan, known.audit)
@@ -206,17 +207,18 @@ def _is_kept(part: LostMessages, kept: Kept) -> bool:
 def _placed(
     first: Concluded, others: Sequence[Concluded], besides: Sequence[str], scratch: Path,
     look: Callable[[Path], Concluded],
-) -> tuple[Concluded, list[Moved], Concluded]:  # fmt: skip
-    """Return the audit of the store with everything in its place, what was moved, and the audit before that.
+) -> tuple[Arranged, Concluded]:  # fmt: skip
+    """Return the store with everything in its place, and its audit before that.
 
-    All three are of what can be read of it; ``besides`` tells what of files cannot that no audit looks at.
+    Both are of what can be read of it; ``besides`` tells what of files cannot that no audit looks at.
     """
     seen = readable(first, scratch / "readable", look, {text.partition(": ")[0] for text in besides})
     donors = [readable(one, scratch / f"donor-{number}", look) for number, one in enumerate(others)]
     places = (scratch / f"placed-{number}" for number in count())
-    looked, moved = arranged(seen, donors, lambda one: linked(one.plan.listing, next(places)), look)
+    placed = arranged(seen, donors, lambda one: linked(one.plan.listing, next(places)), look)
     origins = dict(zip((each.plan.root for each in (seen, *donors)), (first, *others), strict=True))
-    return looked, [_from(origins, piece) for piece in moved], seen
+    otherwise = [replace(each, copy=origins[each.copy].audit.store) for each in placed.otherwise]
+    return Arranged(placed.found, [_from(origins, piece) for piece in placed.moved], otherwise), seen
 
 
 def _from(origins: Mapping[str, Concluded], piece: Moved) -> Moved:

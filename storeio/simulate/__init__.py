@@ -15,8 +15,8 @@ else is said of it. What differs between broker lines is a row of ``rules``. Mod
   ``usual`` queues, whose units are all there, are told many at once.
 * ``retention`` goes on with the broker's own cleaning, by its ``clock``, and looks at the ``progress`` of consumers.
 
-``java`` is arithmetic. ``storeio.simulate(root)`` is the verb, of ``storeio.prediction``; a package hides a function of
-its name, so this one answers a call with it.
+``java`` is arithmetic. ``storeio.simulate(root)`` is the verb, of ``storeio.predict.start``; a package hides a
+function of its name, so this one answers a call with it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from broker.whole import (
     messages_of,
     records_of,
 )
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

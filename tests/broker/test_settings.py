@@ -13,7 +13,7 @@ from rebuilds import sizes_of
 
 from broker.brokers import VERSIONS, run
 from broker.builds import classpath
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.settings import broker_names, declared
 from tests import golden_data
 

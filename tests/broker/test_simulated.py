@@ -13,8 +13,8 @@ from storebuilder import StoreBuilder
 
 from broker.brokers import VERSIONS, Queue, Started, run
 from broker.versions import EVERY_VERSION
-from storeio.predicted_store import write_into
-from storeio.prediction import Prediction, simulate
+from storeio.predict.into import write_into
+from storeio.predict.start import Prediction, simulate
 from tests import golden_data
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]

@@ -18,7 +18,7 @@ from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.plan import from_json
 from storeio.planning import Selection
-from storeio.prediction import simulate
+from storeio.predict.start import simulate
 from storeio.report.simulation import simulation_object
 from storeio.simulate.rules import LINES, NEWEST
 

@@ -14,7 +14,7 @@ from page import browser
 from sampled import sampled
 
 from storeio import audit
-from storeio.prediction import next_starts
+from storeio.predict.start import next_starts
 from storeio.report import verdict_sentence
 from storeio.report.page import StorePage, past_of, render_page, start_of
 from storeio.results import Audit

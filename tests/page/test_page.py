@@ -14,7 +14,7 @@ import salvages
 
 from storeio import audit, cli
 from storeio.findings import CODES, INFO, Finding
-from storeio.prediction import next_starts
+from storeio.predict.start import next_starts
 from storeio.report import verdict_sentence
 from storeio.report.next_step import next_steps
 from storeio.report.page import StorePage, past_of, render_page, start_of

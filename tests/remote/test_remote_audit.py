@@ -37,7 +37,7 @@ from storeio import audit as audits
 from storeio.audit import plan as plans
 from storeio.cli import run
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
-from storeio.predicted_store import write_into
+from storeio.predict.into import write_into
 from storeio.remote import reading
 from storeio.report import audit_object
 from storeio.results import Audit

@@ -14,7 +14,7 @@ from typing import Final
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
 from storeio.paths import COMMITLOG
-from storeio.prediction import LOOKED_AT, not_simulated, setup_of
+from storeio.predict.start import LOOKED_AT, not_simulated, setup_of
 from storeio.scan import Listing, kept_open, list_store, read_range, require_listed
 from storeio.simulate.broker import Broker
 from storeio.simulate.clock import due_times, hour_of

@@ -12,7 +12,6 @@ from typing import Final
 from storeio.audit.running import moment_of
 from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
-from storeio.dead_links import LISTED, add_links
 from storeio.errors import StoreError, UnreadableError
 from storeio.index_files import index_shape_of
 from storeio.kernels.search import first_nonzero
@@ -27,6 +26,8 @@ from storeio.paths import (
     QUEUE_EXT,
     StoreFile,
 )
+from storeio.predict.dead_links import LISTED, add_links
+from storeio.predict.timer_files import switches_of
 from storeio.reading import many_files
 from storeio.reading.around import ReadAround
 from storeio.results import Tell
@@ -41,7 +42,6 @@ from storeio.simulate.outcome import simulate_start, without_digests
 from storeio.simulate.predicted import Prediction, stopped_by
 from storeio.simulate.pull import consume
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules, checked_heap, rules_of
-from storeio.timer_files import switches_of
 from storeio.uris import is_remote, place_of, shown
 
 AS_FILES: Final = "; what is said is of a broker with storeType=default"
