@@ -16,15 +16,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import history, tables, verdicts
+from jobs.calls import StoreCall
 from jobs.common import build_session, run_job
 from jobs.page import write_page
 from jobs.stores import (
@@ -41,17 +42,15 @@ from jobs.stores import (
 )
 from storeio import audit
 from storeio.commands.console import Meter, coloured, complain, explain, terminal_width
-from storeio.commands.options import failure_of
 from storeio.commands.outputs import Sink, html_target, json_sink, put, say
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
 from storeio.incremental.verdicts import PartKey, Verdict, store_name
 from storeio.paths import COMMITLOG
-from storeio.report import TABLES, audit_object, render, table_rows, to_json, verdict_sentence
-from storeio.report.parsed import Failure
+from storeio.report import TABLES, audit_object, render, table_rows, verdict_sentence
 from storeio.report.rows import Row
-from storeio.results import EXIT_SOUND, Audit, Unfinished
+from storeio.results import Audit, Unfinished
 from storeio.scan import may_be_of
 from storeio.uris import shown
 from udfs.checks import WorkersError, audit_stores
@@ -66,26 +65,26 @@ UNREADABLE: Final = "UNREADABLE"  # the finding's code
 SHORT_WORK: Final = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
-@dataclass(slots=True)
-class Call:
+class Call(StoreCall[Audit | Unfinished]):
     """One call of the job: what was asked for, where JSON lines go, and what has become of the stores."""
 
-    args: argparse.Namespace
-    given: Given
-    sink: Sink
-    audits: list[Audit | Unfinished] = field(default_factory=list)
-    roots: dict[str, str] = field(default_factory=dict)  # by the store's name in reports
-    exit_code: int = EXIT_SOUND
-    failures: list[Failure] = field(default_factory=list)
-    page: Path | None = None
-    began_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    def __init__(self, args: argparse.Namespace, given: Given, sink: Sink, page: Path | None) -> None:
+        """Begin with nothing done."""
+        super().__init__(args, given, sink)
+        self.page = page
+        self.roots: dict[str, str] = {}  # by the store's name in reports
+        self.began_ms = time.time_ns() // 1_000_000
 
-    def failed(self, store: str, error: Exception) -> None:
-        """Say why a store could not be audited; the others go on."""
-        code, told = failure_of(error, store)
-        self.sink.put(to_json(told))
-        self.exit_code |= code
-        self.failures.append(Failure(shown(store), told["error"], code))
+    def as_object(self, result: Audit | Unfinished) -> dict[str, Any]:
+        """Return an audit as JSON has it."""
+        return audit_object(result)
+
+    def show(self, result: Audit | Unfinished) -> int:
+        """Print an audit for people; return the exit code of that."""
+        if self.args.quiet:
+            return say(verdict_sentence(result))
+        text = render(result, width=terminal_width(), show_all=self.args.all).removesuffix("\n")
+        return say(("\n" if self.done else "") + coloured(text))
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
@@ -94,16 +93,6 @@ class Call:
             yield
         except tables.TablesError as error:
             self.exit_code |= explain(error)
-
-    def report(self, result: Audit | Unfinished) -> None:
-        """Print an audit and keep it."""
-        self.sink.put(to_json(audit_object(result)))
-        if self.args.json != "-":
-            text = render(result, width=terminal_width(), show_all=self.args.all).removesuffix("\n")
-            between = "\n" if self.audits and not self.args.quiet else ""
-            self.exit_code |= say(between + (verdict_sentence(result) if self.args.quiet else coloured(text)))
-        self.audits.append(result)
-        self.exit_code |= result.exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = html_target(args.html, stores)
     given = given_of(args, {"--html": page})
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
-        call = Call(args, given, sink, page=page)
+        call = Call(args, given, sink, page)
         plans = prepared(call, stores)
         if plans:
             run(call, plans, arguments=shown(shlex.join(words)))
@@ -132,21 +121,21 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
     if args.run_id:  # nobody else has one that was made here
         tables.refuse_finished(spark, args.tables, run_id)
     pending = audited(call, spark, plans, run_id)
-    if not call.audits:
+    if not call.done:
         return
     try:
         # A run whose id was given may have to be cleaned up after, in each table.
         there = [] if args.run_id else [name for name in TABLES if tables.exists(spark, args.tables, name)]
         with ThreadPoolExecutor(1) as pool:  # a commit mostly waits
             kept = pool.submit(verdicts.keep, spark, args.tables, pending)
-            frames = table_frames(call.audits, run_id, arguments, there)
+            frames = table_frames(call.done, run_id, arguments, there)
             if args.records and (records := record_frame(spark, call, run_id)) is not None:
                 frames[tables.RECORDS] = records
             tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
             kept.result()
-        history.after_run(spark, args.tables, call.audits, run_id)
+        history.after_run(spark, args.tables, call.done, run_id)
         if call.page is not None:
-            notes = write_page(spark, args.tables, call.page, [*call.audits, *call.failures], call.given)
+            notes = write_page(spark, args.tables, call.page, [*call.done, *call.failed], call.given)
             for note in () if args.quiet else notes:
                 put(sys.stderr, note)
     except StoreError as error:
@@ -172,7 +161,7 @@ def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], r
         pending += more
     for plan, result in zip(plans, results, strict=True):
         if isinstance(result, Exception):
-            call.failed(plan.root, result)
+            call.fail(plan.root, result)
         else:
             call.report(result)
     return pending
@@ -233,7 +222,7 @@ def prepared(call: Call, stores: Sequence[str]) -> list[audit.AuditPlan]:
             plans.append(audit.prepare(store, given=call.given, split_bytes=call.args.split_bytes))
             call.roots[shown(plans[-1].root)] = plans[-1].root
         except (StoreError, OSError) as error:
-            call.failed(store, error)
+            call.fail(store, error)
     return plans
 
 
@@ -255,7 +244,7 @@ def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame | No
     """Return the records of all stores as rows of the table ``records``; those of a store are all there, or none."""
     options = source_options(call.args, call.given)
     parts = []
-    for one in call.audits:
+    for one in call.done:
         if any(found.code == UNREADABLE and may_be_of(found.path, (COMMITLOG,)) for found in one.findings):
             complain(f"{one.store}: its records are in no table, since some of its log could not be read")
             continue

@@ -1,4 +1,4 @@
-"""What the jobs that make something of each store have in common: one call, its reports, its tables and exit code."""
+"""What jobs that have a report on each store have in common: one call, its reports, its tables and exit code."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from storeio.commands.outputs import Sink
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.report import to_json
+from storeio.report.parsed import Failure
 from storeio.results import EXIT_SOUND
 from storeio.uris import shown
 
@@ -39,14 +40,14 @@ class StoreCall(Generic[D]):
         """Begin with nothing done."""
         self.args, self.given, self.sink = args, given, sink
         self.done: list[D] = []
-        self.failed: dict[str, tuple[str, int]] = {}
+        self.failed: list[Failure] = []
         self.exit_code = EXIT_SOUND
 
     def fail(self, store: str, error: Exception) -> None:
         """Say why there is nothing of a store; the others go on."""
         code, told = failure_of(error, store)
         self.sink.put(to_json(told))
-        self.failed[shown(store)] = shown(str(error) or type(error).__name__), code
+        self.failed.append(Failure(shown(store), shown(str(error) or type(error).__name__), code))
         self.exit_code |= code
 
     def as_object(self, result: D) -> dict[str, Any]:

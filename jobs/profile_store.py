@@ -167,7 +167,8 @@ def run(call: Call, logs: Mapping[str, Log], *, arguments: str) -> None:
     tables.refuse_finished(spark, args.tables, run_id, PROFILE_RUNS)
     with contextlib.ExitStack() as cleaning:
         parts = counts_of(call, spark, [*logs], cleaning)
-        logs = {store: listed_again(store, log) for store, log in logs.items() if shown(store) not in call.failed}
+        failed = {each.store for each in call.failed}
+        logs = {store: listed_again(store, log) for store, log in logs.items() if shown(store) not in failed}
         if not logs:
             return
         counts = functools.reduce(DataFrame.unionByName, (part for part, _ in parts))
@@ -222,7 +223,7 @@ def codes_of(call: Call, logs: Mapping[str, Log]) -> list[tuple[str, int, str | 
         (shown(store), EXIT_FAILED if log.failed else EXIT_SOUND, "\n".join(log.failed) or None)
         for store, log in logs.items()
     ]
-    return [*counted_ones, *((store, code, text) for store, (text, code) in call.failed.items())]
+    return [*counted_ones, *((each.store, each.exit_code, each.error) for each in call.failed)]
 
 
 def totals_of(spark: SparkSession, counts: DataFrame, codes: list[tuple[str, int, str | None]]) -> DataFrame:

@@ -166,8 +166,8 @@ def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
                 one.written_bytes, one.exit_code, None, to_json(rebuilt_object(one)),
             )
         )  # fmt: skip
-    for store, (text, code) in call.failed.items():
-        rows.append((run_id, store, *[None] * 10, code, text, None))
+    for each in call.failed:
+        rows.append((run_id, each.store, *[None] * 10, each.exit_code, each.error, None))
     return rows
 
 

@@ -148,7 +148,7 @@ def _rows(run_id: str, call: Call) -> list[tuple[object, ...]]:
         )
         for one in call.done
     ]  # fmt: skip
-    rows += [(run_id, store, *[None] * 10, code, text, None) for store, (text, code) in call.failed.items()]
+    rows += [(run_id, each.store, *[None] * 10, each.exit_code, each.error, None) for each in call.failed]
     return rows
 
 

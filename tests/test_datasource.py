@@ -27,7 +27,7 @@ from storeio.inspect.recordviews import view_of
 from storeio.kernels.tables import GAP_BLOCK
 from storeio.store import open_store
 from udfs import begins
-from udfs.arrow import batch_of, columns_of
+from udfs.arrow import batch_of
 from udfs.datasource import NAME, FilesReader, Options, RecordsReader, read_records, register
 from udfs.records import Shown, record_batches
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORD_SCHEMA, SCHEMAS, UNITS, schema_of
@@ -159,7 +159,7 @@ def test_guesses_alone_would_be_wrong(tmp_path: Path) -> None:
 
 def test_native_numbers_in_the_dtypes_order() -> None:
     units = consumequeue.decode(bytes(range(40)))
-    batch = batch_of(columns_of(units))
+    batch = batch_of({name: units[name] for name in units.dtype.names})
     assert batch.schema.names == list(consumequeue.UNIT.names or ()) == schema_of(consumequeue.UNIT).names
     assert batch.to_pylist() == [dict(zip(batch.schema.names, unit, strict=True)) for unit in units.tolist()]
     assert [field.dataType.simpleString() for field in schema_of(batchqueue.UNIT)] == (

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -18,11 +17,6 @@ Column = Any  # npt.NDArray[Any] or pa.Array, which has no types
 def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the numbers in this machine's byte order; the same array where they are already."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def columns_of(array: npt.NDArray[np.void]) -> dict[str, Column]:
-    """Return the fields of a structured array by name."""
-    return {name: array[name] for name in array.dtype.names or ()}
 
 
 def batch_of(columns: dict[str, Column]) -> pa.RecordBatch:

@@ -48,7 +48,7 @@ _BITS: Final = {INT: 31, LONG: 63}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A store that could not be audited."""
+    """A store of which there is no report."""
 
     store: str
     error: str
