@@ -10,6 +10,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -285,3 +287,19 @@ def copied(source: Path, target: Path) -> Path:
 
 def seeded(seed: int) -> random.Random:
     return random.Random(seed)
+
+
+def hold(place: Path) -> subprocess.Popen[str]:
+    """Return a process that holds the store's lock as a broker does."""
+    code = (
+        "import fcntl, os, sys\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    words = [sys.executable, "-c", code, str(place / "store" / "lock")]
+    made = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert made.stdout is not None
+    assert made.stdout.readline() == "held\n"
+    return made

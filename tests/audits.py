@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import audits
 import pytest
 
 from storeio.audit import plan as plan_module
 from storeio.errors import UnreadableError
-from storeio.findings import Finding
+from storeio.findings import CODES, Finding
 from storeio.results import Audit, FileResult, IndexResult, LogResult, LostRange, QueueResult, Setting
 
 SEGMENT = "commitlog/00000000000000065536"
@@ -77,3 +78,25 @@ def damaged(**changes: Any) -> Audit:
     lost = [LostRange("topic_1", 3, 17, 19, 66770, 67180, "two queue units point there")]
     queues = [QueueResult("topic_1", 3, "cq", 0, 100, 99, 98, ((17, 19),))]
     return sound(**{"findings": findings, "lost": lost, "queues": queues, **changes})
+
+
+EVIL = "\x1b[31mred\x07\r\n\x9b2J\u202e\u2028\x7f\udcff"
+
+
+def evil() -> Audit:
+    """Return an audit in which every text comes from an attacker."""
+    files = [FileResult(f"commitlog/{EVIL}", EVIL, 10, {"garbage": 10}, EVIL, 1)]
+    return audits.sound(
+        store=f"/data/{EVIL}",
+        crc_engine=EVIL,
+        settings=[Setting(EVIL, EVIL, EVIL)],
+        files=files,
+        queues=[QueueResult(EVIL, 1, EVIL, 0, 1, 1, 1, ((0, 1),))],
+        index=[IndexResult(EVIL, 1, 2, 3)],
+        checks={EVIL: 1},
+        findings=[Finding(code, f"commitlog/{EVIL}", 1, 2, EVIL, 1, 2, 3, 4, EVIL) for code in CODES],
+        lost=[LostRange(EVIL, 1, 0, 1, 0, 1, EVIL)],
+        misplaced=[LostRange(EVIL, 1, 3, 4, 0, 1, EVIL)],
+        unread=[LostRange(EVIL, 1, 1, 2, 0, 1, EVIL)],
+        failed=[EVIL],
+    )

@@ -10,8 +10,8 @@ from typing import Any
 
 import golden_data as golden
 import pyarrow as pa
+from datasources import forged_store
 from storebuilder import StoreBuilder
-from test_datasource import forged_store
 
 from udfs.datasource import FilesReader, Options, RecordsReader
 from udfs.schemas import RECORDS

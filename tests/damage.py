@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -244,3 +246,51 @@ def _older_tail(draw: Draw, data: bytearray, at: int, base: int, size: int) -> N
     while len(older.segments) == 1:
         older.message("old", 1, b"x" * draw(st.sampled_from([10, 200])))
     overwrite(data, start, bytes(older.segments[0][start:]))
+
+
+def mutate(rng: random.Random, root: Path, files: list[Path]) -> None:
+    """Change one file in one random way."""
+    path = root / rng.choice(files)
+    if not path.exists():
+        return
+    size = path.stat().st_size
+    kind = rng.choices(
+        ("flip", "byte", "number", "zero", "noise", "copy", "cut", "grow", "delete", "swap"),
+        (8, 8, 6, 4, 4, 3, 0.3, 0.3, 0.3, 0.3),
+    )[0]
+    at = rng.randrange(max(size, 1))
+    length = min(rng.choice((1, 8, 100, 4096)), max(size - at, 0))
+    with path.open("r+b") as file:
+        file.seek(at)
+        old = file.read(max(length, 8))
+        file.seek(at)
+        if kind == "flip" and old:
+            file.write(bytes([old[0] ^ 1 << rng.randrange(8)]))
+        elif kind == "byte" and size:
+            file.write(rng.randbytes(1))
+        elif kind == "number" and size - at >= 4:
+            file.write(rng.choice((0, 1, -1, 2**31 - 1, -(2**31))).to_bytes(4, "big", signed=True))
+        elif kind == "zero":
+            file.write(bytes(length))
+        elif kind == "noise":
+            file.write(rng.randbytes(length))
+        elif kind == "copy" and size:
+            file.write(old[:length])
+            source = rng.randrange(size)
+            file.seek(source)
+            piece = file.read(length)
+            file.seek(at)
+            file.write(piece[: max(size - at, 0)])
+        elif kind == "cut":
+            file.truncate(at)
+        elif kind == "grow":
+            file.truncate(size + rng.choice((1, 20, 4096)))
+    if kind == "delete":
+        path.unlink()
+    elif kind == "swap":
+        other = root / rng.choice(files)
+        if other.exists() and other != path:
+            spare = path.with_name("spare")
+            path.rename(spare)
+            other.rename(path)
+            spare.rename(other)

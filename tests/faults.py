@@ -87,3 +87,16 @@ class Faults:
             return real(handle, path, start, stop, populate_to)
 
         return mapped
+
+
+def failing(real: Callable[..., Any], number: int, error: int) -> Callable[..., Any]:
+    """Return the function with its so-manieth call failing."""
+    left = [number]
+
+    def call(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError(error, os.strerror(error))
+        return real(*arguments)
+
+    return call

@@ -101,6 +101,17 @@ def options(name: str) -> dict[str, Any]:
     return loaded
 
 
+def given_for(base: str) -> dict[str, str]:
+    """Return the settings with which a sound store was written."""
+    given = options(base)
+    return {
+        "mappedFileSizeCommitLog": str(given["clFile"]),
+        "mappedFileSizeConsumeQueue": str(20 * given["cqEntries"]),
+        "maxHashSlotNum": str(given["indexSlots"]),
+        "maxIndexNum": str(given["indexNum"]),
+    }
+
+
 def segment(number: int) -> str:
     """Return the path of a segment, by its place, of a store whose segments have 32 KiB, as those of ``base-5.3.3``."""
     return f"commitlog/{number * 32768:020d}"
@@ -193,3 +204,10 @@ _EDITS: Final[dict[str, Callable[..., Any]]] = {
     "mkdir": _mkdir,
     "rename": Path.rename,
 }
+
+
+def java_map(pairs: dict[str, str]) -> str:
+    """Return the pairs as the dump shows them: Java's sorted map, tabs and line ends escaped."""
+    listed = sorted(pairs.items(), key=lambda pair: pair[0].encode("utf-16-be"))
+    text = "{" + ", ".join(f"{name}={value}" for name, value in listed) + "}"
+    return text.replace("\t", "\\t").replace("\n", "\\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ from typing import Any
 
 import pytest
 import slow
-from implied import COMMIT, PREPARED, ROLLBACK, Settings
-from storebuilder import StoreBuilder
+from implied import COMMIT, PREPARED, ROLLBACK, SCHEDULE, Settings
+from storebuilder import StoreBuilder, forged
 
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
@@ -329,3 +330,44 @@ def obvious_files(topic: str, queue_id: int, queue: Obvious, settings: Settings)
         file = files.setdefault(f"consumequeue/{topic}/{queue_id}/{base:020d}", bytearray(20 * per_file))
         file[number % per_file * 20 : number % per_file * 20 + 20] = last
     return {path: bytes(data) for path, data in files.items()}
+
+
+def irregular_log(root: Path) -> StoreBuilder:
+    """Return a log with every trouble: epochs, gaps, wrong numbers, a hole, and bodies that imitate records."""
+    builder = StoreBuilder(root, units_per_file=8, index_units=40, index_slots=10)
+    for i in range(140):
+        body = b"x" * 60
+        if i % 11 == 0:  # imitations begin where a split may look for its first record
+            at = builder.end + 88 + 3
+            body = forged(at, topic="t", body=b"not a message") * 30
+        number = {20: 2**45, 40: 5, 41: 6, 70: 90, 71: 91, 100: 110, 101: 111}.get(i)
+        builder.message("t", 0, body, queue_offset=number, keys=f"k{i % 9}", unique_key=f"u{i}")
+        if number is not None:  # behind the wrong one the queue goes on as if it had its own
+            builder.next_offsets["t", 0] = (number if number < 2**40 else i) + 1
+        builder.message("other", i % 3, b"y" * 30, tags="tag", keys=None if i % 4 else f"o{i}")
+    return builder
+
+
+def with_hole(builder: StoreBuilder, root: Path) -> None:
+    """Write the store with its queues, then lose a stretch of the log near its end; the queues still point there."""
+    built(builder, root.parent / "old")
+    shutil.copytree(root.parent / "old" / "consumequeue", root / "consumequeue")
+    base, at = divmod(builder.end - 5000, builder.settings.segment_bytes)
+    segment = root / "commitlog" / f"{base * builder.settings.segment_bytes:020d}"
+    data = bytearray(segment.read_bytes())
+    data[at : at + 2500] = bytes(2500)
+    segment.write_bytes(data[: builder.settings.segment_bytes])
+
+
+def with_copied_lists(root: Path, *, copies: bool) -> Path:
+    """Return a sound store where messages of each topic that 5.x passes over have lists: of others, or their own."""
+    builder = StoreBuilder(root, multi_dispatch=True, trailing_separator=copies)
+    for number, topic in enumerate(("%RETRY%g", SCHEDULE, "rmq_sys_wheel_timer", "%RETRY%other")):
+        builder.message("orders", 0, b"first", lmq=("%LMQ%a",))
+        lists = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": str(number)}
+        queue_id, delay = (2, {"delay": 3}) if topic == SCHEDULE else (0, {})
+        if copies:
+            builder.message(topic, queue_id, b"again", properties=lists, **delay)
+        else:
+            builder.message(topic, queue_id, b"again", lmq=("%LMQ%a",), **delay)
+    return builder.close()

@@ -17,6 +17,7 @@ from storebuilder import forged
 from storeio.format import commitlog as log
 from storeio.salvaged import Salvaged
 
+SEGMENT: Final = 32768  # of the golden stores of short names
 TRANSACTION: Final = 0xC
 NO_NUMBER: Final = (0x4, 0xC)  # prepared, rolled back
 UNPROTECTED: Final = ((log.FLAG_AT, log.QUEUE_OFFSET_AT),)
@@ -373,3 +374,17 @@ def is_new(record: Original, before: Original | None, said: set[tuple[str, int, 
         return True
     body = record.raw[88 : 88 + max(record.head.body_length, 0)]
     return not body.strip(b"\0") and any((*record.name, number) in said for number in record.numbers)
+
+
+def in_record(place: int, at: int, data: bytes) -> list[Any]:
+    """Return the edit of some bytes of the record at a place of a log in segments of ``SEGMENT``."""
+    return ["write", f"commitlog/{place - place % SEGMENT:020d}", place % SEGMENT + at, data.hex()]
+
+
+def numbers_of(lost: list[Any]) -> list[tuple[str, int, int]]:
+    """Return the lost messages by topic, queue id and number."""
+    return [
+        (part.topic, part.queue_id, number)
+        for part in lost
+        for number in range(part.first_queue_offset, part.stop_queue_offset)
+    ]

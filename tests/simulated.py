@@ -126,3 +126,17 @@ def in_memory(files: Mapping[str, bytes]) -> Disk:
     """Return a store that is held in memory."""
     listed = [describe(path, len(data)) for path, data in sorted(files.items())]
     return Disk(listed, lambda path, start, stop: np.frombuffer(files[path], np.uint8)[start:stop])
+
+
+def recorded(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded or predicted state without what the records leave out.
+
+    Empty schedule queues; and queues whose topic holds a control character: the recorder could not read
+    those lines of the broker's answer, though the files and the messages delivered tell of the queue.
+    """
+    queues = {
+        name: numbers
+        for name, numbers in state["queues"].items()
+        if name.isprintable() and not name.startswith("SCHEDULE_TOPIC_XXXX")
+    }
+    return {**state, "queues": queues, "index": sorted(state["index"])}

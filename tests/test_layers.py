@@ -305,3 +305,12 @@ def test_functions_are_short(top: str) -> None:
                 if length > FUNCTION_LINES:
                     long[f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"] = length
     assert long == {}
+
+
+def test_tests_lie_in_folders_named_as_what_they_test_and_share_no_tests() -> None:
+    """What two of them need is in a module of its own beside the folders."""
+    packages = {path.parent.name for path in (ROOT / "storeio").rglob("__init__.py")} | {"udfs", "jobs", "notebooks"}
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.parent != ROOT / "tests"]
+    assert {path.parent.name for path in tests} - packages == {"broker", "cluster", "project"}
+    shared = {f"{path}: {name}" for path in tests for name in imports(path) if ".test_" in f".{name}"}
+    assert shared == set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
-from test_datasource import expected_rows, forged_store
+from datasources import expected_rows, forged_store
 
 from storeio import audit
 from storeio.report import table_rows

@@ -13,7 +13,7 @@ from damage import append, damaged_segments, set_field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from storebuilder import StoreBuilder
-from test_walk import QUIET, Reader, Row, row_of, rows_of
+from walks import QUIET, Reader, Row, row_of, rows_of
 
 import storeio.window
 from storeio import splits

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import golden_data
 import pytest
 import salvages
+from golden_data import given_for
+from plans import contents
 from sampled import seeds
 
 from broker.brokers import VERSIONS, Queue, Started, run
 from broker.whole import messages_of, records_of
 from storeio.apply import apply_plan, undo
 from storeio.planning import plan_store
-from tests import golden_data
-from tests.test_plan_recorded import contents, given_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

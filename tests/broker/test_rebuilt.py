@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, tree
+from rebuilds import QUEUES, contents, log_with_lists, random_log, settings_of, tree, with_copied_lists
 from sampled import seeds
 from storebuilder import StoreBuilder
-from test_rebuild_rules import with_copied_lists
 
 from broker.brokers import VERSIONS, run
 from broker.versions import EVERY_VERSION

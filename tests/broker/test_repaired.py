@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import golden_data
 import pytest
+from golden_data import given_for
+from plans import CASES, planned
 from storebuilder import StoreBuilder
 
 from broker.brokers import Key, run
@@ -16,8 +19,6 @@ from broker.whole import assert_whole, broker_accepts, keys_of, messages_of, rec
 from storeio.apply import apply_plan, undo
 from storeio.errors import NotAppliedError, UsageError
 from storeio.planning import plan_store
-from tests import golden_data
-from tests.test_plan_recorded import CASES, given_for, planned
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

@@ -6,14 +6,14 @@ import itertools
 import time
 from pathlib import Path
 
+import golden_data
 import pytest
+from rebuilds import sizes_of
 from sampled import sampled
 
 import storeio
 from broker.brokers import VERSIONS, run
 from storeio.results import Audit
-from tests import golden_data
-from tests.rebuilds import sizes_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

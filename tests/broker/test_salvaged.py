@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import golden_data
 import pytest
 import salvages
 from rebuilds import sizes_of
@@ -24,7 +25,6 @@ from broker.whole import (
 )  # fmt: skip
 from storeio.format import properties as p
 from storeio.salvage.node import salvage
-from tests import golden_data
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import golden_data
 import pytest
 from rebuilds import sizes_of
 
@@ -15,7 +16,6 @@ from broker.brokers import VERSIONS, run
 from broker.builds import classpath
 from storeio.predict.start import simulate
 from storeio.settings import broker_names, declared
-from tests import golden_data
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import golden_data
 import pytest
 from rebuilds import contents, sizes_of, tree
 from storebuilder import StoreBuilder
@@ -15,7 +16,6 @@ from broker.brokers import VERSIONS, Queue, Started, run
 from broker.versions import EVERY_VERSION
 from storeio.predict.into import write_into
 from storeio.predict.start import Prediction, simulate
-from tests import golden_data
 
 pytestmark = [pytest.mark.broker, pytest.mark.share(2)]
 

@@ -12,7 +12,7 @@ import golden_data
 import numpy as np
 import numpy.typing as npt
 import pytest
-from test_audit_fuzz import mutate
+from damage import mutate
 
 from storeio import audit
 from storeio.audit.plan import FileReport, file_tasks

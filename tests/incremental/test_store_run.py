@@ -10,11 +10,11 @@ from pathlib import Path
 
 import golden_data
 import pytest
+from damage import mutate
 from implied import Settings
 from incrementals import SPLIT_BYTES, Kept, age, full, short_youth, timeless
 from sampled import sampled, seeds
 from storebuilder import StoreBuilder
-from test_audit_fuzz import mutate
 
 from storeio import audit, fingerprints
 from storeio.results import Audit, Unfinished

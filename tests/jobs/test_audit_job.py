@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
+from applies import hold
+from datasources import expected_rows, unreadable_store
 from py4j.protocol import Py4JError
-from test_apply_errors import hold
-from test_datasource import expected_rows, unreadable_store
 
 from jobs import audit_store, here, tables
 from storeio import audit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import golden_data as golden
 import pytest
-from test_datasource import unreadable_store
+from datasources import unreadable_store
 
 from jobs import profile_store, tables
 from storeio.errors import UsageError

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import golden_data as golden
 import numpy as np
 import pytest
-from rebuilds import QUEUES, contents, tree
-from test_rebuild_shares import irregular_log, with_hole
+from rebuilds import QUEUES, contents, irregular_log, tree, with_hole
 
 from jobs import rebuild_queues, tables
 from storeio.errors import UsageError

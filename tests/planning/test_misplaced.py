@@ -1,0 +1,90 @@
+"""Nothing is taken from queues and index that points at records which the log has again once it is mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import golden_data
+import pytest
+from golden_data import given_for
+from rebuilds import tree
+
+from storeio import audit
+from storeio.apply import apply_plan
+from storeio.paths import file_name
+from storeio.plan.results import SALVAGE
+from storeio.planning import plan_store
+from storeio.planning.planner import MISPLACED
+
+pytestmark = pytest.mark.share(2)
+
+NAME: Final = "base-5.3.3"
+SIZE: Final = int(golden_data.options(NAME)["clFile"])
+LAST: Final = 9  # number of the last segment
+DERIVED: Final = ("consumequeue", "index", "checkpoint")
+
+
+def segment(number: int) -> str:
+    return f"commitlog/{file_name(number * SIZE)}"
+
+
+def shifted(root: Path) -> None:
+    """Have bytes come into the last segment, behind which its records lie off their places."""
+    rows = [row for row in golden_data.dump(NAME) if int(row["phy_offset"]) >= LAST * SIZE]
+    at, path = int(rows[20]["phy_offset"]) - LAST * SIZE, root / segment(LAST)
+    data = path.read_bytes()
+    path.write_bytes((data[:at] + b"\7" * 100 + data[at:])[:SIZE])
+
+
+MISPLACED_BY: Final = {
+    "a gap in front of it": lambda root: (root / segment(LAST)).rename(root / segment(LAST + 3)),
+    "the next name": lambda root: (root / segment(LAST)).rename(root / segment(LAST + 1)),
+    "a name across segments": lambda root: (root / segment(LAST)).rename(root / f"commitlog/{LAST * SIZE + 5:020d}"),
+    "no number": lambda root: (root / segment(LAST)).rename(root / "commitlog/last"),
+    "bytes that came in": shifted,
+}
+
+
+@pytest.mark.parametrize("how", MISPLACED_BY)
+def test_queues_that_know_of_misplaced_records_are_left(how: str, tmp_path: Path) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    whole = audit.check(root)
+    MISPLACED_BY[how](root)
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(NAME), jobs=1)
+    assert [action.path for action in found.plan.actions if action.path.split("/")[0] in DERIVED] == []
+    assert any(text.startswith(f"{MISPLACED}; left for that: ") for text in found.plan.left)
+    if found.plan.actions:
+        apply_plan(tmp_path / "plan.json", root)
+    # The log is mended later: all is as it was.
+    plan_store(root, tmp_path / "2.json", given=given_for(NAME), jobs=1, allow_log=True, goal=SALVAGE)
+    apply_plan(tmp_path / "2.json", root, allow_log=True)
+    after = audit.check(root)
+    assert (after.exit_code, after.log.records) == (0, whole.log.records)
+    assert tree(root, "consumequeue") == tree(golden_data.store(NAME), "consumequeue")
+
+
+def test_a_plan_that_mends_the_log_calls_nothing_lost(tmp_path: Path) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    MISPLACED_BY["a gap in front of it"](root)
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(NAME), jobs=1, allow_log=True)
+    assert (found.lost, found.after.verdict) == (0, "sound")
+
+
+def test_intact_records_behind_the_end_that_say_another_place_are_not_cleared(tmp_path: Path) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    shifted(root)
+    plan_store(root, tmp_path / "plan.json", given=given_for(NAME), jobs=1, allow_log=True)
+    apply_plan(tmp_path / "plan.json", root, allow_log=True)
+    found = plan_store(root, tmp_path / "2.json", given=given_for(NAME), jobs=1, allow_log=True, goal=SALVAGE)
+    assert (found.lost, found.after.log.records, found.after.verdict) == (0, 850, "sound")
+
+
+def test_a_copy_of_what_the_log_has_keeps_nothing_from_being_planned(tmp_path: Path) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    (root / segment(LAST + 3)).write_bytes((root / segment(2)).read_bytes())
+    queue = root / f"consumequeue/topic_0/0/{file_name(0)}"
+    queue.write_bytes(queue.read_bytes()[:-40] + bytes(40))
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(NAME), jobs=1)
+    assert f"consumequeue/topic_0/0/{file_name(0)}" in {action.path for action in found.plan.actions}
+    assert not any(text.startswith(MISPLACED) for text in found.plan.left)
