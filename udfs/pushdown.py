@@ -3,7 +3,8 @@
 Spark tells a Python source no columns. Its ``pushFilters`` it calls, but keeps the answer with the relation and not
 with the query: a data frame that is read again without the filter, or twice in one query with different ones, gets
 the rows of the last (``tests/udfs/test_pushdown_spark.py`` shows it). So the source has no ``pushFilters``. A rule of
-the optimizer, ``StorePushDown.java``, gives each scan of each query its own columns and conditions instead, as an option.
+the optimizer, ``StorePushDown.java``, gives each scan of each query its own columns and conditions instead, as an
+option.
 
 Without the rule every query is still right: then all columns are built and all rows cross to the JVM.
 """
