@@ -22,7 +22,7 @@ from storeio.commands.console import settings_of
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
-from storeio.output.targets import followed, is_inside, refuse_in_tables
+from storeio.output.targets import followed, is_inside, refuse_in_a_store, refuse_in_tables
 from storeio.safe import printable
 from storeio.uris import is_remote, parsed, place_of, shown
 
@@ -125,6 +125,7 @@ def stores_of(args: argparse.Namespace, donors: Iterable[str] = ()) -> list[str]
                 raise UsageError(
                     f"{option} {shown(target)}: lies inside the store {shown(store)}, which is never written"
                 )
+    refuse_in_a_store("--tables", args.tables)
     return stores
 
 

@@ -32,6 +32,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    """Return the names that there are, those that are not imported yet among them."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Return a verb, imported when it is first used: the kernels take most of a second."""
     from storeio.verbs import VERBS, verb

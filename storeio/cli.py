@@ -97,9 +97,13 @@ class Verbs(click.Group):
             return super().make_context(*given, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb that is called, and return its exit code."""
-        with enough_read():
-            return super().invoke(ctx)
+        """Run the verb that is called, and return its exit code. click would write an empty line for an interrupt."""
+        try:
+            with enough_read():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            complain("cancelled")
+            raise click.exceptions.Exit(EXIT_CANCELLED) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all verbs."""

@@ -35,7 +35,7 @@ _TABLE: Final = (
     Code("STRAY_FILE", ERROR, "a file that is none of the broker's lies in a data directory",
          "A backup copy, a temporary file or an editor's leftover.", "Move it out of the store; brokers refuse to start with it."),
     Code("STRAY_DIRECTORY", WARNING, "a directory lies where only files belong",
-         "lost+found of a mount, or a copied directory.", "Move it out of the store; 4.x brokers refuse to start with it."),
+         "lost+found of a mount, or a copied directory.", "Move it out of the store; some brokers refuse to start with it."),
     Code("LOG_LENGTH", ERROR, "a segment has another length than the others",
          "A truncated or padded copy, a full disk, or a crash while the file was made.", "Pad it with zeros to the full length, or restore it; brokers refuse to start."),
     Code("CQ_LENGTH", ERROR, "a consume queue file has another length than the others",

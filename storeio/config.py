@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from storeio.errors import UsageError
 from storeio.file_sizes import infer_size
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, QUEUE_EXT, parse_number
-from storeio.results import Setting
+from storeio.results import DEFAULT, INDEX_SHAPE, Setting
 from storeio.safe import shortened
 from storeio.settings import KNOWN_BROKERS, broker_names, declared, default, near
 
@@ -248,11 +248,11 @@ def infer_config(listing: Listing, given: Mapping[str, str] | None = None) -> St
         known[name] = checked(name, known[name])
     used = {name: _size_setting(listing, name, known) for name in SIZES}
     for name in ("messageIndexEnable", "messageDelayLevel"):
-        used[name] = _setting(known, name, default(name), "default")
+        used[name] = _setting(known, name, default(name), DEFAULT)
     for name in known:
         used.setdefault(name, Setting(name, known[name], known.source(name)))
     for name in known.ignored:
-        used.setdefault(name, _setting(known, name, default(name), "default"))
+        used.setdefault(name, _setting(known, name, default(name), DEFAULT))
     used |= known.unknown
 
     def number(name: str) -> int | None:
@@ -266,8 +266,8 @@ def infer_config(listing: Listing, given: Mapping[str, str] | None = None) -> St
         queue_file_bytes=int(used[QUEUE_SIZE].value),
         batch_file_bytes=int(used[BATCH_SIZE].value),
         ext_file_bytes=int(used[EXT_SIZE].value),
-        index_slots=number("maxHashSlotNum"),
-        index_units=number("maxIndexNum"),
+        index_slots=number(INDEX_SHAPE[0]),
+        index_units=number(INDEX_SHAPE[1]),
         index_enabled=flag("messageIndexEnable") is True,
         multi_dispatch=flag("enableMultiDispatch"),
         lmq=flag("enableLmq"),

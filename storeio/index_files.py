@@ -1,4 +1,4 @@
-"""Slots and units of a store's index files: given as settings, or told by the files themselves."""
+"""Slots and units of a store's index files: given as settings, told by the files themselves, or brokers' defaults."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from storeio.config import StoreConfig
 from storeio.errors import UnreadableError
 from storeio.format.index import file_length
 from storeio.paths import INDEX
+from storeio.results import DEFAULT, INDEX_SHAPE, Setting
 from storeio.scan import Listing, go_without, read_range
 
 
@@ -43,3 +44,17 @@ def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | N
         return infer_shape([(path, size, read) for path, size, read in files if can_be_read(read, size)])
     except UnreadableError:
         return None
+
+
+def index_settings(listing: Listing, config: StoreConfig, shape: tuple[int, int] | None) -> list[Setting]:
+    """Return slots and units of index files as settings, those that were not given; none for a store without index.
+
+    ``shape`` is what ``index_shape_of`` gave; where that is None, files that are made are as the defaults have them.
+    """
+    files = listing.of_kind(INDEX)
+    if not (files or config.index_enabled):
+        return []
+    given = {setting.name for setting in config.settings}
+    source = DEFAULT if shape is None else f"inferred from {len(files)} file{'s' * (len(files) != 1)}"
+    values = zip(INDEX_SHAPE, shape or config.likely_index, strict=True)
+    return [Setting(name, str(value), source) for name, value in values if name not in given]

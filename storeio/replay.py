@@ -224,7 +224,12 @@ def write_parquet(result: Salvaged, root: str, place: Path) -> int:
     import pyarrow.parquet as pq
 
     count = 0
-    with whole_file(place) as partial, explained(str(place)), pq.ParquetWriter(partial, arrow_schema()) as writer:
+    with (
+        whole_file(place) as partial,
+        explained(str(place)),
+        partial.open("wb") as file,  # to Arrow, a name has to be UTF-8
+        pq.ParquetWriter(file, arrow_schema()) as writer,
+    ):
         for batch in batches(messages(Provenance.of(result), root)):
             writer.write_batch(batch)
             count += batch.num_rows

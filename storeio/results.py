@@ -31,6 +31,10 @@ Tell = Callable[[Progress], None]
 """Is told how far a verb is, maybe from several threads."""
 
 
+DEFAULT: Final = "default"  # how the source of a setting begins that nobody gave and no file tells
+INDEX_SHAPE: Final = ("maxHashSlotNum", "maxIndexNum")
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A broker setting as used, and where its value comes from: a file, the command line, or inferred."""
@@ -38,6 +42,11 @@ class Setting:
     name: str
     value: str
     source: str
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody gave it and no file tells it: the brokers' default was taken."""
+        return self.source.startswith(DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +224,9 @@ class Unfinished:
 
     @property
     def exit_code(self) -> int:
-        """32 if it was cancelled; else 8, since the work was not done, and 4 if damage was found."""
-        if self.cancelled:
-            return EXIT_CANCELLED
-        return EXIT_FAILED | (EXIT_DAMAGED if self.verdict == "damaged" else 0)
+        """32 if it was cancelled, else 8, since the work was not done; and 4 if damage was found."""
+        why = EXIT_CANCELLED if self.cancelled else EXIT_FAILED
+        return why | (EXIT_DAMAGED if self.verdict == "damaged" else EXIT_SOUND)
 
 
 class AuditCancelled(KeyboardInterrupt):

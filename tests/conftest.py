@@ -133,3 +133,9 @@ def spark() -> Iterator[SparkSession]:
 def _interruptible() -> None:
     """Take interrupts, and let child processes take them: a shell starts background jobs with interrupts ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the stores of ``other_stores`` are unpacked."""
+    return tmp_path_factory.mktemp("stores")

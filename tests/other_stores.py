@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import golden_data
-import pytest
 
 PLACE: Final = golden_data.GOLDEN / "simulate"
 
@@ -31,9 +30,3 @@ def store(name: str, place: Path) -> Path:
         else:
             archive.extractall(place)
     return place / name
-
-
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where tiny stores are unpacked."""
-    return tmp_path_factory.mktemp("stores")

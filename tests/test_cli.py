@@ -78,7 +78,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
         ("check --set nonsense=1 good", 16),
         ("check --set mappedFileSizeCommitLog=0 good", 16),
         ("check --conf /nowhere/broker.conf good", 16),
-        ("check --json /nowhere/x.json good", 8),
+        ("check --json /nowhere/x.json good", 16),
         ("--help", 0),
         ("check --help", 0),
     ],

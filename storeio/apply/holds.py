@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from storeio.apply.expect import new_sha256
 from storeio.apply.moving import is_rest, moved_path
 from storeio.apply.run import Run
 from storeio.apply.sources import BytesFile, sha256_of
 from storeio.apply.tree import Tree
 from storeio.errors import MismatchError
 from storeio.plan.contents import ANY, ZERO, Contents, Piece
-from storeio.plan.model import CREATE, MOVE, RENAME, RESIZE, WRITE
+from storeio.plan.model import CREATE, MOVE, RENAME, RESIZE, WRITE, Action
 from storeio.plan.overlay import GONE, Folder, Overlay, parents
 from storeio.safe import printable
 
@@ -32,6 +33,7 @@ def require_held(run: Run, store: Tree) -> None:
 
 def differences(run: Run, store: Tree) -> Iterator[str]:
     """Yield a clause for everything that is not as the apply left it."""
+    yield from _unlogged(run, store)
     progress, actions = run.journal.progress, run.actions
     touched = [*range(progress.done), *([] if progress.flux is None else [progress.flux])]
     for number in touched:
@@ -59,6 +61,45 @@ def differences(run: Run, store: Tree) -> Iterator[str]:
         except MismatchError as error:
             yield str(error)
     yield from _strangers(run, touched, store, overlay, free)
+
+
+def _unlogged(run: Run, store: Tree) -> Iterator[str]:
+    """Yield a clause for each action that is done, and whose journal does not tell: it lost its end.
+
+    What somebody else changed there is none of ours: only what is just as the action leaves it is looked for, and not
+    where one before it, that is not done either, would change what has the name.
+    """
+    progress = run.journal.progress
+    changed = _names_of(run.actions[progress.flux]) if progress.flux is not None else set()
+    for number in range(progress.done + (progress.flux is not None), len(run.actions)):
+        action = run.actions[number]
+        if changed.isdisjoint((action.path, *parents(action.path))) and _looks_done(run, number, store):
+            told = f"action {number} on {printable(action.path)} is done, which the journal does not tell"
+            yield f"{told}: it has lost its end"
+        if action.kind != WRITE:
+            changed |= _names_of(action)
+
+
+def _names_of(action: Action) -> set[str]:
+    return {name for name in (action.path, action.target) if name}
+
+
+def _looks_done(run: Run, number: int, store: Tree) -> bool:
+    """Tell whether the store is as an action leaves it, and not as before it."""
+    action = run.actions[number]
+    try:
+        found = store.look(action.path)
+        if action.kind == WRITE:
+            new = new_sha256(action, run.loaded.beside)
+            is_there = found == action.old_length and new != action.old_sha256
+            return is_there and store.digest(action.path, action.position, action.length) == new
+        if action.kind == MOVE:
+            return run.tree.look(moved_path(number)) != GONE
+        if action.kind == RENAME:
+            return found == GONE and store.look(action.target) != GONE
+        return found == action.length and (action.kind == CREATE or action.length != action.old_length)
+    except MismatchError:
+        return False
 
 
 def _moved(run: Run, number: int) -> Iterator[str]:

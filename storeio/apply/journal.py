@@ -19,6 +19,7 @@ from storeio.errors import NotAppliedError
 
 JOURNAL: Final = "journal"
 FORMAT: Final = 1
+MOST_BYTES: Final = 1 << 30  # a plan has no more, and a journal less an action
 _DIGITS: Final = 16
 
 Line = dict[str, Any]
@@ -51,6 +52,8 @@ class Journal:
         """
         self._run = run
         length = run.look(JOURNAL)
+        if isinstance(length, int) and length > MOST_BYTES:
+            raise NotAppliedError(f"{run.shown(JOURNAL)}: {length} bytes long, which no journal is")
         with run.reading(JOURNAL) as fd:
             data = b"".join(run.read(fd, 0, length, JOURNAL)) if isinstance(length, int) else b""
         lines, self._end = _parsed(data, run.shown(JOURNAL))
@@ -118,13 +121,30 @@ def _parsed(data: bytes, where: str) -> tuple[list[Line], int]:
             if stop and stop < len(data):
                 raise NotAppliedError(f"{where}: line {len(lines) + 1} is damaged")
             break
-        lines.append(json.loads(text))
+        line = _line_of(text)
+        if line is None:
+            raise NotAppliedError(f"{where}: line {len(lines) + 1} is no line of a journal")
+        lines.append(line)
         end = stop
     return lines, end
 
 
+def _line_of(text: bytes) -> Line | None:
+    """Return what a whole line says, None for what no apply writes."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    made = line.get("made", []) if isinstance(line, dict) else None
+    if not isinstance(made, list) or not all(isinstance(path, str) for path in made):
+        return None
+    kinds = {"step": str, "action": int, "plan_sha256": str, "format": int}
+    is_fine = all(type(line[name]) is kind for name, kind in kinds.items() if name in line)
+    return line if is_fine and "step" in line else None
+
+
 def _progress(lines: Sequence[Line], where: str) -> Progress:
-    if not lines or lines[0].get("step") != "open" or lines[0].get("format") != FORMAT:
+    if not lines or lines[0]["step"] != "open" or lines[0].get("format") != FORMAT or "plan_sha256" not in lines[0]:
         raise NotAppliedError(f"{where}: does not begin as a journal of format {FORMAT}")
     progress = Progress(lines[0]["plan_sha256"])
     for line in lines[1:]:
@@ -138,11 +158,11 @@ def _follow(progress: Progress, line: Line, where: str) -> None:
     Raises:
         NotAppliedError: It cannot follow on what was before.
     """
-    step, number = line["step"], int(line.get("action", -1))
+    step, number = line["step"], line.get("action", -1)
     at = progress.done
     if step == "begin" and number == at and not progress.undoing:
         progress.flux = at
-        progress.made.setdefault(at, line["made"])  # what a second begin finds made, the first one made
+        progress.made.setdefault(at, line.get("made", []))  # what a second begin finds made, the first one made
     elif step == "done" and number == at == progress.flux and not progress.undoing:
         progress.done, progress.flux = at + 1, None
     elif step == "complete" and progress.flux is None:

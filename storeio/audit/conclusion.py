@@ -42,6 +42,7 @@ from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense, merge
+from storeio.index_files import index_settings
 from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
@@ -52,7 +53,7 @@ from storeio.paths import (
     QUEUE_KINDS,
     file_name,
 )
-from storeio.results import Audit, IndexResult, LogResult, Setting
+from storeio.results import Audit, IndexResult, LogResult
 from storeio.scan import changed_since
 from storeio.settings import not_read
 from storeio.splits import merge_spans
@@ -256,15 +257,6 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     gathered.findings += check_checkpoint(data, entry.size if entry else 0, facts)
 
 
-def _index_settings(plan: AuditPlan) -> list[Setting]:
-    """Return the shape of index files where it was told from them and not given."""
-    if plan.index_shape is None or plan.config.index_slots is not None:
-        return []
-    source = f"inferred from {len(plan.index)} files"
-    names = ("maxHashSlotNum", "maxIndexNum")
-    return [Setting(name, str(value), source) for name, value in zip(names, plan.index_shape, strict=True)]
-
-
 def _audit(
     plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView, verdicts: QueueVerdicts, gathered: _Gathered,
     unread: set[str],
@@ -280,7 +272,7 @@ def _audit(
         crc_engine=crc.ENGINE,
         started_ms=plan.started_ms,
         seconds=(time.time_ns() // 1_000_000 - plan.started_ms) / 1000,
-        settings=[*plan.config.settings, *_index_settings(plan)],
+        settings=[*plan.config.settings, *index_settings(plan.listing, plan.config, plan.index_shape)],
         files=files,
         log=LogResult(
             view.min_physical_offset, view.max_physical_offset, records, len(view.segments),

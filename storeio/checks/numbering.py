@@ -23,6 +23,7 @@ from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
+from storeio.simulate.java import as_long
 
 Numbers = npt.NDArray[np.int64]
 
@@ -106,7 +107,7 @@ def _without_outliers(
             result.findings += [_stranger(view, topic, queue_id, run) for run in group]
             continue
         for run in group:
-            width = run[RUN_STOP] - run[RUN_FIRST]
+            width = as_long(run[RUN_STOP] - run[RUN_FIRST])  # behind the last number of 64 bits is the lowest one
             expected = before if before is not None else 0 if found else before_next(after, width)
             expected = found.number if found and found.number >= 0 else expected
             is_wrong = found or ((len(runs) > 1 or is_whole) and is_out_of_reach(run, before, after))

@@ -14,7 +14,7 @@ from storeio.commands.console import Meter, coloured, complain, explain, setting
 from storeio.commands.options import Task, attempt, html_option, reading_options
 from storeio.commands.outputs import Sink, html_target, json_sink, say
 from storeio.config import Given
-from storeio.errors import UsageError
+from storeio.errors import UsageError, WriteError
 from storeio.output.targets import refuse_in_tables
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
@@ -141,7 +141,7 @@ def write_page(place: Path, pages: Sequence[StorePage], *, quiet: bool) -> int:
         with whole_file(place) as partial:
             partial.write_text(render_page(pages), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        return explain(error, f"--html {place}")
+        return explain(WriteError(f"--html {place}: could not be written: {error.strerror or error}"))
     for told in () if quiet else (f"the page is in {place}", *notes):
         complain(told)
     return EXIT_SOUND

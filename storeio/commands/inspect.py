@@ -16,8 +16,8 @@ from storeio.commands.options import failure_of
 from storeio.commands.outputs import json_sink, lost_json, lost_output
 from storeio.errors import StoreError, UnreadableError, WriteError
 from storeio.inspect.views import RecordView
-from storeio.report import to_json
-from storeio.results import EXIT_FAILED, EXIT_SOUND
+from storeio.report import failure_object, to_json
+from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND
 
 # Each function imports what it needs of the engine: numba takes half a second.
 if TYPE_CHECKING:
@@ -124,6 +124,10 @@ def run(asked: Asked) -> int:
             code, told = failure_of(error, asked.store)
             sink.put(to_json(told))
             return code | EXIT_FAILED if output.failures else code
+        except KeyboardInterrupt:
+            complain(f"{asked.store}: cancelled")
+            sink.put(to_json(failure_object(asked.store, "cancelled", EXIT_CANCELLED)))
+            return EXIT_CANCELLED
     return (EXIT_FAILED if output.failures else EXIT_SOUND) | sink.code
 
 

@@ -110,7 +110,7 @@ _OPTIONS: Final = (
     click.option("--file", metavar="PATH", help="With --hex: the file, relative to the store; else the commitlog."),
     click.option("--body", type=click.Choice(["text", "hex", "none"]), default="none", help="Show bodies."),
     click.option("--bytes", "most", type=click.IntRange(0, MOST_BYTES), metavar="N",
-                 help=f"Of a body or a hex view, at most so many bytes; {SHOWN_BYTES} if not given."),
+                 help=f"Of a body, or of each field of a hex view, at most so many bytes; {SHOWN_BYTES} if not given."),
     click.option("--limit", type=click.IntRange(0, MAX_LONG), metavar="N", help="Stop after N."),
     click.option("--scan", is_flag=True, help="Take no short cut by queue, index or a start in the middle."),
     click.option("--stale", is_flag=True, help="Also records that were left behind a cut or moved."),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeVar
 
 import click
 
@@ -18,6 +19,7 @@ from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED
 from storeio.uris import shown
 
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option(
@@ -144,8 +146,9 @@ class Attempt:
 
 @contextlib.contextmanager
 def attempt(
-    store: str, sink: Sink, meter: Meter | None = None, *, bar: bool = False, left: str = ""
-) -> Iterator[Attempt]:
+    store: str, sink: Sink, meter: Meter | None = None, *, bar: bool = False, left: str = "",
+    more: Mapping[str, Any] = NOTHING,
+) -> Iterator[Attempt]:  # fmt: skip
     """Run the block; whatever ends it early is said in one line and as JSON, and is over then.
 
     Args:
@@ -154,6 +157,7 @@ def attempt(
         meter: How far the work is.
         bar: Whether that is shown.
         left: What a cancelled one leaves, as the end of a sentence.
+        more: What JSON says of the work besides.
     """
     tried, known = Attempt(), meter or Meter()
     try:
@@ -163,9 +167,9 @@ def attempt(
         text = f"cancelled {known.text()}" if meter is not None else "cancelled"
         text += f"; {left}" if left else ""
         complain(f"{store}: {text}")
-        sink.put(to_json(failure_object(store, text, EXIT_CANCELLED)))
+        sink.put(to_json({**failure_object(store, text, EXIT_CANCELLED), **more}))
         tried.code, tried.why = EXIT_CANCELLED, text
     except Exception as error:
         tried.code, told = failure_of(error, store)
         tried.why = told["error"]
-        sink.put(to_json(told))
+        sink.put(to_json({**told, **more}))

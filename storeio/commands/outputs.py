@@ -13,7 +13,7 @@ from typing import IO
 from storeio.commands.console import complain, drop_output, explain
 from storeio.errors import UsageError, WriteError
 from storeio.output.partials import left_beside
-from storeio.output.targets import file_target, followed, is_inside
+from storeio.output.targets import file_target, followed, is_inside, refuse_in_a_store
 from storeio.output.whole_file import is_replaceable, whole_file
 from storeio.results import EXIT_SOUND
 from storeio.uris import refuse_remote, shown
@@ -76,7 +76,7 @@ def json_sink(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iter
     when it is known.
 
     Raises:
-        UsageError: It lies in one.
+        UsageError: It lies in one, or cannot be a file there.
         WriteError: The file cannot be made.
     """
     sink = Sink()
@@ -101,8 +101,9 @@ def _stream(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iterat
     for store in stores:
         if is_inside(target, store):
             raise UsageError(f"--json {target}: lies inside the store {shown(store)}, which is never written")
+    refuse_in_a_store("--json", target)
     if os.path.isdir(target) or not os.path.isdir(os.path.dirname(target) or "."):
-        raise WriteError(f"--json {target}: could not be written: is no file in a directory that is there")
+        raise UsageError(f"--json {target}: is no file in a directory that is there")
     if not (os.path.basename(target) and is_replaceable(target)):
         with _written(target, target) as file:
             yield file

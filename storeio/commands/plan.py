@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,15 +91,12 @@ def plan(
         out = os.fspath(output.plan)
         outputs |= {"--out": output.plan, "the bytes of --out": output.bytes}
     given = settings_of(conf, sets, outputs, quiet=quiet)
-    with (
-        json_sink(json_to, [store, *donors], quiet=quiet) as sink,
-        tempfile.TemporaryDirectory(prefix="storeio-plan-") as scratch,
-    ):
+    with json_sink(json_to, [store, *donors], quiet=quiet) as sink:
         meter = Meter()
         with attempt(store, sink, meter, bar=not quiet) as tried:
             found = plan_store(
-                store, out or Path(scratch) / "plan.json", broker=broker, given=given, select=select,
-                allow_log=allow_log, goal=goal, donors=donors, jobs=jobs, progress=meter.update,
+                store, out, broker=broker, given=given, select=select, allow_log=allow_log, goal=goal, donors=donors,
+                jobs=jobs, progress=meter.update,
             )  # fmt: skip
         if tried.code is not None:
             return tried.code

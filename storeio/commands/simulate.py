@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from storeio.commands.console import Meter, coloured, complain, settings_of, terminal_width
-from storeio.commands.options import Task, conf_option, failure_of, one_thread_option, refuse_json_inside, set_option
+from storeio.commands.options import Task, attempt, conf_option, one_thread_option, refuse_json_inside, set_option
 from storeio.commands.outputs import Sink, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.report import to_json
-from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND
-from storeio.simulate.ends import STARTS
+from storeio.results import EXIT_CANCELLED, EXIT_SOUND
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, NEWEST
 
 # Each function imports what it needs of the engine: numba takes half a second.
@@ -85,15 +84,18 @@ def simulate(
     code = EXIT_SOUND
     with json_sink(json_to, stores, quiet=quiet) as sink:
         for store in stores:
-            if retention:
-                for version in versions:
-                    code |= _retention(store, version, given, room, sink, quiet=quiet, prints=json_to != "-")
-                continue
             found: list[Prediction] = []
             for version in versions:
-                code |= _one(store, version, given, whole_log, room, sink, found, into, bar=not quiet)
+                if retention:
+                    code |= _retention(store, version, given, room, sink, quiet=quiet, prints=json_to != "-")
+                else:
+                    code |= _one(store, version, given, whole_log, room, sink, found, into, bar=not quiet)
+                if code & EXIT_CANCELLED:
+                    break
             if found and json_to != "-":
                 code |= _show(found, len(versions) > 1 or broker == ALL, quiet)
+            if code & EXIT_CANCELLED:
+                break
     return code | sink.code
 
 
@@ -107,22 +109,19 @@ def _one(
     from storeio.report.simulation import simulation_object
 
     meter = Meter()
-    try:
+    with attempt(store, sink, meter, bar=bar, more={"broker": version}) as tried:
         if into is not None:
             place_for(into, store)  # before all the work
-        with meter.bar(store, shown=bar):
-            prediction = predict(
-                store, broker=version, given=given, whole_log=whole_log, heap_bytes=room,
-                digests=sink.stream is not None, progress=meter.update,
-            )  # fmt: skip
+        prediction = predict(
+            store, broker=version, given=given, whole_log=whole_log, heap_bytes=room,
+            digests=sink.stream is not None, progress=meter.update,
+        )  # fmt: skip
         if into is not None:
             notes = write_into(prediction, into)
             for note in notes if bar else ():
                 complain(note)
-    except Exception as error:
-        code, told = failure_of(error, store)
-        sink.put(to_json({**told, "broker": version}))
-        return code
+    if tried.code is not None:
+        return tried.code
     sink.put(to_json(simulation_object(prediction)))
     found.append(prediction)
     return prediction.exit_code
@@ -133,15 +132,12 @@ def _retention(store: str, version: str, given: Given, room: int, sink: Sink, *,
     from storeio.predict.retention import forecast_retention
     from storeio.report.retention import render_retention, retention_object, retention_sentence
 
-    try:
+    with attempt(store, sink, more={"broker": version}) as tried:
         found = forecast_retention(store, broker=version, given=given, heap_bytes=room)
-    except Exception as error:
-        code, told = failure_of(error, store)
-        sink.put(to_json({**told, "broker": version}))
-        return code
+    if tried.code is not None:
+        return tried.code
     sink.put(to_json(retention_object(found)))
-    code = EXIT_SOUND if found.outcome.outcome == STARTS else EXIT_DAMAGED
-    code |= EXIT_FAILED if found.not_simulated else EXIT_SOUND
+    code = found.exit_code
     if prints:
         text = retention_sentence(found) if quiet else render_retention(found, width=terminal_width())
         code |= say(coloured(text.removesuffix("\n")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from storeio.results import EXIT_DAMAGED, EXIT_SOUND
+from storeio.results import EXIT_DAMAGED, EXIT_FAILED, EXIT_SOUND
 
 DIVERGED: Final = "both are intact"
 A_DAMAGED: Final = "the first is damaged"
@@ -41,13 +41,14 @@ class QueueDifference:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the stores: where its log begins and ends, and its records."""
+    """One of the stores: where its log begins and ends, its records, and what of its log could not be read, and why."""
 
     store: str
     min_physical_offset: int
     max_physical_offset: int
     records: int
     verdict: str
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,5 +82,6 @@ class Difference:
 
     @property
     def exit_code(self) -> int:
-        """0 if the logs are equal, else 4."""
-        return EXIT_SOUND if self.verdict == "equal" else EXIT_DAMAGED
+        """0 if the logs are equal, else 4; 8 is added where some of one could not be read."""
+        code = EXIT_SOUND if self.verdict == "equal" else EXIT_DAMAGED
+        return code | (EXIT_FAILED if self.first.unread or self.second.unread else EXIT_SOUND)

@@ -12,7 +12,8 @@ from storeio.compare.logs import Log, alone, differing, judged, queue_difference
 from storeio.compare.model import A_ALONE, B_ALONE, DIVERGED, Difference, LogRange, Side
 from storeio.errors import UsageError
 from storeio.output.targets import refuse_itself
-from storeio.scan import kept_open, require_same
+from storeio.paths import COMMITLOG
+from storeio.scan import kept_open, may_be_of, require_same
 
 
 @kept_open()
@@ -64,7 +65,9 @@ def diff(
 def side(found: Concluded) -> Side:
     """Return what is told of one of the stores."""
     audit, view = found.audit, found.view
-    return Side(audit.store, view.min_physical_offset, view.max_physical_offset, audit.log.records, audit.verdict)
+    unread = tuple(text for text in audit.failed if may_be_of(text.partition(": ")[0], (COMMITLOG,)))
+    ends = view.min_physical_offset, view.max_physical_offset
+    return Side(audit.store, *ends, audit.log.records, audit.verdict, unread)
 
 
 def aligned_to(first: Log, second: Log, ranges: list[LogRange]) -> int:

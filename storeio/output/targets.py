@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS
 from storeio.uris import is_below, is_remote, place_of, refuse_remote, shown
 
+OF_STORES: Final = (*QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT)  # beside the log, at least one of them
 DELTA_LOG: Final = "_delta_log"  # in every directory that is a Delta table
 MOUNTS: Final = "/proc/self/mountinfo"  # a line each; the fifth word is where, bytes that part words in octal digits
 
@@ -40,6 +42,25 @@ def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> boo
     return followed(one).is_relative_to(followed(other))
 
 
+def store_around(path: str | os.PathLike[str]) -> Path | None:
+    """Return the store in whose directory a local path lies, as far as names tell; None if it lies in none."""
+    for place in followed(path).parents:
+        names = (os.path.join(place, name) for name in OF_STORES)
+        if os.path.isdir(os.path.join(place, COMMITLOG)) and any(map(os.path.exists, names)):
+            return place
+    return None
+
+
+def refuse_in_a_store(option: str, path: str | os.PathLike[str]) -> None:
+    """Raise if what an option names lies in a store, whichever: brokers may refuse to start with a file more.
+
+    Raises:
+        UsageError: It does.
+    """
+    if not is_remote(os.fspath(path)) and (root := store_around(path)) is not None:
+        raise UsageError(f"{option} {shown(os.fspath(path))}: lies inside the store {root}, which is never written")
+
+
 def refuse_itself(option: str, other: str | os.PathLike[str], store: str | os.PathLike[str]) -> None:
     """Raise if what an option names as another copy of a store is that store.
 
@@ -65,6 +86,7 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) 
         raise UsageError(f"--into {place}: is a link, or no name for a new directory")
     if not is_remote(root) and is_inside(place, root):
         raise UsageError(f"--into {place}: lies inside the store {root}, which is never written")
+    refuse_in_a_store("--into", place)
     try:
         if place.exists() and not place.is_dir():
             raise UsageError(f"--into {place}: is no directory")
@@ -88,6 +110,7 @@ def file_target(option: str, target: str, roots: Iterable[str]) -> Path:
     for root in roots:
         if is_inside(target, root):
             raise UsageError(f"{option} {target}: lies inside {shown(root)}")
+    refuse_in_a_store(option, target)
     if target == "-":
         raise UsageError(f"{option} -: standard output is not for this; ./- is a file of that name")
     if not place.name or place.is_dir() or not place.parent.is_dir():

@@ -12,18 +12,19 @@ from typing import Final
 
 from storeio import audit
 from storeio.audit.named import require_known
-from storeio.config import SIZES, Given
+from storeio.config import Given
 from storeio.errors import UnreadableError, UsageError
 from storeio.linked import copied
 from storeio.output.targets import refuse_itself
 from storeio.paths import CHECKPOINT, COMMITLOG, INDEX
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
 from storeio.planning.harm import is_worse, takes_more
-from storeio.planning.output import output_at
+from storeio.planning.output import output_for
 from storeio.planning.planner import EVERYTHING, Planner
 from storeio.planning.selection import Selection
 from storeio.predict.start import simulate
 from storeio.results import Audit, Tell, messages_in
+from storeio.salvage.node import told_by
 from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
@@ -37,13 +38,12 @@ WITHHELD: Final = (
     (CHECKPOINT,), (CHECKPOINT, INDEX), (COMMITLOG,), (COMMITLOG, CHECKPOINT), (COMMITLOG, CHECKPOINT, INDEX)
 )  # fmt: skip
 OF_RECOVERY: Final = frozenset((CHECKPOINT, INDEX))  # what tells recovery where to begin
-INDEX_SHAPE: Final = ("maxHashSlotNum", "maxIndexNum")
 
 
 @kept_open()
 def plan_store(
     root: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     broker: str | None = None,
     given: Mapping[str, str] | None = None,
@@ -54,11 +54,11 @@ def plan_store(
     jobs: int | None = None,
     progress: Tell | None = None,
 ) -> Planned:
-    """Return the plan for the store at ``root``, which is only read; written to ``out`` and ``out`` + ".bytes".
+    """Return the plan for the store at ``root``, which is only read; kept in ``out`` and ``out`` + ".bytes", if given.
 
     Args:
         root: The store directory, or its URI: then it is copied beside ``out`` while the plan is made.
-        out: File for the plan; not in the store.
+        out: File for the plan, in no store; without, nothing is kept, and there is nothing to apply.
         broker: Version that is to start afterwards, and as which tags are indexed where the store does not tell;
             the newest if not given, which tells nothing of tags.
         given: Broker settings by name; what is not given is told from the files.
@@ -77,12 +77,12 @@ def plan_store(
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
     store = place_of(os.fspath(root))
     _require_goal(goal, donors, store, allow_log=allow_log)
-    output = output_at(out, store, *(place_of(os.fspath(donor)) for donor in donors))
-    with output.scratch() as scratch:
+    copies = [place_of(os.fspath(donor)) for donor in donors]
+    with output_for(out, store, *copies) as output, output.scratch() as scratch:
         root = copied(store, scratch / "copy").root if is_remote(store) else store
         before = replace(audit.check(root, given=given, jobs=jobs, progress=progress), store=shown(store))
         _require_seen(before, (select := select or Selection()))
-        settings = Given(given).over(told_by(before))
+        settings = Given(given).over(told_by(before.settings))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), scratch, settings, jobs, before))
 
         def planned(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
@@ -136,11 +136,6 @@ def _require_goal(goal: str, donors: Sequence[str | os.PathLike[str]], store: st
         raise UsageError("--donor needs --goal salvage: only that takes messages from other copies")
     if goal == SALVAGE and not allow_log:
         raise UsageError("--goal salvage changes the commitlog: it needs --allow-log")
-
-
-def told_by(found: Audit) -> dict[str, str]:
-    """Return the sizes that a store's files tell: a plan changes the files, and must not change what they tell."""
-    return {s.name: s.value for s in found.settings if s.name in (*SIZES, *INDEX_SHAPE)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Final
 from storeio.errors import UsageError
 from storeio.output.partials import MOST_NAME_BYTES, left_beside, partial_name
 from storeio.output.staging import explained, flush, flush_names
-from storeio.output.targets import followed, refuse_special
+from storeio.output.targets import followed, refuse_in_a_store, refuse_special
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
@@ -84,6 +85,20 @@ def _alone_in(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def output_for(out: str | os.PathLike[str] | None, *stores: str) -> Iterator[Output]:
+    """Give where a plan is to be kept, as ``output_at``; a directory that goes with the block if it is not to be kept.
+
+    Raises:
+        UsageError: As there.
+    """
+    if out is not None:
+        yield output_at(out, *stores)
+        return
+    with tempfile.TemporaryDirectory(prefix="storeio-plan-") as place:
+        yield output_at(Path(place) / "plan.json", *stores)
+
+
 def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
     """Return where a plan is to be kept, nothing made yet.
 
@@ -105,6 +120,7 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
         for store in stores:
             if not is_remote(store) and any(end.is_relative_to(followed(store)) for end in ends):
                 raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
+        refuse_in_a_store("--out", place)
         refuse_special("--out", place)
     if not plan.parent.is_dir():
         raise UsageError(f"--out {plan}: is no file in a directory that is there")

@@ -54,9 +54,21 @@ def write_into(prediction: Prediction, target: str | os.PathLike[str]) -> tuple[
                     if first_nonzero(piece, 0, len(piece)) < len(piece):  # not every file system tells of holes
                         staging.write(path, at, piece.data, size=file.size)
             if not (file.made or is_remote(store)):  # elsewhere times are those of the copy, not the broker's
-                shutil.copystat(Path(store) / path, staging.partial / path)
+                _keep_times(store, path, staging.partial)
         staging.finish(os.cpu_count() or 1)
         return staging.notes
+
+
+def _keep_times(store: str, path: str, partial: Path) -> None:
+    """Give a written file the times and the mode that it has in the store.
+
+    Raises:
+        UnreadableError: It is there no more.
+    """
+    try:
+        shutil.copystat(Path(store) / path, partial / path)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
 
 
 def _to_write(disk: Disk, store: str, path: str) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from storeio.config import infer_config
 from storeio.errors import UnreadableError
+from storeio.index_files import index_shape_of
 from storeio.paths import COMMITLOG
 from storeio.predict.start import LOOKED_AT, not_simulated, setup_of
 from storeio.scan import Listing, kept_open, list_store, read_range, require_listed
@@ -92,7 +93,8 @@ def forecast_retention(
 
 def _started(listing: Listing, given: Mapping[str, str], rules: Rules, heap_bytes: int) -> tuple[Outcome, Broker]:
     """Return a start and the broker after it."""
-    setup = setup_of(listing, infer_config(listing, given), heap_bytes)
+    config = infer_config(listing, given)
+    setup = setup_of(listing, config, index_shape_of(listing, config), heap_bytes)
     return simulate_start(Disk(listing.files, partial(read_range, listing.root)), rules, setup, digests=False)
 
 

@@ -13,7 +13,7 @@ from storeio.audit.running import moment_of
 from storeio.checks.layout import ROCKSDB_QUEUES, foreign_layouts, queues_elsewhere
 from storeio.config import StoreConfig, infer_config
 from storeio.errors import StoreError, UnreadableError
-from storeio.index_files import index_shape_of
+from storeio.index_files import index_settings, index_shape_of
 from storeio.kernels.search import first_nonzero
 from storeio.paths import (
     ABORT,
@@ -135,8 +135,9 @@ def _started(
     listing = list_store(root)
     unlisted = _unlisted(listing)
     config = infer_config(listing, given)
-    setup = replace(setup_of(listing, config, heap_bytes), now_ms=time.time_ns() // 1_000_000)
-    listing, read, running_end = _looked_at(listing, config)
+    shape = index_shape_of(listing, config)
+    setup = replace(setup_of(listing, config, shape, heap_bytes), now_ms=time.time_ns() // 1_000_000)
+    listing, read, running_end = _looked_at(listing, config, shape)
     read = gaps = ReadAround(read, listing.files, whole=is_remote(listing.root))
     disk = _disk_of(listing, read)
     switches = switches_of(listing, given, follows=metadata)
@@ -158,7 +159,7 @@ def _started(
     starts = outcome.outcome == STARTS
     return Prediction(
         store=shown(place_of(os.fspath(root))), line=rules.name, outcome=outcome, given_up=given_up, consumers=found,
-        disk=disk, settings=config.settings, emptied=emptied,
+        disk=disk, settings=(*config.settings, *index_settings(listing, config, shape)), emptied=emptied,
         stopped=stopped_by(started_broker, has_index=config.index_enabled) if starts else None,
         seconds=time.monotonic() - started, not_simulated=(*not_simulated(listing, config), *outcome.doubts),
         running_end=running_end, unread=tuple(f"{path}: {why}" for path, why in unlisted.items()) + gaps.told(),
@@ -179,13 +180,15 @@ def _unlisted(listing: Listing) -> dict[str, str]:
     return found
 
 
-def _looked_at(listing: Listing, config: StoreConfig) -> tuple[Listing, Read, int | None]:
+def _looked_at(
+    listing: Listing, config: StoreConfig, shape: tuple[int, int] | None
+) -> tuple[Listing, Read, int | None]:
     """Return the files, what reads them, and where the log ended, None for as they are.
 
     Of a store on which a broker runs that is as it was at one moment.
     """
     read = partial(read_range, listing.root)
-    then = moment_of(listing, config, index_shape_of(listing, config))
+    then = moment_of(listing, config, shape)
     if then is None:
         return listing, read, None
     files, moment = then
@@ -243,9 +246,9 @@ def cuts(broker: Broker) -> bool:
     return False
 
 
-def setup_of(listing: Listing, config: StoreConfig, heap_bytes: int) -> Setup:
-    """Return what a start depends on besides the files' bytes."""
-    slots, units = index_shape_of(listing, config) or config.likely_index
+def setup_of(listing: Listing, config: StoreConfig, shape: tuple[int, int] | None, heap_bytes: int) -> Setup:
+    """Return what a start depends on besides the files' bytes; ``shape`` is what ``index_shape_of`` gave."""
+    slots, units = shape or config.likely_index
     light = any(f.topic is not None and f.topic.startswith("%LMQ%") for f in listing.files if f.kind == CONSUMEQUEUE)
     values = {s.name: s.value for s in config.settings}
     ext = values.get("enableConsumeQueueExt")

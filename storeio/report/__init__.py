@@ -3,7 +3,8 @@
 ``text``, ``json_form`` and ``rows`` are of audits, ``parsed`` reads their JSON again, ``page`` makes HTML of them.
 Each other verb has a module with all its forms: ``simulation`` (of queues that stop: ``stopped``) and ``retention``,
 ``planning``, ``applied``, ``rebuilding``, ``salvaging``, ``comparing``. All use ``tables`` for columns and paragraphs,
-``next_step`` for the commands to run next and ``written`` for what was written. ``catalogue`` makes docs/findings.md.
+``next_step`` for the commands to run next, ``written`` for what was written and ``assumed`` for what nothing told of
+the files that are made. ``catalogue`` makes docs/findings.md.
 """
 
 from storeio.report.json_form import audit_object, failure_object, to_json

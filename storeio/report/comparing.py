@@ -7,7 +7,7 @@ from typing import Any
 
 from storeio.compare.model import Difference, Ranges
 from storeio.report.next_step import Step, new_beside, next_lines, root_word
-from storeio.report.tables import ROWS, bytes_text, counted, paragraph, rest_of, table
+from storeio.report.tables import ROWS, bytes_text, counted, paragraph, rest_of, table, told_as_list
 from storeio.safe import printable
 
 
@@ -35,6 +35,8 @@ def render_difference(result: Difference, *, width: int = 80) -> str:
         for name, side in (("first", result.first), ("second", result.second))
     ]
     lines += ["", "LOGS", *table(("", "from", "to", "records", "verdict", "store"), rows, width)]
+    lines += told_as_list("COULD NOT BE READ (of the first)", result.first.unread, width)
+    lines += told_as_list("COULD NOT BE READ (of the second)", result.second.unread, width)
     if result.ranges:
         shown = [(part.start, part.stop, part.why, part.first, part.second) for part in result.ranges[:ROWS]]
         lines += ["", "RANGES (physical offsets)", *table(("from", "to", "why", "first", "second"), shown, width)]

@@ -6,10 +6,11 @@ from itertools import groupby
 from typing import Any, Final
 
 from storeio.findings import INFO
-from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE
+from storeio.paths import COMMITLOG
 from storeio.plan import Action, model
 from storeio.plan.results import SALVAGE, Planned
 from storeio.plan.rules import is_of_log
+from storeio.report.assumed import assumed_sizes
 from storeio.report.next_step import (
     SIMULATE_SOUND,
     Step,
@@ -24,8 +25,6 @@ from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 from storeio.simulate.rules import broker_text
 
-DEFAULT: Final = "default"  # source of a setting that neither a file nor the command line told
-LENGTHS: Final = {CONSUMEQUEUE: "mappedFileSizeConsumeQueue", BATCHQUEUE: "mapperFileSizeBatchConsumeQueue"}
 LEFT: Final = 10
 VERBS: Final = {
     model.WRITE: "replace",
@@ -127,15 +126,9 @@ def _row(path: str, kind: str, risk: str, part: list[Action]) -> list[object]:
 
 
 def _assumed(found: Planned) -> list[str]:
-    """Return what was taken for granted of files that are made anew: with no file left, nothing tells their length."""
+    """Return what was taken for granted of files that are made anew."""
     made = {action.path.split("/")[0] for action in found.plan.actions if action.kind == model.CREATE}
-    values = {s.name: s.value for s in found.before.settings if s.source == DEFAULT}
-    return [
-        f"files in {kind} are made {values[name]} bytes long, the brokers' default: no file tells another length. "
-        f"If the broker is set otherwise, plan again with --conf broker.conf or --set {name}=N."
-        for kind, name in LENGTHS.items()
-        if kind in made and name in values
-    ]
+    return assumed_sizes(found.before.settings, made, "plan")
 
 
 def _short(path: str) -> str:

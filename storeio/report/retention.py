@@ -47,6 +47,7 @@ def retention_object(found: Forecast) -> dict[str, Any]:
         "next_ms": found.next_ms,
         "next": [cycle_object(cycle) for cycle in found.next_runs],
         "not_simulated": list(found.not_simulated),
+        "exit_code": found.exit_code,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
+from storeio.report.assumed import assumed_sizes
 from storeio.report.next_step import Step, next_lines, root_word
 from storeio.report.tables import ROWS, counted, paragraph, rest_of, table, told_as_list
 from storeio.report.written import written_lines
@@ -49,11 +50,17 @@ def salvaged_object(result: Salvaged) -> dict[str, Any]:
         "moved": [asdict(piece) for piece in result.moved],
         "dropped": [asdict(record) for record in result.dropped],
         "problems": list(result.problems),
-        "notes": list(result.notes),
+        "notes": notes_of(result),
         "messages": asdict(result.messages) if result.messages else None,
         "files": list(result.files),
         "written_bytes": result.written_bytes,
     }
+
+
+def notes_of(result: Salvaged) -> list[str]:
+    """Return what there is to know besides: what was taken for granted of files that were made, and the notes."""
+    made = {path.split("/")[0] for path in result.files}
+    return [*assumed_sizes(result.settings, made, "salvage"), *result.notes]
 
 
 def mark_of(result: Salvaged) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def render_salvaged(result: Salvaged, *, width: int = 80) -> str:
         lines += ["", "DROPPED (records that are no messages)"]
         rows = [(row.physical_offset, row.size, row.reason) for row in result.dropped[:ROWS]]
         lines += [*table(("physical offset", "bytes", "why"), rows, width), *rest_of(len(result.dropped), "record")]
-    lines += told_as_list("NOTES", result.notes, width)
+    lines += told_as_list("NOTES", notes_of(result), width)
     also = f"{counted(result.tombstones, 'tombstone')} and {counted(result.fillers, 'filler')} among them"
     lines += ["", *written_lines(result, width, also)]
     if result.messages:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from storeio import __version__
+from storeio.report.assumed import assumed_by_start
 from storeio.report.next_step import PLAN, Step, next_lines, plan_word, root_word
 from storeio.report.stopped import stopped_sentences
 from storeio.report.tables import ROWS, bytes_text, counted, paragraph, table
@@ -37,6 +38,7 @@ def simulation_object(found: Prediction) -> dict[str, Any]:
         "once_mended": once and _start_object(once),
         "not_simulated": list(found.not_simulated),
         "unread": list(found.unread),
+        "notes": assumed_by_start(found),
         "settings": {s.name: {"value": s.value, "source": s.source} for s in found.settings},
         "exit_code": found.exit_code,
         "seconds": round(found.seconds, 6),
@@ -113,6 +115,8 @@ def render_simulation(found: Prediction, *, width: int = 80) -> str:
         for what in found.unread[:ROWS]:
             lines += paragraph("- ", printable(what), width, "  ")
         lines += [f"  ... and {len(found.unread) - ROWS} more"] if len(found.unread) > ROWS else []
+    for note in assumed_by_start(found):
+        lines += ["", *paragraph("Note: ", note, width, "")]
     lines += _losses(found, width)
     lines += _numbers(found, width)
     lines += _files(found, width)

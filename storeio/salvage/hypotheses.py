@@ -18,6 +18,7 @@ from storeio.salvage.one_byte import single_bytes
 from storeio.salvage.property_fields import delay_levels, inner_numbers
 from storeio.salvage.tries import Maker, Try, body_at_in, topic_at_in
 
+LAST_NUMBER: Final = 2**63 - 1
 MOST_TRIED: Final = 1 << 22  # bytes of a record whose lengths are searched for
 MOST_FLIPPED: Final = 1 << 16  # bytes of a record each of whose bits is tried
 MOST_BYTES_TRIED: Final = 1 << 11  # of which all 255 changes are tried: one in 4,000 records then has one by chance
@@ -124,7 +125,7 @@ def _queues(data: bytes, size: int, known: Known) -> Iterator[Try]:
     elif known.numbers:
         (queue_id,) = struct.unpack_from(">i", data, log.QUEUE_ID_AT)
         for (_, number), missing in known.numbers.items():
-            if number == queue_id and len(missing) == 1:
+            if number == queue_id and len(missing) == 1 and missing[0] <= LAST_NUMBER:
                 yield Try("queue_offset", log.QUEUE_OFFSET_AT, struct.pack(">q", missing[0]), size)
             yield Try("queue_id", log.QUEUE_ID_AT, struct.pack(">i", number), size)
 

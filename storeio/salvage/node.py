@@ -31,7 +31,7 @@ from storeio.rebuild.tally import notes_of_database, wanted_of
 from storeio.rebuilt import PARTS
 from storeio.report import to_json
 from storeio.report.salvaging import MARK, mark_of
-from storeio.results import Audit, Setting
+from storeio.results import INDEX_SHAPE, Audit, Setting
 from storeio.salvage import holes
 from storeio.salvage.arrange import Arranged, arranged
 from storeio.salvage.chosen import Choice, Kept, covered, kept_of
@@ -49,7 +49,6 @@ from storeio.simulate.rules import NEWEST
 from storeio.turns import thread_count
 from storeio.uris import shown
 
-TOLD: Final = (*SIZES, "maxHashSlotNum", "maxIndexNum")
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
 ALL: Final = Choice()
 
@@ -142,6 +141,7 @@ def saved(
         not_copied = copy_others(known, staging)
         result = report(known, decision, placed.moved, first.plan.started_ms, shown(os.fspath(place)))
         result.store, result.broker = first.audit.store, broker or NEWEST
+        result.settings = tuple(first.audit.settings)
         result.notes = [*notes_of_database(first.plan), *staging.notes, *(each.sentence for each in placed.otherwise)]
         result.problems.extend(unread(first, others, looked, (*besides, *not_copied)))
         result.problems.extend(_barren(first.audit, known.audit, result))
@@ -272,5 +272,9 @@ def tell_saved(result: Salvaged, root: str | os.PathLike[str], records: int, set
 
 
 def told_by(settings: Sequence[Setting]) -> dict[str, str]:
-    """Return the sizes that a store's files tell: those that are written must tell the same."""
-    return {setting.name: setting.value for setting in settings if setting.name in TOLD}
+    """Return the sizes that a store's files tell: those that are written must tell the same.
+
+    What only defaults tell of index files is left open: some that nobody can read may be there.
+    """
+    told = (s for s in settings if s.name in SIZES or (s.name in INDEX_SHAPE and not s.is_default))
+    return {s.name: s.value for s in told}

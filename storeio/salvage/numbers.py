@@ -17,6 +17,7 @@ from storeio.format import properties as p
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_ROWS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit, enters_queue
+from storeio.simulate.java import as_long
 
 Numbers = npt.NDArray[np.int64]
 Run = list[int]
@@ -104,7 +105,7 @@ def _lost(
 def _run(place: int, record: log.Record) -> Run:
     run = [0] * RUN_ROWS
     first, count = numbers_of(record)
-    run[RUN_FIRST], run[RUN_STOP] = first, first + count
+    run[RUN_FIRST], run[RUN_STOP] = first, as_long(first + count)  # as the walk counts, and brokers
     run[RUN_START_AT], run[RUN_STOP_AT], run[RUN_RECORDS] = place, place + record.size, 1
     return run
 
@@ -160,9 +161,14 @@ def _cut(run: Run, gone: Iterable[Place], stops: Mapping[int, int]) -> Iterator[
         stop_at = stops.get(place, place)
         before[RUN_STOP], before[RUN_STOP_AT] = number, stop_at if stop_at > run[RUN_START_AT] else place
         after[RUN_FIRST], after[RUN_START_AT] = stop, place + record.size
-        before[RUN_RECORDS], after[RUN_RECORDS] = max(number - run[RUN_FIRST], 1), max(run[RUN_STOP] - stop, 1)
+        before[RUN_RECORDS], after[RUN_RECORDS] = _records(number - run[RUN_FIRST]), _records(run[RUN_STOP] - stop)
         if before[RUN_FIRST] < before[RUN_STOP]:
             yield before
         run = after
     if run[RUN_FIRST] < run[RUN_STOP]:
         yield run
+
+
+def _records(numbers: int) -> int:
+    """Return how many records a run of so many numbers has: one at least, and no more than 64 bits count."""
+    return min(max(numbers, 1), 2**63 - 1)

@@ -127,3 +127,9 @@ class Forecast:
     next_ms: int | None
     next_runs: tuple[Cycle, ...]
     not_simulated: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """4 where the broker does not start; 8 is added where something is not simulated."""
+        code = EXIT_SOUND if self.outcome.outcome == STARTS else EXIT_DAMAGED
+        return code | (EXIT_FAILED if self.not_simulated else EXIT_SOUND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -318,6 +319,49 @@ def test_a_backup_directory_in_the_hands_of_others(world: Path) -> None:
     with pytest.raises(NotAppliedError, match="cannot follow"):
         undo(world / "store")
     assert tree_of(world / "store") == before
+
+
+def test_a_journal_that_lost_its_end_takes_nothing_back(world: Path) -> None:
+    """An action that it does not tell of would stay, and the store be called as it was before."""
+    maker = every_kind(world / "store")
+    found = apply_plan(maker.save(world / "plans"), allow_log=True)
+    journal = Path(found.directory) / "journal"
+    lines, applied = journal.read_bytes().splitlines(keepends=True), tree_of(world / "store")
+    for count in range(len(lines)):
+        journal.write_bytes(b"".join(lines[:count]))
+        if count >= len(lines) - 2:  # that it was complete is all that it does not tell, or that the last one ended
+            continue
+        with pytest.raises((MismatchError, NotAppliedError)):
+            undo(world / "store")
+        assert tree_of(world / "store") == applied
+    assert undo(world / "store").outcome == "undone"
+    assert tree_of(world / "store") == maker.before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[]", b'"x"', b"1", b"null", b"{}", b"{", b"\xff", b"[" * 100_000, b'{"step":1}',
+        b'{"step":"begin","action":"x"}', b'{"step":"begin","action":null}', b'{"step":"done","action":1e0}',
+        b'{"step":"begin","action":true,"made":[]}', b'{"step":"begin","action":99,"made":[1]}',
+        b'{"step":"undo begin","made":{}}',
+    ],
+)  # fmt: skip
+def test_a_journal_line_that_no_apply_wrote(text: bytes, world: Path) -> None:
+    found = apply_plan(every_kind(world / "store").save(world / "plans"), allow_log=True)
+    with (Path(found.directory) / "journal").open("ab") as journal:
+        journal.write(hashlib.sha256(text).hexdigest()[:16].encode() + b" " + text + b"\n")
+    before = tree_of(world / "store")
+    with pytest.raises(NotAppliedError, match="is no line of a journal"):
+        undo(world / "store")
+    assert tree_of(world / "store") == before
+
+
+def test_a_journal_of_any_length_is_not_read(world: Path) -> None:
+    found = apply_plan(every_kind(world / "store").save(world / "plans"), allow_log=True)
+    os.truncate(Path(found.directory) / "journal", 1 << 40)
+    with pytest.raises(NotAppliedError, match="1099511627776 bytes long, which no journal is"):
+        undo(world / "store")
 
 
 @pytest.mark.parametrize("root", ["nowhere", "secret", "/"])

@@ -47,13 +47,13 @@ def test_the_command_tells_what_is_known(tmp_path: Path) -> None:
     words += ["--html", str(tmp_path / "page.html")]
     command = [sys.executable, "-c", CANCELS_AT.format(splits=3), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (32, f"storeio: the page is in {tmp_path / 'page.html'}\n")
+    assert (done.returncode, done.stderr) == (36, f"storeio: the page is in {tmp_path / 'page.html'}\n")
     assert done.stdout.startswith("DAMAGED: ")
     assert "were not looked at, it was cancelled" in done.stdout.replace("\n", " ")
     assert "NOT LOOKED AT (nothing is known of these bytes)" in done.stdout
     assert done.stdout.splitlines()[-1].split("#")[0].strip() == f"storeio check {root}"
     told = json.loads((tmp_path / "told.json").read_text())
-    assert (told["verdict"], told["exit_code"]) == ("damaged", 32)
+    assert (told["verdict"], told["exit_code"]) == ("damaged", 36)
     assert any(f["path"] == "commitlog/00000000000000000000" for f in told["findings"])
     whole = audit.check(root, jobs=1)
     segments = sorted(file.path for file in whole.files if file.kind == "commitlog")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import golden_data
 import pytest
 from damage import mutate
-from other_stores import place, store  # noqa: F401
+from other_stores import store
 from sampled import seeds
 
 from storeio import audit
@@ -46,7 +46,7 @@ def facts(root: Path, **words: Any) -> dict[str, Any]:
 
 @pytest.mark.share(2)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_same_is_said_of_a_damage(damage: str, place: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_same_is_said_of_a_damage(damage: str, place: Path, tmp_path: Path) -> None:
     name, edits = DAMAGES[damage]
     root = shutil.copytree(store(name, place), tmp_path / "store")
     golden_data.apply_edits(root, edits)
@@ -69,7 +69,7 @@ def test_the_same_is_said_of_many_damages(seed: int, tmp_path: Path) -> None:
         assert facts(root, split_bytes=size) == whole, size
 
 
-def test_a_unit_that_is_cut_is_missing(place: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_unit_that_is_cut_is_missing(place: Path, tmp_path: Path) -> None:
     root = shutil.copytree(store("tinymix-5.1.4", place), tmp_path / "store")
     golden_data.apply_edits(root, DAMAGES["batch queue file cut in a unit"][1])
     wrong = [f for f in facts(root)["findings"] if f["path"].startswith(BATCHES)]
@@ -78,14 +78,14 @@ def test_a_unit_that_is_cut_is_missing(place: Path, tmp_path: Path) -> None:  # 
 
 
 @pytest.mark.parametrize("base", range(0, 1657, 276))
-def test_a_batch_queue_file_that_is_gone_is_named(base: int, place: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_batch_queue_file_that_is_gone_is_named(base: int, place: Path, tmp_path: Path) -> None:
     root = shutil.copytree(store("tinymix-5.1.4", place), tmp_path / "store")
     golden_data.apply_edits(root, [["delete", f"{BATCHES}{base:020d}"]])
     told = [(f["code"], f["path"], f["position"]) for f in facts(root)["findings"] if f["severity"] == "error"]
     assert told == [("BCQ_UNIT_MISSING", f"{BATCHES}{base:020d}", 0)]
 
 
-def test_no_unit_before_the_header_s_begin_is_believed(place: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_no_unit_before_the_header_s_begin_is_believed(place: Path, tmp_path: Path) -> None:
     name, path = "tinymix-4.9.8", "index/20261121080030500"
     root = shutil.copytree(store(name, place), tmp_path / "store")
     golden_data.apply_edits(root, [["write", path, 168, "00000074"]])  # low half of the offset in the second unit

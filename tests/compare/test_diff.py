@@ -112,3 +112,17 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is the store itself" in capsys.readouterr().err
     shutil.copytree(words[0], tmp_path / "c")
     assert cli.run(["diff", words[0], str(tmp_path / "c"), "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("target", ["/nowhere", golden.segment(2).rpartition("/")[2]])
+def test_what_could_not_be_read_is_told_and_counts(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = golden.store("base-5.3.3"), golden.copy_of("base-5.3.3", tmp_path / "b")
+    (other / golden.segment(2)).unlink()
+    (other / golden.segment(2)).symlink_to(target)
+    found = diff(one, other, jobs=1)
+    assert (found.verdict, found.exit_code, found.first.unread) == ("different", 12, ())
+    assert [text.partition(": ")[0] for text in found.second.unread] == [golden.segment(2)]
+    assert cli.run(["diff", str(one), str(other), "--jobs", "1"]) == 12
+    assert "COULD NOT BE READ (of the second)" in capsys.readouterr().out

@@ -112,7 +112,7 @@ def test_json_into_a_file_and_before_the_store(call: Any, tmp_path: Path) -> Non
     assert (code, (golden.store(ROOT) / "new.json").exists()) == (16, False)
     assert "never written" in err
     code, _, _ = call(golden.store(ROOT), "--json", tmp_path / "no" / "such" / "file")
-    assert code == 8
+    assert code == 16
 
 
 @pytest.mark.parametrize(

@@ -203,3 +203,32 @@ def test_a_plan_has_a_name_that_plans_may_have(name: str, store: Path, tmp_path:
 def test_a_file_uri_is_a_path_alone(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["check", root]) == 16
     assert "%3F" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["", "commitlog", "consumequeue/topic_0"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check STORE --json NAME",
+        "check STORE --html NAME",
+        "inspect STORE --json NAME",
+        "plan STORE --out NAME",
+        "rebuild STORE --into NAME",
+        "simulate STORE --into NAME",
+        "salvage STORE --into DIR --messages NAME",
+    ],
+)
+def test_nothing_is_written_into_another_store(words: str, folder: str, store: Path, tmp_path: Path) -> None:
+    """Brokers refuse to start where a file that they do not know lies among segments."""
+    other = golden.copy_of("base-5.5.1", tmp_path / "other")
+    before = sorted(other.rglob("*"))
+    assert call(words, STORE=store, NAME=other / folder / "x.jsonl", DIR=tmp_path / "new") == 16
+    assert sorted(other.rglob("*")) == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_beside_a_store_and_below_what_only_seems_one_everything_can_be_written(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert targets.store_around(tmp_path / "x.json") is None
+    assert targets.store_around(f"{store}.json") is None
+    assert targets.store_around(store / "x") == store.resolve()

@@ -467,3 +467,10 @@ def test_a_place_that_takes_no_file_is_told_with_the_option(tmp_path: Path, caps
     root = golden_data.damaged(BASE, DAMAGES, tmp_path / "store")
     assert cli.run(["plan", str(root), "--broker", "5.3.3", *SETS, "--out", "/proc/plan.json"]) == 8
     assert "--out /proc/plan.json: could not be written: " in capsys.readouterr().err
+
+
+def test_a_plan_that_is_only_looked_at_leaves_nothing(store: Path, tmp_path: Path) -> None:
+    (store / cq(0)).unlink()
+    found = plan_store(store, given=given_for(BASE), jobs=1)
+    assert (found.cures, found.plan.actions != ()) == (True, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]

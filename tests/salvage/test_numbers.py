@@ -444,3 +444,32 @@ def test_a_wrong_number_behind_a_lost_record_is_that_of_its_unit_or_before_the_n
     assert [(fixed.field, fixed.queue_offset) for fixed in result.restored] == [("queue_offset", 6)]
     assert [(part.first_queue_offset, part.stop_queue_offset) for part in result.lost] == [(5, 6)]
     assert audit.check(tmp_path / "new", jobs=1).exit_code == 0
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_the_greatest_number_of_all_without_queues(planned: bool, tmp_path: Path) -> None:
+    """Behind it the lowest one of 64 bits follows on: to count with more bits tells nothing of what it was."""
+    root = golden.without(NAME, tmp_path / "store", "consumequeue")
+    with (root / golden.segment(0)).open("r+b") as file:
+        file.seek(log.QUEUE_OFFSET_AT)
+        file.write(struct.pack(">q", 2**63 - 1))
+    if planned:
+        made = plan_store(
+            root, tmp_path / "plan.json", given=given_for(NAME), goal="salvage", allow_log=True, broker="5.3.3", jobs=1
+        )
+        assert (made.lost, made.cures) == (0, True)
+        return
+    found = salvage(root, tmp_path / "new", given=given_for(NAME), jobs=1)
+    assert (found.lost, found.problems, found.restored_count) == ([], [], 1)
+    assert salvages.records_of(tmp_path / "new", SIZE) == salvages.originals_of(NAME)
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_numbers_beyond_64_bits_end_no_salvage(count: int, tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store", segment_bytes=4096)
+    words = b"INNER_NUM\x01-5\x02INNER_BASE\x01-9223372036854775808\x02"
+    for number in range(count):
+        builder.message("T", 0, b"x", properties=words, sys_flag=0x80, queue_offset=5 * number)
+    root = builder.close()
+    found = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": "4096"}, jobs=1)
+    assert found.records + len(found.dropped) + found.lost_count >= count
