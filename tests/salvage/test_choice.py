@@ -188,6 +188,14 @@ def test_files_of_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new0", "new1", "one.jsonl", "store", "two.parquet"]
 
 
+def test_a_file_of_messages_whose_name_is_no_text(tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.parquet")
+    words = ["salvage", str(golden.store("base-5.5.1")), "--into", str(tmp_path / "new"), "--quiet"]
+    assert cli.run([*words, "--messages", name]) == 0
+    with open(name, "rb") as file:
+        assert pq.read_table(file).num_rows == 850
+
+
 def test_deleted_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Told by topics.json, or by the missing directory, and chosen by --deleted."""
     root = golden.copy_of("base-5.3.3", tmp_path / "store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from simulated import disk_of, recorded, setup_of
 from storeio import cli
 from storeio.errors import WriteError
 from storeio.predict.start import AS_FILES, simulate
+from storeio.scan import list_store
 from storeio.simulate.outcome import simulate_start
 from storeio.simulate.rules import LINES, rules_of
 
@@ -419,3 +421,38 @@ def test_into_says_before_that_there_is_no_room(
     assert cli.run(["simulate", str(damaged), "--into", str(tmp_path / "after"), *SETS]) == 8
     assert "no space" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("words", [[], ["--retention"]])
+def test_cancelled_it_keeps_what_was_predicted(
+    words: list[str], damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first store's line is in the file, and that the second one was cancelled; a third is not begun."""
+    other = golden_data.copy_of("base-4.9.8", tmp_path / "other")
+    target, name = tmp_path / "told.jsonl", "retention.list_store" if words else "start.list_store"
+    real = list_store
+
+    def listed(root: Any) -> Any:
+        if str(root) == str(other):
+            raise KeyboardInterrupt
+        return real(root)
+
+    monkeypatch.setattr(f"storeio.predict.{name}", listed)
+    stores = [str(damaged), str(other), str(tmp_path / "none")]
+    code = cli.run(["simulate", *stores, "--broker", "4.9.8", *words, *SETS, "--json", str(target), "--quiet"])
+    first, second = map(json.loads, target.read_text().splitlines())
+    assert (first["store"], second["store"], second["broker"]) == (str(damaged), str(other), "4.9.8")
+    assert (code, second["exit_code"], second["verdict"]) == (first["exit_code"] | 32, 32, None)
+    assert capsys.readouterr().err == f"storeio: {other}: cancelled{'' if words else ' before anything was read'}\n"
+
+
+def test_a_file_that_goes_while_the_predicted_store_is_written(
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/x")
+
+    monkeypatch.setattr(shutil, "copystat", gone)
+    assert cli.run(["simulate", str(damaged), "--broker", "4.9.8", *SETS, "--into", str(tmp_path / "new")]) == 8
+    assert "checkpoint: No such file or directory" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
