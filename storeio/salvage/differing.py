@@ -43,7 +43,7 @@ class Otherwise:
 
 
 def compared(known: Survey, theirs: Survey, both: Ranges) -> tuple[Ranges, list[int]]:
-    """Return where records that differ lie: for which only the copy's are vouched for, and the places of the others.
+    """Return where records lie of which only the copy's are vouched for, and the places of those that nothing tells.
 
     Args:
         known: The log.
@@ -56,16 +56,16 @@ def compared(known: Survey, theirs: Survey, both: Ranges) -> tuple[Ranges, list[
         one, other = known.record(place), theirs.record(place)
         if _is_better(theirs, other, known, one, place):
             better.append((place, place + known.size_at(place)))
-        else:
+        elif not _is_better(known, one, theirs, other, place):
             kept.append(place)
     return better, kept
 
 
-def _is_better(theirs: Survey, other: log.Record | None, known: Survey, one: log.Record | None, place: int) -> bool:
-    """Tell whether a copy's record is vouched for, and the log's own, which says otherwise, is not."""
-    if one is None or other is None or one.size != other.size or _said(one) == _said(other):
+def _is_better(one: Survey, mine: log.Record | None, other: Survey, theirs: log.Record | None, place: int) -> bool:
+    """Tell whether one log's record is vouched for, and the other's, which says otherwise, is not."""
+    if mine is None or theirs is None or mine.size != theirs.size or _said(mine) == _said(theirs):
         return False
-    return _is_vouched(theirs, place, other) and not _is_vouched(known, place, one)
+    return _is_vouched(one, place, mine) and not _is_vouched(other, place, theirs)
 
 
 def _differing(known: Survey, theirs: Survey, both: Ranges) -> Iterator[int]:
