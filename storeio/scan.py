@@ -29,7 +29,6 @@ from storeio.uris import is_remote, place_of, shown
 Bytes = npt.NDArray[np.uint8]
 
 SHORT_HOLE_BYTES: Final = 1 << 20  # reading it costs no more than passing over it
-GONE: Final = frozenset(map(os.strerror, (errno.ENOENT, errno.ELOOP)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +172,10 @@ def require_listed(listing: Listing, names: Collection[str]) -> None:
 def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:
     """Return the directories and files that could not be looked at: those for which ``require_listed`` raises.
 
-    Without names, of the whole store. Links that lead nowhere, or to themselves, are none: there is nothing to look at.
+    Without names, of the whole store.
     """
     found = listing.unreadable if not is_remote(listing.root) else ()
-    return [path for path, why in found if why not in GONE and (not names or may_be_of(path, names))]
+    return [path for path, why in found if why != os.strerror(errno.ENOENT) and (not names or may_be_of(path, names))]
 
 
 def may_be_of(path: str, names: Collection[str]) -> bool:

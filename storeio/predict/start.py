@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ from storeio.simulate.pull import consume
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, LINES, NEWEST, Rules, checked_heap, rules_of
 from storeio.uris import is_remote, place_of, shown
 
+LOOPS: Final = os.strerror(errno.ELOOP)
 AS_FILES: Final = "; what is said is of a broker with storeType=default"
 EPOCHS: Final = "epochFileCheckpoint"  # only brokers with enableControllerMode write it
 OF_EXT_FILES: Final = "writeWithoutMmap"  # without such files a start is the same with it
@@ -169,11 +171,13 @@ def _started(
 def _unlisted(listing: Listing) -> dict[str, str]:
     """Return what could not be listed of where a start looks, with the reasons. Brokers take that for empty, too.
 
+    A link that leads to itself is to them what one to nothing is, see ``dead_links``.
+
     Raises:
         UnreadableError: Without it nothing can be said of a start.
     """
     reasons = dict(listing.unreadable)
-    found = {path: reasons[path] for path in not_listed(listing, LOOKED_AT)}
+    found = {path: reasons[path] for path in not_listed(listing, LOOKED_AT) if reasons[path] != LOOPS}
     for path, why in found.items():
         if path == "." or (path != COMMITLOG and path.split("/")[0] in NEEDED):
             raise UnreadableError(f"{path}: {why}")
