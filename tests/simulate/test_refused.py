@@ -488,3 +488,15 @@ def test_what_is_not_known_of_a_table_is_said_if_it_decides(tmp_path: Path) -> N
     )
     assert said.exit_code & EXIT_FAILED
     assert simulate(root, broker="5.5.1").outcome.stage == CONFIG_STAGE
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_a_segment_that_is_a_link_to_itself(version: str, tmp_path: Path) -> None:
+    """The real brokers were seen to refuse: an empty file to them, too, and none of the right length."""
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    path = golden_data.segment(2)
+    (root / path).unlink()
+    (root / path).symlink_to((root / path).name)
+    found = simulate(root, broker=version)
+    assert (found.outcome.outcome, found.unread) == (REFUSES, ())
+    assert found.outcome.reason.startswith(f"{path} is 0 bytes long")
