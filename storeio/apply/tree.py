@@ -60,8 +60,8 @@ class Tree:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
                         raise MismatchError(f"{self.shown(path)}: {name} is a link or no directory") from error
                     raise OperationError(error, "open", self.shown(path)) from error
-                os.close(fd)
-                fd = below
+                above, fd = fd, below  # first, so that who is interrupted here closes none twice
+                os.close(above)
             yield fd
         finally:
             os.close(fd)

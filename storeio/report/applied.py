@@ -77,7 +77,7 @@ def undone_sentence(found: Undone) -> str:
     store = path_text(found.store)
     if found.outcome == CANCELLED:
         return f"STOPPED: {store}: {counted(found.left, 'action')} of {found.name} not taken back yet"
-    return f"UNDONE: {store}: {found.name} is taken back, every byte and name is as it was before"
+    return f"UNDONE: {store}: {found.name} is taken back, all that it changed is as it was before"
 
 
 def render_applied(found: Applied, *, width: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -295,3 +296,22 @@ def test_descriptors_are_all_closed(base: Path) -> None:
         apply(place)
         undo(place / "store")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("number", [1, 20, 100, 175, 176, 185, 190])
+def test_an_interrupt_just_behind_a_close_is_one(number: int, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the error of a descriptor that is closed twice, which would hide it."""
+    place, left, real = copied(base, base.parent / "run"), [number], os.close
+
+    def close(fd: int) -> None:
+        real(fd)
+        left[0] -= 1
+        if left[0] == 0:
+            signal.raise_signal(signal.SIGINT)
+
+    before = tree_of(place / "store")
+    monkeypatch.setattr("storeio.apply.tree.os.close", close)
+    with pytest.raises(KeyboardInterrupt):
+        apply(place)
+    monkeypatch.undo()
+    assert tree_of(place / "store") == before
