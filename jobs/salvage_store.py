@@ -32,7 +32,7 @@ from storeio.commands.salvage import choice_of, show
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.output.publishing import target_of
-from storeio.output.targets import is_inside
+from storeio.output.targets import is_inside, refuse_itself
 from storeio.replay import Provenance
 from storeio.report import to_json
 from storeio.report.salvaging import salvaged_object
@@ -75,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     places = {store: target_of(targets[store], store) for store in stores}
     for donor in args.donors:
         target_of(into, donor)
+        for store in stores:
+            refuse_itself("--donor", donor, store)
     if is_inside(args.tables, into):
         raise UsageError(f"--tables {shown(args.tables)}: lies inside {shown(into)}")
     if args.donors and len(stores) > 1:

@@ -54,11 +54,17 @@ def store_around(path: str | os.PathLike[str]) -> Path | None:
 def refuse_in_a_store(option: str, path: str | os.PathLike[str]) -> None:
     """Raise if what an option names lies in a store, whichever: brokers may refuse to start with a file more.
 
+    Likewise in a Delta table, which is rid of what it does not know.
+
     Raises:
         UsageError: It does.
     """
     if not is_remote(os.fspath(path)) and (root := store_around(path)) is not None:
         raise UsageError(f"{option} {shown(os.fspath(path))}: lies inside the store {root}, which is never written")
+    if not is_remote(os.fspath(path)):
+        for place in followed(path).parents:
+            if os.path.isdir(os.path.join(place, DELTA_LOG)):
+                raise UsageError(f"{option} {shown(os.fspath(path))}: lies inside a table of {place.parent}")
 
 
 def refuse_itself(option: str, other: str | os.PathLike[str], store: str | os.PathLike[str]) -> None:

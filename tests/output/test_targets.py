@@ -232,3 +232,15 @@ def test_beside_a_store_and_below_what_only_seems_one_everything_can_be_written(
     assert targets.store_around(tmp_path / "x.json") is None
     assert targets.store_around(f"{store}.json") is None
     assert targets.store_around(store / "x") == store.resolve()
+
+
+@pytest.mark.parametrize(
+    "words", ["rebuild STORE --into NAME", "check STORE --json NAME", "salvage STORE --into DIR --messages NAME"]
+)
+def test_nothing_is_written_into_a_table(words: str, store: Path, tmp_path: Path) -> None:
+    """It would go with what no run needs any more."""
+    (tmp_path / "tables" / "runs" / "_delta_log").mkdir(parents=True)
+    name = tmp_path / "tables" / "runs" / "x.jsonl"
+    assert call(words, STORE=store, NAME=name, DIR=tmp_path / "new") == 16
+    assert not name.exists()
+    assert not (tmp_path / "new").exists()
