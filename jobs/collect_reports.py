@@ -23,7 +23,7 @@ from jobs.stores import new_run_id, separate_errors
 from storeio.commands.console import complain, explain
 from storeio.commands.outputs import put, say
 from storeio.errors import StoreError, UnreadableError, UsageError
-from storeio.output.targets import is_inside, refuse_in_a_store
+from storeio.output.targets import is_inside, refuse_inside
 from storeio.report import table_rows, verdict_sentence
 from storeio.report.parsed import Failure, from_json, refuse_misfits
 from storeio.results import EXIT_SOUND, Audit
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in found:
         if is_inside(args.tables, one.store):
             raise UsageError(f"--tables {args.tables}: lies inside the store {one.store}, which is never written")
-    refuse_in_a_store("--tables", args.tables)
+    refuse_inside("--tables", args.tables)
     run_id = args.run_id or new_run_id()
     code = told(found, quiet=args.quiet)
     audits = [one for one in found if isinstance(one, Audit)]

@@ -28,7 +28,7 @@ from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
 from jobs.stores import positive, separate_errors
 from storeio import __version__
 from storeio.commands.outputs import json_sink, say
-from storeio.output.targets import refuse_in_tables
+from storeio.output.targets import refuse_inside
 from storeio.report import TABLES, to_json
 from udfs.checks import reason
 
@@ -44,7 +44,8 @@ Counts = dict[str, dict[str, int]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of one call."""
     args = parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
-    refuse_in_tables({"--json": args.json}, args.tables)
+    if args.json not in (None, "-"):  # before the session
+        refuse_inside("--json", args.json)
     spark = build_session("storeio maintenance", master=args.master, extra=LISTING)
     _keep_output_ours()
     before_ms = time.time_ns() // 1_000_000 - args.keep_days * DAY_MS

@@ -32,7 +32,7 @@ from storeio.commands.simulate import heap_bytes
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.output.staging import explained
-from storeio.output.targets import is_inside, refuse_in_a_store
+from storeio.output.targets import is_inside, refuse_inside
 from storeio.plan.model import RISKS
 from storeio.plan.rules import is_plain_name
 from storeio.planning import Selection, plan_store
@@ -203,7 +203,7 @@ def plan_files(stores: Sequence[str], into: str) -> list[str]:
     for store in stores:
         if is_inside(into, store):
             raise UsageError(f"--into {into}: lies inside the store {shown(store)}, which is never written")
-    refuse_in_a_store("--into", into)
+    refuse_inside("--into", into)
     return [f"{into}/{name}.plan.json" for name in names]
 
 

@@ -22,7 +22,7 @@ from storeio.commands.console import settings_of
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.incremental.choice import parse_seconds, parse_share
-from storeio.output.targets import followed, is_inside, refuse_in_a_store, refuse_in_tables
+from storeio.output.targets import followed, is_inside, refuse_inside
 from storeio.safe import printable
 from storeio.uris import is_remote, parsed, place_of, shown
 
@@ -125,7 +125,7 @@ def stores_of(args: argparse.Namespace, donors: Iterable[str] = ()) -> list[str]
                 raise UsageError(
                     f"{option} {shown(target)}: lies inside the store {shown(store)}, which is never written"
                 )
-    refuse_in_a_store("--tables", args.tables)
+    refuse_inside("--tables", args.tables)
     return stores
 
 
@@ -156,7 +156,6 @@ def given_of(args: argparse.Namespace, outputs: Mapping[str, str | Path | None] 
         UsageError: The file cannot be read, or an output would replace it or another; an unknown setting, a bad value.
     """
     told = {"--json": args.json, **(outputs or {})}
-    refuse_in_tables(told, args.tables)
     return settings_of(args.conf, args.settings, told, quiet=args.quiet)
 
 

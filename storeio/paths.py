@@ -46,6 +46,8 @@ COMPACTED: Final = "compaction/compactionLog"  # is made for the first message o
 # A segment of the log that enableDLegerCommitLog makes, below the store root or below the directory of that log.
 _DLEDGER_SEGMENT: Final = re.compile(r"(?:dledger-[^/]+/)?data/(\d{20})")
 QUEUE_KINDS: Final = (CONSUMEQUEUE, BATCHQUEUE, QUEUE_EXT)
+OF_A_STORE: Final = frozenset((COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS))
+"""Names at the top of a store, of which each has one at least."""
 NAME_DIGITS: Final = 20
 LONG_BITS: Final = 63  # beside the sign
 MAX_LONG: Final = 2**LONG_BITS - 1

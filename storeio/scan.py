@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
-from storeio.paths import StoreFile, end_in_dledger, has_usual_name
+from storeio.paths import OF_A_STORE, StoreFile, end_in_dledger, has_usual_name
 from storeio.reading import holes, local_files, local_listing
-from storeio.reading.local_listing import OF_A_STORE
 from storeio.remote import listing as remote_listing
 from storeio.remote import reading as remote
 from storeio.remote.failures import note, noted_since

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import audits
 import pytest
 
 from storeio.audit import plan as plan_module
@@ -86,7 +85,7 @@ EVIL = "\x1b[31mred\x07\r\n\x9b2J\u202e\u2028\x7f\udcff"
 def evil() -> Audit:
     """Return an audit in which every text comes from an attacker."""
     files = [FileResult(f"commitlog/{EVIL}", EVIL, 10, {"garbage": 10}, EVIL, 1)]
-    return audits.sound(
+    return sound(
         store=f"/data/{EVIL}",
         crc_engine=EVIL,
         settings=[Setting(EVIL, EVIL, EVIL)],

@@ -14,7 +14,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,15 +101,22 @@ def options(name: str) -> dict[str, Any]:
     return loaded
 
 
+def sizes_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sizes that a golden store was written with, as settings."""
+    given = {
+        "mappedFileSizeCommitLog": options["clFile"],
+        "mappedFileSizeConsumeQueue": 20 * options["cqEntries"],
+        "maxHashSlotNum": options["indexSlots"],
+        "maxIndexNum": options["indexNum"],
+    }
+    if "cqExtFile" in options:
+        given["mappedFileSizeConsumeQueueExt"] = options["cqExtFile"]
+    return {name: str(value) for name, value in given.items()}
+
+
 def given_for(base: str) -> dict[str, str]:
     """Return the settings with which a sound store was written."""
-    given = options(base)
-    return {
-        "mappedFileSizeCommitLog": str(given["clFile"]),
-        "mappedFileSizeConsumeQueue": str(20 * given["cqEntries"]),
-        "maxHashSlotNum": str(given["indexSlots"]),
-        "maxIndexNum": str(given["indexNum"]),
-    }
+    return sizes_of(options(base))
 
 
 def segment(number: int) -> str:

@@ -43,19 +43,6 @@ def contents(files: Mapping[str, bytes], top: str) -> list[bytes]:
     return [data for path, data in sorted(files.items()) if path.startswith(f"{top}/")]
 
 
-def sizes_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the sizes that a golden store was written with, as settings."""
-    given = {
-        "mappedFileSizeCommitLog": options["clFile"],
-        "mappedFileSizeConsumeQueue": 20 * options["cqEntries"],
-        "maxHashSlotNum": options["indexSlots"],
-        "maxIndexNum": options["indexNum"],
-    }
-    if "cqExtFile" in options:
-        given["mappedFileSizeConsumeQueueExt"] = options["cqExtFile"]
-    return {name: str(value) for name, value in given.items()}
-
-
 def settings_of(settings: Settings) -> dict[str, str]:
     """Return what a rebuild is to be told of a built store."""
     return {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import golden_data as golden
-from rebuilds import sizes_of
+from golden_data import given_for
 
 from storeio.apply import apply_plan
 from storeio.plan.results import Planned
@@ -14,7 +14,7 @@ from storeio.planning import plan_store
 
 SEGMENT = 32768
 QUEUE = "consumequeue/topic_0/0"
-SIZES = sizes_of(golden.options("base-5.3.3"))
+SIZES = given_for("base-5.3.3")
 
 
 def copy(tmp_path: Path, name: str = "base-5.3.3") -> Path:

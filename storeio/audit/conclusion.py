@@ -42,7 +42,6 @@ from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense, merge
-from storeio.index_files import index_settings
 from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
@@ -272,7 +271,7 @@ def _audit(
         crc_engine=crc.ENGINE,
         started_ms=plan.started_ms,
         seconds=(time.time_ns() // 1_000_000 - plan.started_ms) / 1000,
-        settings=[*plan.config.settings, *index_settings(plan.listing, plan.config, plan.index_shape)],
+        settings=[*plan.settings],
         files=files,
         log=LogResult(
             view.min_physical_offset, view.max_physical_offset, records, len(view.segments),

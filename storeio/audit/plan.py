@@ -21,11 +21,12 @@ from storeio.checks.queue_files import Queue, QueueFile
 from storeio.config import StoreConfig, infer_config
 from storeio.errors import UsageError
 from storeio.findings import Finding
-from storeio.index_files import index_shape_of
+from storeio.index_files import index_settings, index_shape_of
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
 from storeio.reading import many_files
 from storeio.reading.many_files import Pieces
 from storeio.reading.nearby import Nearby
+from storeio.results import Setting
 from storeio.scan import Listing, list_store, read_range
 from storeio.settings import log_elsewhere
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, cut
@@ -99,6 +100,11 @@ class AuditPlan:
     def segment_bytes(self) -> int:
         """The length of a segment."""
         return self.config.commitlog_file_bytes
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings, those of index files among them."""
+        return (*self.config.settings, *index_settings(self.listing, self.config, self.index_shape))
 
     @property
     def rolled_index_ms(self) -> int:

@@ -15,7 +15,6 @@ from storeio.commands.options import Task, attempt, html_option, reading_options
 from storeio.commands.outputs import Sink, html_target, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError, WriteError
-from storeio.output.targets import refuse_in_tables
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
@@ -75,8 +74,6 @@ def check(
         raise UsageError("--history goes with --html: it is shown on the page")
     page = html_target(html_to, stores)
     outputs: dict[str, str | Path | None] = {"--json": rest["json_to"], "--html": page}
-    if history is not None:
-        refuse_in_tables(outputs, history)
     given = settings_of(conf, sets, outputs, quiet=rest["quiet"])
     call = Call(given=given, page=page, history=tables_of(history), **rest)
     code = EXIT_SOUND

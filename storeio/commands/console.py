@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from storeio.config import Given, given_settings
 from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
-from storeio.output.targets import refuse_same
+from storeio.output.targets import refuse_inside, refuse_same
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
 from storeio.results import EXIT_FAILED, EXIT_USAGE
@@ -69,12 +69,17 @@ def settings_of(
 ) -> Given:
     """Return the broker settings of ``--conf`` and ``--set``, of which no output, by its option, takes the place.
 
+    Nor does one lie in a store, or in a table.
+
     What of them has no effect, neither here nor on brokers, is said on standard error, unless quiet.
 
     Raises:
-        UsageError: The file cannot be read, or is an output, too; two outputs are one file; an unknown setting, or a
-            bad value.
+        UsageError: The file cannot be read, or is an output, too; two outputs are one file, or one lies there; an
+            unknown setting, or a bad value.
     """
+    for option, target in outputs.items():
+        if target not in (None, "-"):
+            refuse_inside(option, target)
     refuse_same({"--conf": conf, **outputs})
     given = given_settings(_read_conf(conf), conf or "broker.conf", sets)
     for note in () if quiet else given.notes:

@@ -13,7 +13,7 @@ from typing import IO
 from storeio.commands.console import complain, drop_output, explain
 from storeio.errors import UsageError, WriteError
 from storeio.output.partials import left_beside
-from storeio.output.targets import file_target, followed, is_inside, refuse_in_a_store
+from storeio.output.targets import file_target, followed, is_inside, refuse_inside
 from storeio.output.whole_file import is_replaceable, whole_file
 from storeio.results import EXIT_SOUND
 from storeio.uris import refuse_remote, shown
@@ -101,7 +101,7 @@ def _stream(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iterat
     for store in stores:
         if is_inside(target, store):
             raise UsageError(f"--json {target}: lies inside the store {shown(store)}, which is never written")
-    refuse_in_a_store("--json", target)
+    refuse_inside("--json", target)
     if os.path.isdir(target) or not os.path.isdir(os.path.dirname(target) or "."):
         raise UsageError(f"--json {target}: is no file in a directory that is there")
     if not (os.path.basename(target) and is_replaceable(target)):

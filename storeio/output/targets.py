@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import UsageError, WriteError
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, LOCK, QUEUE_KINDS
+from storeio.paths import COMMITLOG, LOCK, OF_A_STORE
 from storeio.uris import is_below, is_remote, place_of, refuse_remote, shown
 
-OF_STORES: Final = (*QUEUE_KINDS, INDEX, CHECKPOINT, LOCK, ABORT)  # beside the log, at least one of them
 DELTA_LOG: Final = "_delta_log"  # in every directory that is a Delta table
 MOUNTS: Final = "/proc/self/mountinfo"  # a line each; the fifth word is where, bytes that part words in octal digits
 
@@ -44,27 +43,29 @@ def is_inside(path: str | os.PathLike[str], root: str | os.PathLike[str]) -> boo
 
 def store_around(path: str | os.PathLike[str]) -> Path | None:
     """Return the store in whose directory a local path lies, as far as names tell; None if it lies in none."""
+    besides = {*OF_A_STORE, LOCK} - {COMMITLOG}
     for place in followed(path).parents:
-        names = (os.path.join(place, name) for name in OF_STORES)
-        if os.path.isdir(os.path.join(place, COMMITLOG)) and any(map(os.path.exists, names)):
+        if os.path.isdir(place / COMMITLOG) and any(os.path.exists(place / name) for name in besides):
             return place
     return None
 
 
-def refuse_in_a_store(option: str, path: str | os.PathLike[str]) -> None:
-    """Raise if what an option names lies in a store, whichever: brokers may refuse to start with a file more.
+def refuse_inside(option: str, path: str | os.PathLike[str]) -> None:
+    """Raise if what an option names lies in a store or in a Delta table, whichever.
 
-    Likewise in a Delta table, which is rid of what it does not know.
+    Brokers may refuse to start with a file more, and a table is rid of what it does not know.
 
     Raises:
         UsageError: It does.
     """
-    if not is_remote(os.fspath(path)) and (root := store_around(path)) is not None:
-        raise UsageError(f"{option} {shown(os.fspath(path))}: lies inside the store {root}, which is never written")
-    if not is_remote(os.fspath(path)):
-        for place in followed(path).parents:
-            if os.path.isdir(os.path.join(place, DELTA_LOG)):
-                raise UsageError(f"{option} {shown(os.fspath(path))}: lies inside a table of {place.parent}")
+    if is_remote(os.fspath(path)):
+        return
+    named = f"{option} {shown(os.fspath(path))}"
+    if (root := store_around(path)) is not None:
+        raise UsageError(f"{named}: lies inside the store {root}, which is never written")
+    for place in followed(path).parents:
+        if os.path.isdir(place / DELTA_LOG):
+            raise UsageError(f"{named}: lies inside a table of {place.parent}")
 
 
 def refuse_itself(option: str, other: str | os.PathLike[str], store: str | os.PathLike[str]) -> None:
@@ -92,7 +93,7 @@ def checked_target(into: str | os.PathLike[str], store: str | os.PathLike[str]) 
         raise UsageError(f"--into {place}: is a link, or no name for a new directory")
     if not is_remote(root) and is_inside(place, root):
         raise UsageError(f"--into {place}: lies inside the store {root}, which is never written")
-    refuse_in_a_store("--into", place)
+    refuse_inside("--into", place)
     try:
         if place.exists() and not place.is_dir():
             raise UsageError(f"--into {place}: is no directory")
@@ -116,7 +117,6 @@ def file_target(option: str, target: str, roots: Iterable[str]) -> Path:
     for root in roots:
         if is_inside(target, root):
             raise UsageError(f"{option} {target}: lies inside {shown(root)}")
-    refuse_in_a_store(option, target)
     if target == "-":
         raise UsageError(f"{option} -: standard output is not for this; ./- is a file of that name")
     if not place.name or place.is_dir() or not place.parent.is_dir():
@@ -156,19 +156,3 @@ def refuse_same(files: Mapping[str, str | os.PathLike[str] | None]) -> None:
         if place in first:
             raise UsageError(f"{first[place]} and {option} name the same file, {place}")
         first[place] = option
-
-
-def refuse_in_tables(files: Mapping[str, str | os.PathLike[str] | None], tables: str | os.PathLike[str]) -> None:
-    """Raise if an option names a file of a Delta table, in the directory of which are tables; beside them is free.
-
-    Raises:
-        UsageError: It does.
-    """
-    where = followed(place_of(os.fspath(tables)))
-    for option, target in files.items():
-        text = "-" if target is None else os.fspath(target)
-        if text == "-" or is_remote(text) or is_remote(os.fspath(tables)):
-            continue
-        place = followed(place_of(text))
-        if place.is_relative_to(where) and any((at / DELTA_LOG).is_dir() for at in place.parents):
-            raise UsageError(f"{option} {text}: lies inside a table of {where}")

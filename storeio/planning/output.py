@@ -15,7 +15,7 @@ from typing import Final
 from storeio.errors import UsageError
 from storeio.output.partials import MOST_NAME_BYTES, left_beside, partial_name
 from storeio.output.staging import explained, flush, flush_names
-from storeio.output.targets import followed, refuse_in_a_store, refuse_special
+from storeio.output.targets import followed, refuse_inside, refuse_special
 from storeio.plan import Plan, model
 from storeio.plan.rules import is_plain_name
 from storeio.safe import printable
@@ -120,7 +120,7 @@ def output_at(out: str | os.PathLike[str], *stores: str) -> Output:
         for store in stores:
             if not is_remote(store) and any(end.is_relative_to(followed(store)) for end in ends):
                 raise UsageError(f"--out {place}: lies inside the store {store}, which is never written")
-        refuse_in_a_store("--out", place)
+        refuse_inside("--out", place)
         refuse_special("--out", place)
     if not plan.parent.is_dir():
         raise UsageError(f"--out {plan}: is no file in a directory that is there")

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from storeio.errors import NotAStoreError
-from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, INDEX, QUEUE_KINDS, StoreFile, describe, special_of
+from storeio.paths import COMMITLOG, OF_A_STORE, StoreFile, describe, special_of
 from storeio.uris import shown
-
-OF_A_STORE: Final = frozenset((COMMITLOG, INDEX, CHECKPOINT, ABORT, *QUEUE_KINDS))
-"""Names at the top of a store, of which each has one at least."""
 
 LINK_BELOW_LINK: Final = "a link to a directory below another such link: not followed"
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links

@@ -23,7 +23,6 @@ from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
 from storeio.findings import condense
 from storeio.format import checkpoint
-from storeio.index_files import index_settings
 from storeio.kernels import tables as w
 from storeio.output.staging import Staging
 from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
@@ -33,7 +32,6 @@ from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
 from storeio.rebuild.layout import FileSizes
 from storeio.rebuilt import CHECKPOINTS, INDEXES, PARTS, QUEUES, QueueBuilt, Rebuilt
-from storeio.results import Setting
 from storeio.safe import printable
 from storeio.scan import go_without, gone_without, not_listed
 from storeio.splits import merge_spans
@@ -165,16 +163,11 @@ class Tally:
         plan, view = self.plan, self.view()
         return Rebuilt(
             shown(plan.root), __version__, into.name, crc.ENGINE, plan.started_ms,
-            (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, self._settings(), self._records,
+            (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.settings, self._records,
             view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
             files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
             [*self._notes(), *into.notes], self._partly(), self._unread(),
         )  # fmt: skip
-
-    def _settings(self) -> tuple[Setting, ...]:
-        """Return the settings, those of index files among them."""
-        plan = self.plan
-        return (*plan.config.settings, *index_settings(plan.listing, plan.config, plan.index_shape))
 
     def _unread(self) -> list[str]:
         """Return what could not be read of what a rebuild goes by, each as path and reason.

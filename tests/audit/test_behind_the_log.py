@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import golden_data as golden
 import pytest
-from rebuilds import sizes_of
+from golden_data import given_for
 
 from storeio import audit
 from storeio.apply import apply_plan
@@ -34,7 +34,7 @@ ENDLESS: Final = 2**31 - 1  # where a unit of filler seems to end
 
 
 def given(name: str) -> dict[str, str]:
-    return sizes_of(golden.options(name))
+    return given_for(name)
 
 
 @pytest.mark.share(2)

@@ -8,7 +8,7 @@ from typing import Final
 import golden_data
 import numpy as np
 import pytest
-from rebuilds import sizes_of
+from golden_data import given_for, sizes_of
 
 from storeio import audit
 from storeio.apply import apply_plan
@@ -41,7 +41,7 @@ def test_a_plan_leaves_deliver_times_as_they_are(tmp_path: Path) -> None:
     level, count = int(path.parent.name) + 1, units_in(path)
     assert count > 2
     path.write_bytes(before[:1].tobytes() + bytes(20) + before[2:].tobytes())
-    given = {**sizes_of(golden_data.options(name)), "messageDelayLevel": LEVELS, "enableMultiDispatch": "true"}
+    given = {**given_for(name), "messageDelayLevel": LEVELS, "enableMultiDispatch": "true"}
     found = plan_store(root, tmp_path / "plan.json", broker="5.5.1", given=given, jobs=1)
     assert found.cures
     apply_plan(tmp_path / "plan.json", root)

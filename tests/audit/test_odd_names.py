@@ -10,7 +10,7 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 import salvages
-from rebuilds import sizes_of
+from golden_data import sizes_of
 from sampled import sampled
 from strays import QUEUE, SEGMENT, SIZES, copy, log_of, of_segment, planned
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import golden_data
 import pytest
-from rebuilds import sizes_of, tree
+from golden_data import given_for
+from rebuilds import tree
 
 import storeio
 from broker import process
@@ -250,7 +251,7 @@ def test_filler_alone_in_a_queue_keeps_new_messages_out(version: str, state: str
     edits = [["write", f"consumequeue/new/0/{0:020d}", 0, FILLER * 50]]
     edits += [["write", "abort", 0, ""]] if state == "abort" else []
     root = golden_data.damaged(name, edits, tmp_path / "store")
-    stopped = simulate(root, broker=version, given=sizes_of(golden_data.options(name))).stopped
+    stopped = simulate(root, broker=version, given=given_for(name)).stopped
     assert stopped is not None
     ahead = {(each.topic, each.queue_id) for each in stopped.queues}
     queues = [("topic_0", 0), ("topic_1", 1), ("new", 0)]
@@ -271,7 +272,7 @@ def test_keys_of_new_messages_are_not_found_where_the_index_seems_to_end_behind_
     golden_data.apply_edits(
         root, [["write", f"index/{last.name}", 24, "0000000100000000"]]
     )  # where its last unit points
-    stopped = simulate(root, broker=version, given=sizes_of(golden_data.options(name))).stopped
+    stopped = simulate(root, broker=version, given=given_for(name)).stopped
     assert stopped is not None
     assert (stopped.queues, stopped.every, stopped.keys_until) == ((), False, 1 << 32)
     started = run(version, root, golden_data.options(name), put=[("topic_0", 0), ("new", 0)], stop="halt")

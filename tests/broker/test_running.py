@@ -8,7 +8,7 @@ from pathlib import Path
 
 import golden_data
 import pytest
-from rebuilds import sizes_of
+from golden_data import sizes_of
 from sampled import sampled
 
 import storeio

@@ -10,7 +10,7 @@ from typing import Any, Final
 import golden_data
 import pytest
 import salvages
-from rebuilds import sizes_of
+from golden_data import sizes_of
 from sampled import sampled
 
 from broker.brokers import VERSIONS, Key, Queue

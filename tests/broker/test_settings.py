@@ -10,7 +10,7 @@ from typing import Final
 
 import golden_data
 import pytest
-from rebuilds import sizes_of
+from golden_data import sizes_of
 
 from broker.brokers import VERSIONS, run
 from broker.builds import classpath

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import golden_data
 import pytest
-from rebuilds import contents, sizes_of, tree
+from golden_data import sizes_of
+from rebuilds import contents, tree
 from storebuilder import StoreBuilder
 
 from broker.brokers import VERSIONS, Queue, Started, run

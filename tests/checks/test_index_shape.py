@@ -10,13 +10,13 @@ from pathlib import Path
 import golden_data
 import numpy as np
 import pytest
+from golden_data import given_for
 from indexes import (
     Bytes,
     Store,
     built,
     store,
 )
-from rebuilds import sizes_of
 
 from storeio import audit
 from storeio.apply import apply_plan
@@ -108,7 +108,7 @@ def test_an_only_file_without_a_unit_is_no_index(content: bytes, tmp_path: Path)
     assert [(f.code, f.severity, f.count) for f in found.findings if f.severity != "info"] == [
         ("INDEX_MISSING", "warning", struct.unpack_from(">i", whole, 36)[0] - 1)
     ]
-    given = sizes_of(golden_data.options("ext-5.3.3"))
+    given = given_for("ext-5.3.3")
     assert plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given, jobs=1).cures
     apply_plan(tmp_path / "plan.json", root)
     assert [path.read_bytes() for path in (root / "index").iterdir()] == [whole]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import golden_data as golden
 import pytest
 import salvages
-from rebuilds import no_waiting_for_disks, sizes_of, tree
+from golden_data import given_for
+from rebuilds import no_waiting_for_disks, tree
 from sampled import seeds
 
 from jobs import salvage_store, tables
@@ -41,7 +42,7 @@ def timeless(found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("split_bytes", [4096, 1 << 20])
 def test_as_on_one_node(split_bytes: int, tmp_path: Path, spark: SparkSession) -> None:
-    sizes = sizes_of(golden.options(NAME))
+    sizes = given_for(NAME)
     damages = [salvages.damaged(NAME, seed, tmp_path / f"store-{seed}") for seed in range(4)]
     words = ["--store", *(str(damage.root) for damage in damages), "--into", str(tmp_path / "new")]
     words += [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]

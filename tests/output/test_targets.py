@@ -13,7 +13,7 @@ import pytest
 from storeio import cli
 from storeio.errors import UsageError
 from storeio.output import targets
-from storeio.output.targets import is_inside, refuse_in_tables, refuse_same
+from storeio.output.targets import is_inside, refuse_inside, refuse_same
 
 CALLS = (
     "check STORE --html NAME",
@@ -166,10 +166,10 @@ def test_nothing_is_put_between_what_is_read_or_kept(
 
 def test_a_report_may_lie_beside_tables(tmp_path: Path) -> None:
     (tmp_path / "runs" / "_delta_log").mkdir(parents=True)
-    for free in (tmp_path / "report.json", tmp_path / "reports" / "report.json", "-", None):
-        refuse_in_tables({"--json": free}, tmp_path)
+    for free in (tmp_path / "report.json", tmp_path / "reports" / "report.json"):
+        refuse_inside("--json", free)
     with pytest.raises(UsageError, match="--json"):
-        refuse_in_tables({"--html": None, "--json": tmp_path / "runs" / "report.json"}, tmp_path)
+        refuse_inside("--json", tmp_path / "runs" / "report.json")
 
 
 def test_outputs_that_go_nowhere_or_to_standard_output_are_no_files() -> None:

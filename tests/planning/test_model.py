@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
+from jsons import changed
 
 from storeio.errors import UsageError
 from storeio.plan import model
@@ -21,20 +19,6 @@ PLAN = Plan(
 
 def test_what_is_written_is_read_again() -> None:
     assert model.from_json(model.to_json(PLAN)) == PLAN
-
-
-def changed(where: str, value: object) -> str:
-    """Return the plan's text with one field set, or without it if the value is the field's name."""
-    found: Any = json.loads(model.to_json(PLAN))
-    *path, name = where.split(".")
-    part = found
-    for step in path:
-        part = part[int(step)] if step.isdigit() else part[step]
-    if value == name:
-        del part[name]
-    else:
-        part[int(name) if name.isdigit() else name] = value
-    return json.dumps(found)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +47,7 @@ def changed(where: str, value: object) -> str:
 )
 def test_what_is_no_plan(where: str, value: object, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        model.from_json(changed(where, value))
+        model.from_json(changed(model.to_json(PLAN), where, value))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000, '{"tool": "storeio"}'])

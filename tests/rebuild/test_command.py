@@ -10,7 +10,8 @@ from typing import Any
 
 import golden_data as golden
 import pytest
-from rebuilds import no_waiting_for_disks, sizes_of, tree
+from golden_data import given_for
+from rebuilds import no_waiting_for_disks, tree
 from storebuilder import StoreBuilder
 
 import storeio
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.share(2)
 
 __all__ = ["no_waiting_for_disks"]
 NAME = "rich-5.5.1"
-SETS = [word for key, value in sizes_of(golden.options(NAME)).items() for word in ("--set", f"{key}={value}")]
+SETS = [word for key, value in given_for(NAME).items() for word in ("--set", f"{key}={value}")]
 KEYS = {
     "tool", "version", "store", "into", "started_ms", "seconds", "crc_engine", "settings", "verdict", "exit_code",
     "partly", "log", "queues", "index", "left_out", "findings", "notes", "failed", "files", "written_bytes",
@@ -86,7 +87,7 @@ def test_parts_are_parts_of_the_whole(
 ) -> None:
     assert call(tmp_path / "part", "--quiet", *words, *SETS) == 0
     assert capsys.readouterr().out.startswith(says)
-    rebuild(golden.store(NAME), tmp_path / "all", given=sizes_of(golden.options(NAME)))
+    rebuild(golden.store(NAME), tmp_path / "all", given=given_for(NAME))
     part, whole = tree(tmp_path / "part"), tree(tmp_path / "all")
     assert {path.split("/")[0] for path in part} == tops
     assert {path: whole[path] for path in part} == part

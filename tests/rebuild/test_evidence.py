@@ -9,7 +9,8 @@ from typing import Final
 
 import golden_data as golden
 import pytest
-from rebuilds import QUEUES, sizes_of, tree
+from golden_data import given_for
+from rebuilds import QUEUES, tree
 
 from storeio.audit import prepare
 from storeio.rebuild.evidence import tags_from
@@ -19,7 +20,7 @@ STORES: Final = (*golden.BASES, *golden.RICH)
 
 
 def learned(root: Path, name: str) -> int | None:
-    return tags_from(prepare(str(root), given=sizes_of(golden.options(name))))
+    return tags_from(prepare(str(root), given=given_for(name)))
 
 
 def damage(path: Path, chance: random.Random) -> None:
@@ -73,7 +74,7 @@ def test_an_ordinary_queue_s_files_among_ext_files_are_no_ext_units(name: str, k
     shutil.copytree(queue, there)
     if not kept:
         shutil.rmtree(queue)
-    result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options(name)))
+    result = rebuild(root, tmp_path / "new", given=given_for(name))
     assert tree(tmp_path / "new", *QUEUES) == tree(golden.store(name), *QUEUES)
     assert not any(path.startswith("consumequeue_ext") for path in result.files)
 
@@ -83,5 +84,5 @@ def test_units_that_name_ext_units_tell_of_them_where_no_ext_file_does(tmp_path:
     root = golden.copy_of(name, tmp_path / "store")
     for path in (root / "consumequeue_ext").rglob(f"{0:020d}"):
         path.write_bytes(bytes(path.stat().st_size))
-    rebuild(root, tmp_path / "new", given=sizes_of(golden.options(name)))
+    rebuild(root, tmp_path / "new", given=given_for(name))
     assert tree(tmp_path / "new", *QUEUES) == tree(golden.store(name), *QUEUES)

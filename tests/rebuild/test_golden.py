@@ -7,7 +7,8 @@ from pathlib import Path
 
 import golden_data as golden
 import pytest
-from rebuilds import QUEUES, contents, no_waiting_for_disks, sizes_of, tree
+from golden_data import given_for, sizes_of
+from rebuilds import QUEUES, contents, no_waiting_for_disks, tree
 
 import storeio
 from storeio import audit
@@ -26,7 +27,7 @@ LISTS = ("rows-4.9.8", "rows-5.3.3", "rows-5.5.1", "rows-long-5.5.1")
 @pytest.mark.parametrize(("split_bytes", "jobs"), [(None, 2), (4096, 1), (20_000, 3)])
 def test_files_are_those_of_the_broker(name: str, split_bytes: int | None, jobs: int, tmp_path: Path) -> None:
     root, into = golden.store(name), tmp_path / "new"
-    result = rebuild(root, into, given=sizes_of(golden.options(name)), split_bytes=split_bytes, jobs=jobs)
+    result = rebuild(root, into, given=given_for(name), split_bytes=split_bytes, jobs=jobs)
     assert tree(into, *QUEUES) == tree(root, *QUEUES)
     assert contents(tree(into, "index"), "index") == contents(tree(root, "index"), "index")
     assert {path.split("/")[0] for path in result.files} <= {*QUEUES, "index", "checkpoint"}
@@ -40,7 +41,7 @@ def test_files_are_those_of_the_broker(name: str, split_bytes: int | None, jobs:
 @pytest.mark.parametrize("name", golden.STORES)
 def test_a_log_with_what_was_rebuilt_is_a_sound_store(name: str, tmp_path: Path) -> None:
     root, into = golden.store(name), tmp_path / "new"
-    given = sizes_of(golden.options(name))
+    given = given_for(name)
     rebuild(root, into, given=given)
     shutil.copytree(root / "commitlog", into / "commitlog")
     if (root / "config").is_dir():
@@ -89,7 +90,7 @@ def test_where_a_record_is_lost_its_queue_has_another_unit_that_check_knows(
     which: int, queues: bool, tmp_path: Path
 ) -> None:
     name = "rich-5.3.3"
-    root, given = golden.copy_of(name, tmp_path / "store"), sizes_of(golden.options(name))
+    root, given = golden.copy_of(name, tmp_path / "store"), given_for(name)
     row = golden.dump(name)[which]
     place, size, number = (int(row[field]) for field in ("phy_offset", "size", "queue_offset"))
     path = f"consumequeue/{row['topic']}/{row['queue_id']}/{0:020d}"
@@ -111,7 +112,7 @@ def test_where_a_record_is_lost_its_queue_has_another_unit_that_check_knows(
 
 def test_the_upgraded_store_has_tags_in_its_index_only_from_the_newer_broker_on(tmp_path: Path) -> None:
     root = golden.store("upgraded")
-    result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options("upgraded")))
+    result = rebuild(root, tmp_path / "new", given=given_for("upgraded"))
     (note,) = (note for note in result.notes if "tags" in note)
     assert 0 < int(note.split()[-2]) < result.max_physical_offset
 
@@ -125,7 +126,7 @@ def test_where_neither_index_nor_checkpoint_is_left_the_broker_that_is_named_say
     name, gone = f"base-{version}", tmp_path / "store"
     shutil.rmtree(golden.copy_of(name, gone) / "index")
     (gone / "checkpoint").unlink()
-    given = sizes_of(golden.options(name))
+    given = given_for(name)
     result = rebuild(gone, tmp_path / "new", given=given, broker=broker)
     assert contents(tree(tmp_path / "new", "index"), "index") == contents(tree(golden.store(name), "index"), "index")
     assert any("--broker" in note for note in result.notes) == (version == "5.3.3")

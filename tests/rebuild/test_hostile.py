@@ -8,11 +8,11 @@ import struct
 import tracemalloc
 from pathlib import Path
 
-import golden_data as golden
 import pytest
 from datasources import unreadable_store
 from faults import failing
-from rebuilds import built, no_waiting_for_disks, random_log, settings_of, sizes_of, tree
+from golden_data import given_for
+from rebuilds import built, no_waiting_for_disks, random_log, settings_of, tree
 from storebuilder import StoreBuilder
 
 from storeio import cli
@@ -142,11 +142,7 @@ def test_a_disk_that_fails_leaves_nothing(
     before, content = below(tmp_path), tree(store)
     with monkeypatch.context() as patch:
         patch.setattr(os, name, failing(getattr(os, name), number, error))
-        words = [
-            word
-            for key, value in sizes_of(golden.options("base-5.3.3")).items()
-            for word in ("--set", f"{key}={value}")
-        ]
+        words = [word for key, value in given_for("base-5.3.3").items() for word in ("--set", f"{key}={value}")]
         code = cli.run(["rebuild", str(store), "--into", str(tmp_path / into), *words])
     assert code == 8
     message = capsys.readouterr().err

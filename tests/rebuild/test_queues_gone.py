@@ -10,8 +10,9 @@ from pathlib import Path
 import golden_data as golden
 import pytest
 from audits import unreadable
+from golden_data import given_for
 from incrementals import COARSE, Kept, age, full, short_youth, timeless
-from rebuilds import QUEUES, no_waiting_for_disks, sizes_of, tree
+from rebuilds import QUEUES, no_waiting_for_disks, tree
 from sampled import sampled
 
 from storeio import audit
@@ -41,7 +42,7 @@ def errors_of(found: Audit) -> Counter[tuple[str, str]]:
 @pytest.mark.parametrize("split_bytes", [None, 4096])
 def test_a_rebuild_gives_every_queue_that_the_broker_had(name: str, split_bytes: int | None, tmp_path: Path) -> None:
     root = golden.without(name, tmp_path / "store", "consumequeue", "batchconsumequeue", "index", "config")
-    result = rebuild(root, tmp_path / "new", given=sizes_of(golden.options(name)), split_bytes=split_bytes)
+    result = rebuild(root, tmp_path / "new", given=given_for(name), split_bytes=split_bytes)
     assert tree(tmp_path / "new", *QUEUES) == tree(golden.store(name), *QUEUES)
     assert any("%LMQ%" in path for path in result.files)
     told = [note for note in result.notes if "records hold batches" in note]
@@ -67,7 +68,7 @@ def test_batch_queues_are_missed_and_planned_as_they_were(name: str, emptied: bo
 @pytest.mark.parametrize("name", sampled(RICH, ["rich-4.9.8", "rich-5.3.3"]))
 def test_an_audit_misses_light_queues_that_are_gone_with_all_others(name: str, tmp_path: Path) -> None:
     root = golden.without(name, tmp_path / "store", "consumequeue", "batchconsumequeue")
-    given = sizes_of(golden.options(name))
+    given = given_for(name)
     had = {path.split("/")[1] for path in tree(golden.store(name), *QUEUES)}
     assert any(topic.startswith("%LMQ%") for topic in had)
     for split_bytes in (None, 4096, 20_000):
@@ -258,6 +259,6 @@ def test_a_table_beside_a_database_of_topics_tells_nothing(database: str, tmp_pa
     after = audit.check(root, jobs=1)
     assert after.exit_code == 0
     assert [f.detail for f in after.findings if f.code == "UNSUPPORTED_LAYOUT"] == ["topics and offsets in RocksDB"]
-    found = simulate(root, given=sizes_of(golden.options("rich-5.5.1")), whole_log=False)
+    found = simulate(root, given=given_for("rich-5.5.1"), whole_log=False)
     assert found.not_simulated == (f"config/{database}/CURRENT: topics and offsets in RocksDB",)
     assert found.outcome.outcome == "starts"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 import audits
 import golden_data as golden
 import pytest
 from audits import evil
+from jsons import changed
 
 import storeio
 from storeio.errors import UsageError
@@ -37,20 +36,6 @@ def test_rows_of_a_store_are_the_same(name: str) -> None:
 
 def test_a_store_that_could_not_be_audited() -> None:
     assert from_json(to_json(failure_object("/s", "not a store", 16)), "line 1") == Failure("/s", "not a store", 16)
-
-
-def changed(where: str, value: object) -> str:
-    """Return a report's text with one part set, or without it if the value is the part's name."""
-    found: Any = json.loads(to_json(audit_object(audits.damaged())))
-    *path, name = where.split(".")
-    part = found
-    for step in path:
-        part = part[int(step)] if step.isdigit() else part[step]
-    if value == name:
-        del part[name]
-    else:
-        part[int(name) if name.isdigit() else name] = value
-    return json.dumps(found)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +74,7 @@ def changed(where: str, value: object) -> str:
 )
 def test_what_is_no_report(where: str, value: object, says: str) -> None:
     with pytest.raises(UsageError, match=f"^x.json line 3: .*{says}"):
-        from_json(changed(where, value), "x.json line 3")
+        from_json(changed(to_json(audit_object(audits.damaged())), where, value), "x.json line 3")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import salvages
 from applies import tree_of
 from golden_data import given_for
-from rebuilds import no_waiting_for_disks, sizes_of
+from rebuilds import no_waiting_for_disks
 from sampled import seeds
 
 from storeio import audit, cli
@@ -120,7 +120,7 @@ def test_numbers_between_units_behind_the_log_are_lost(at: int, tmp_path: Path) 
     golden.apply_edits(root, [
         ["delete", f"commitlog/{last:020d}"], ["write", file, number % per_file * 20, "ff" * 20],
     ])  # fmt: skip
-    found = audit.check(root, given=sizes_of(golden.options(name)), jobs=1)
+    found = audit.check(root, given=given_for(name), jobs=1)
     lost = [range(p.first_queue_offset, p.stop_queue_offset) for p in found.lost if (p.topic, p.queue_id) == queue]
     assert [n for part in lost for n in part] == numbers
 
@@ -141,7 +141,7 @@ def test_the_copy_of_a_record_is_none_though_no_unit_says_so(tmp_path: Path) -> 
         ["zero", f"consumequeue/{record.name[0]}/{record.name[1]}/{0:020d}", 20 * number, 20],
     ]
     golden.apply_edits(root, edits)
-    result = salvage(root, tmp_path / "new", given=sizes_of(golden.options(name)), jobs=1)
+    result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
     assert result.problems == []
     assert [(part.topic, part.queue_id, part.first_queue_offset) for part in result.lost] == [(*record.name, number)]
 
@@ -479,7 +479,7 @@ def test_what_could_not_be_read_is_a_problem_and_no_mere_loss(
     segment = sorted((stores[0] / "commitlog").iterdir())[2].name
     (stores[0] / "commitlog" / segment).unlink()
     (stores[0] / "commitlog" / segment).symlink_to(segment)
-    sizes = sizes_of(golden.options(name))
+    sizes = given_for(name)
     why = f"commitlog/{segment}: Too many levels of symbolic links"
     result = salvage(stores[0], tmp_path / "new", given=sizes)
     assert result.lost

@@ -12,7 +12,8 @@ from typing import Any
 
 import golden_data
 import pytest
-from rebuilds import sizes_of, tree
+from golden_data import given_for
+from rebuilds import tree
 from simulated import disk_of, recorded, setup_of
 
 from storeio import cli
@@ -341,7 +342,7 @@ def test_settings_that_are_not_modelled_are_named(
 
 @pytest.mark.parametrize(("name", "code"), [("base-5.3.3", 0), ("ext-5.3.3", 8)])
 def test_writing_past_mappings_matters_to_queue_ext_files_only(name: str, code: int) -> None:
-    given = {**sizes_of(golden_data.options(name)), "writeWithoutMmap": "true"}
+    given = {**given_for(name), "writeWithoutMmap": "true"}
     found = simulate(golden_data.store(name), broker="5.3.3", given=given)
     assert found.exit_code == code
     assert [text.partition("=")[0] for text in found.not_simulated] == ["writeWithoutMmap"] * (code // 8)

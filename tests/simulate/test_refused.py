@@ -10,7 +10,7 @@ from typing import Any
 
 import golden_data
 import pytest
-from rebuilds import sizes_of
+from golden_data import given_for
 from simulated import disk_of, setup_of
 
 import storeio
@@ -89,7 +89,7 @@ def test_a_link_to_nothing_is_an_empty_file_where_brokers_list_what_is_there(
     root = golden_data.copy_of(name, tmp_path / "store")
     (root / path).unlink(missing_ok=True)
     (root / path).symlink_to(tmp_path / "nowhere")
-    found = simulate(root, broker=version, given=sizes_of(golden_data.options(name)))
+    found = simulate(root, broker=version, given=given_for(name))
     assert found.outcome.outcome == (REFUSES if version in NOWHERE[path] else STARTS)
     assert found.outcome.mode == "normal"
     if path.startswith("index/"):
@@ -133,7 +133,7 @@ def test_what_is_no_file_is_told_and_does_to_a_start_what_it_does(
     (root / path).unlink(missing_ok=True)
     (root / path).parent.mkdir(exist_ok=True)
     NO_FILES[kind](root / path)
-    given = sizes_of(golden_data.options("base-5.3.3"))
+    given = given_for("base-5.3.3")
     old, new = SPECIAL[path][kind]
     for version, expected in ("4.9.8", old), ("5.3.3", new), ("5.5.1", new):
         assert simulate(root, broker=version, given=given).outcome.outcome == expected
@@ -304,7 +304,7 @@ def test_the_timer_log_refuses_after_recovery(version: str, what: str, tmp_path:
     root = store_with(tmp_path, {**SOUND_FILES, **dict.fromkeys(files, b"")})
     for path, length in files.items():
         os.truncate(root / path, length)
-    given = sizes_of(golden_data.options("base-5.5.1"))
+    given = given_for("base-5.5.1")
     found = simulate(root, broker=version, given=given)
     if version == "4.9.8":
         assert (found.outcome.outcome, found.not_simulated) == (STARTS, ())
