@@ -285,12 +285,17 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
         queue.moved += 1
         return stop or 0, True
     if stop is not None:
-        before = queue.at[stop - 1]
-        room = (records[i].physical - before.physical - before.size) // 64
-        if number - stop > max(room, 2**24):
+        beyond = _beyond(queue.at[stop - 1], records[i], number - stop)
+        filled = sum(_beyond(queue.at[a - 1], queue.at[b], b - a) for a, b in queue.gaps()) if beyond else 0
+        if filled + beyond > 2**24:
             queue.moved += 1
             return stop, True
     return number, False
+
+
+def _beyond(before: slow.Head, after: slow.Head, numbers: int) -> int:
+    """Return how many more numbers lie between two records than there is room for between them in the log."""
+    return max(numbers - (after.physical - before.physical - before.size) // 64, 0)
 
 
 def _all_follow(records: list[slow.Head]) -> bool:

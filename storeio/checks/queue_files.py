@@ -23,6 +23,7 @@ Numbers = npt.NDArray[np.int64]
 Read = Callable[[str, int, int], Bytes]
 """``read(path, start, stop)``: exactly these bytes of a file of the store."""
 
+RECOVERED_FILES: Final = 3  # of a queue, the last ones, are read when a broker starts
 MOST_BETWEEN: Final = 4  # times as many units as are wanted may be read along with them
 UNIT_BYTES: Final = {CONSUMEQUEUE: consumequeue.UNIT_BYTES, BATCHQUEUE: batchqueue.UNIT_BYTES}
 
@@ -231,15 +232,18 @@ def summary_of(file: StoreFile, places: Sequence[int]) -> QueueFile:
 def unwritten_files(queue: Queue, stop: int) -> list[Finding]:
     """Return findings for files that no record has a unit in: those of a queue of which none holds anything.
 
-    And those of an ordinary queue behind a full one and behind number ``stop``, where its records end.
+    And those behind number ``stop``, where the queue's records end, if a recovery stops at one of them: behind a full
+    file, or where the files that it reads hold nothing.
 
     Source: ``truncateDirtyLogicFiles`` of both kinds of queues, which takes a file's first unit for one whatever it
     holds.
     """
     files = queue.files
     if queue.stop:
-        is_full = queue.kind == CONSUMEQUEUE and any(f.base + f.size == queue.stop for f in files if f.used_bytes)
-        files = tuple(f for f in files if is_full and f.base >= max(queue.stop, stop * queue.unit_bytes))
+        is_full = any(f.base + f.size == queue.stop for f in files if f.used_bytes)
+        is_deep = not any(f.used_bytes for f in files[-RECOVERED_FILES:])
+        end = max(queue.stop, 0 if queue.kind == BATCHQUEUE else stop * queue.unit_bytes)  # a batch has several numbers
+        files = tuple(f for f in files if (is_full or is_deep) and f.base >= end)
     size, detail = queue.unit_bytes, "zeros alone"
     code = "BCQ_UNWRITTEN" if queue.kind == BATCHQUEUE else "CQ_UNWRITTEN"
     return [

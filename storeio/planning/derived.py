@@ -33,7 +33,7 @@ NEAR: Final = 256  # differences closer than that are one action
 PAGE: Final = 4096  # likewise of a file with many, or a new one: disks take whole pages, hash slots lie scattered
 MANY: Final = 100  # actions in one file; each is flushed, and has lines of its own in plan and journal
 NAME_DIGITS: Final = 17
-UNWRITTEN: Final = "CQ_UNWRITTEN"  # a file that brokers take for one with a unit
+UNWRITTEN: Final = {"CQ_UNWRITTEN", "BCQ_UNWRITTEN"}  # a file that brokers take for one with a unit
 FEW: Final = 8  # of a file's bytes, one in so many may differ before it is replaced as a whole
 
 
@@ -58,7 +58,7 @@ def plan_queue(draft: Draft, rebuilt: Path, target: Target, *, log_min: int, del
     start, stop = dead.stop, target.stop_byte
     for base in sorted(have):
         path = f"{target.directory}/{have[base]}"
-        keeps = base in wanted or base in dead or (base >= stop and UNWRITTEN not in target.why.codes)
+        keeps = base in wanted or base in dead or (base >= stop and UNWRITTEN.isdisjoint(target.why.codes))
         if not keeps or base % target.file_bytes or base < 0:
             draft.move(path, target.why)
             del have[base]

@@ -17,7 +17,7 @@ Units come in log order, in runs of consecutive queue offsets.
    again says so.
 4. Where numbers jump, what lies between is a gap: its records are gone.
 5. A jump over more numbers than a disk is to be filled for, and than records fit into the log between, is damage:
-   such records follow on.
+   such records follow on. What is filled counts over all gaps of a queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from storeio.checks.segments import LogView
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP_AT
 
 MOST_NUMBER: Final = 2**55  # more units than any disk holds
-MOST_FILLED: Final = 2**24  # numbers of one gap for which the log between has no room: a third of a gigabyte of units
+MOST_FILLED: Final = 2**24  # numbers of a queue's gaps for which the log between has no room: a third of a gigabyte
 FEW: Final = 2  # records in a row do not tell that a queue began again
 LEAST_RECORD: Final = 64  # bytes of the log that a number of a gap had at least
 
@@ -64,18 +64,25 @@ class Gap:
     start_at: int
     stop_at: int
 
+    @property
+    def beyond(self) -> int:
+        """How many more numbers these are than records fit into the log between."""
+        return _beyond(self.stop - self.first, self.start_at, self.stop_at)
+
 
 @dataclass(slots=True)
 class Placed:
     """Where a queue's units stand. ``parts`` rise in number and leave only the gaps free.
 
     ``replaced`` are units whose number others have, ``moved`` such as stand at another number than their record's.
+    ``beyond`` are the numbers of all gaps for which the log has no room.
     """
 
     parts: list[Part] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     replaced: int = 0
     moved: int = 0
+    beyond: int = 0
 
     @property
     def first(self) -> int:
@@ -216,14 +223,19 @@ def _goes_back(run: Run, before: int | None) -> bool:
 
 
 def _is_too_far(placed: Placed, number: int, start_at: int) -> bool:
-    room = (start_at - placed.parts[-1].stop_at) // LEAST_RECORD
-    return number - placed.stop > max(room, MOST_FILLED)
+    beyond = _beyond(number - placed.stop, placed.parts[-1].stop_at, start_at)
+    return beyond > 0 and placed.beyond + beyond > MOST_FILLED
+
+
+def _beyond(numbers: int, start_at: int, stop_at: int) -> int:
+    return max(numbers - max(stop_at - start_at, 0) // LEAST_RECORD, 0)
 
 
 def _append(placed: Placed, part: Part) -> None:
     last = placed.parts[-1] if placed.parts else None
     if last is not None and last.stop < part.number:
         placed.gaps.append(Gap(last.stop, part.number, last.stop_at, part.start_at))
+        placed.beyond += placed.gaps[-1].beyond
     if last is not None and last.stop == part.number and last.at + last.count == part.at:
         placed.parts[-1] = Part(last.number, last.at, last.count + part.count, last.start_at, part.stop_at)
     else:
@@ -246,8 +258,9 @@ def _cut_back(placed: Placed, number: int, view: LogView) -> None:
         placed.parts.append(Part(last.number, last.at, kept, last.start_at, last.stop_at))
     if not placed.parts:
         placed.gaps.clear()
+        placed.beyond = 0
     while placed.gaps and placed.gaps[-1].first >= placed.stop:
-        placed.gaps.pop()
+        placed.beyond -= placed.gaps.pop().beyond
     left = min(count, number - placed.stop) if count <= MOST_ASTRAY else 0
     placed.replaced += count - left
     placed.moved += left

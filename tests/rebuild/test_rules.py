@@ -27,7 +27,8 @@ from rebuilds import (
 from storebuilder import StoreBuilder
 
 from storeio import audit
-from storeio.rebuild import old, queues
+from storeio.checks.segments import LogView
+from storeio.rebuild import old, placement, queues
 from storeio.rebuild.node import rebuild
 
 pytestmark = pytest.mark.share(2)
@@ -187,6 +188,26 @@ def test_numbers_of_any_kind_are_placed_by_the_rules(
 def test_known_troubles(wanted: list[int], gaps: int, replaced: int, moved: int, tmp_path: Path) -> None:
     queue = check_numbers(tmp_path, wanted, None)
     assert (len(queue.gaps()), queue.replaced, queue.moved) == (gaps, replaced, moved)
+
+
+def test_what_is_filled_counts_over_all_gaps_of_a_queue() -> None:
+    """Else a few records make queue files of any size; a part of the log that may have held what is gone has no bound.
+
+    Every run has 20 records of 100 bytes, and but for the third, with a segment in front of it, nothing lies between.
+    """
+    jump, records, size, segment = 3 * 2**21, 20, 100, 1 << 30
+    runs, at = [], 0
+    for i in range(6):
+        first, at = i * jump, at + (segment if i == 2 else 0)
+        runs.append([first, first + records, at, at + records * size, records, 0])
+        at += records * size
+    placed = placement.place(runs, LogView([], 0, at))
+    assert [gap.stop for gap in placed.gaps] == [jump, 2 * jump, 3 * jump]
+    assert (placed.replaced, placed.moved) == (0, 2 * records)  # the last two follow on
+    assert placed.beyond == 2 * (jump - records)
+    again = [jump + records, jump + 2 * records, at, at + records * size, records, 0]
+    cut_back = placement.place([*runs, again], LogView([], 0, at))
+    assert ([gap.stop for gap in cut_back.gaps], cut_back.beyond) == ([jump], jump - records)
 
 
 def test_a_record_that_may_be_a_stranger_keeps_its_unit_in_front_of_damage(tmp_path: Path) -> None:
