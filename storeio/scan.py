@@ -69,7 +69,7 @@ def list_store(root: str | os.PathLike[str]) -> Listing:
 
     Raises:
         NotAStoreError: No such directory, nothing in it that a store consists of, or its log ends in a DLedger log.
-        UnreadableError: A URI that does not answer.
+        UnreadableError: It cannot be listed, or is a URI that does not answer.
         UsageError: An empty name, which is not the current directory, or a URI that makes no sense.
     """
     place = place_of(os.fspath(root))

@@ -37,8 +37,8 @@ from pyspark.sql.types import StructType
 from storeio import audit
 from storeio.config import given_settings
 from storeio.errors import LayoutError, UnreadableError, UsageError
-from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, INDEX, StoreFile
-from storeio.scan import failed_since, long_stretches, require_same, require_versions
+from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, StoreFile
+from storeio.scan import failed_since, long_stretches, require_listed, require_same, require_versions
 from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
 from storeio.uris import place_of, shown
 from udfs import begins as states
@@ -118,6 +118,7 @@ class Options:
         plan = audit.prepare(self.path, given=given, split_bytes=self.split_bytes)
         for text in failed_since(plan.listing):
             raise UnreadableError(text)
+        require_listed(plan.listing, [COMMITLOG if self.what == RECORDS else _FILE_KINDS[self.what]])
         return plan
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from storeio.commands.console import Meter, coloured, complain, explain, settings_of, terminal_width
-from storeio.commands.options import Task, failure_of, planned_options, refuse_json_inside
+from storeio.commands.options import PATH, Task, failure_of, planned_options, refuse_json_inside
 from storeio.commands.outputs import json_sink, say
 from storeio.errors import StoreError
 from storeio.output.targets import refuse_same
@@ -28,8 +28,8 @@ Found = TypeVar("Found", Applied, Undone)
 
 
 @click.command(name="apply", cls=Task)
-@click.argument("plan", metavar="PLAN", type=click.Path())
-@click.argument("store", metavar="[STORE]", type=click.Path(), required=False)
+@click.argument("plan", metavar="PLAN", type=PATH)
+@click.argument("store", metavar="[STORE]", type=PATH, required=False)
 @click.option("--resume", is_flag=True, help="Go on with what was begun; PLAN may be the store then.")
 @click.option("--allow-log", is_flag=True, help="Allow actions that change the commitlog.")
 @planned_options
@@ -76,7 +76,7 @@ def run_apply(
 
 
 @click.command(name="undo", cls=Task)
-@click.argument("store", metavar="STORE", type=click.Path())
+@click.argument("store", metavar="STORE", type=PATH)
 @click.option("--name", metavar="ID", help="The apply to take back, as it was reported; the newest if not given.")
 @planned_options
 def undo(store: str, name: str | None, json_to: str | None, quiet: bool, conf: str | None, sets: Sequence[str]) -> int:

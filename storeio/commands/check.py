@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from storeio.commands.console import Meter, coloured, complain, explain, settings_of, terminal_width
-from storeio.commands.options import Task, attempt, html_option, reading_options
+from storeio.commands.options import PATH, Task, attempt, html_option, reading_options
 from storeio.commands.outputs import Sink, html_target, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError, WriteError
@@ -59,9 +59,9 @@ class Call:
 
 
 @click.command(name="check", cls=Task)
-@click.argument("stores", metavar="STORE...", type=click.Path(), nargs=-1, required=True)
+@click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
 @html_option
-@click.option("--history", metavar="TABLES", type=click.Path(),
+@click.option("--history", metavar="TABLES", type=PATH,
               help="With --html: tables of earlier audits, for its history.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, queue and index file.")
 @click.option("--no-progress", is_flag=True, help="No progress bar, on a terminal either.")

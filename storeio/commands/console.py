@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from storeio.config import Given, given_settings
-from storeio.errors import AuditError, NotAStoreError, StoreError, UsageError
+from storeio.errors import AuditError, NotAStoreError, StoreError, UnreadableError, UsageError
 from storeio.output.targets import refuse_inside, refuse_same
 from storeio.paths import parse_number
 from storeio.report.tables import bytes_text, clipped
@@ -140,8 +140,10 @@ def complain(text: str) -> None:
 
 
 def _names_it(error: Exception) -> bool:
-    """Tell whether what was asked for wrongly begins its text itself: an option, or another path than the store's."""
-    return isinstance(error, UsageError | NotAStoreError) and re.match(r"\S+: ", str(error)) is not None
+    """Tell whether what was asked for wrongly begins its text itself, an option or another path than the store's, or
+    another store that cannot be read does, a donor or the second of two: files of a store have relative paths."""
+    of_another = isinstance(error, UnreadableError) and re.match(r"(/|\w+://).*?: ", str(error)) is not None
+    return of_another or (isinstance(error, UsageError | NotAStoreError) and re.match(r"\S+: ", str(error)) is not None)
 
 
 def explain(error: Exception, store: str | None = None) -> int:

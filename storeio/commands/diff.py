@@ -7,15 +7,24 @@ from collections.abc import Sequence
 import click
 
 from storeio.commands.console import Meter, coloured, settings_of, terminal_width
-from storeio.commands.options import Task, attempt, conf_option, jobs_option, json_option, quiet_option, set_option
+from storeio.commands.options import (
+    PATH,
+    Task,
+    attempt,
+    conf_option,
+    jobs_option,
+    json_option,
+    quiet_option,
+    set_option,
+)
 from storeio.commands.outputs import json_sink, say
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
 
 
 @click.command(name="diff", cls=Task)
-@click.argument("one", metavar="STORE", type=click.Path())
-@click.argument("other", metavar="STORE", type=click.Path())
+@click.argument("one", metavar="STORE", type=PATH)
+@click.argument("other", metavar="STORE", type=PATH)
 @json_option
 @jobs_option
 @quiet_option

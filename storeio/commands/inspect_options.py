@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from storeio.commands.options import Task, one_thread_option
+from storeio.commands.options import PATH, Task, one_thread_option
 from storeio.errors import UsageError
 from storeio.inspect.views import MOST_BYTES
 from storeio.paths import MAX_LONG
@@ -91,7 +91,7 @@ def time_ms(value: str) -> int:
 
 
 _OPTIONS: Final = (
-    click.argument("store", metavar="STORE", type=click.Path(), required=False),
+    click.argument("store", metavar="STORE", type=PATH, required=False),
     click.option("--records", is_flag=True, help="Show records; implied by what selects them."),
     click.option("--at", type=number, metavar="OFFSET", help="The record at or around a physical offset."),
     click.option("--around", type=click.IntRange(0, MAX_LONG), metavar="N", help="With --at: N neighbours, too."),
@@ -117,7 +117,7 @@ _OPTIONS: Final = (
     click.option("--json", is_flag=False, flag_value="-", metavar="[FILE]", help="JSON lines; - is standard output."),
     one_thread_option,
     click.option("--quiet", is_flag=True, help="No notes on standard error."),
-    click.option("--conf", metavar="FILE", type=click.Path(), help="The broker's configuration file."),
+    click.option("--conf", metavar="FILE", type=PATH, help="The broker's configuration file."),
     click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="One broker setting."),
 )  # fmt: skip
 

@@ -20,13 +20,14 @@ from storeio.results import EXIT_CANCELLED
 from storeio.uris import shown
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+PATH: Final = click.Path(readable=False)  # what cannot be read is told of by whoever reads it, beside other stores
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option(
     "--json",
     "json_to",
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="Write the result as JSON; - is standard output, alone there.",
 )
 jobs_option = click.option(
@@ -40,7 +41,7 @@ quiet_option = click.option("--quiet", is_flag=True, help="One line, no progress
 conf_option = click.option(
     "--conf",
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="The broker's broker.conf; what it does not say is told from the files.",
 )
 set_option = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="A broker setting; repeat.")
@@ -53,7 +54,7 @@ split_option = click.option(
 
 
 html_option = click.option(
-    "--html", "html_to", metavar="FILE", type=click.Path(), help="Also write the report as a page, one file."
+    "--html", "html_to", metavar="FILE", type=PATH, help="Also write the report as a page, one file."
 )
 
 
@@ -100,7 +101,7 @@ def reading_options(command: F) -> F:
 def planned_options(command: F) -> F:
     """Give a command the options of those that go by a plan, which needs neither threads nor settings."""
     said = "Accepted for all verbs; the plan has the settings."
-    conf = click.option("--conf", metavar="FILE", type=click.Path(), help=said)
+    conf = click.option("--conf", metavar="FILE", type=PATH, help=said)
     one = click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help=said)
     for option in (one, conf, quiet_option, one_thread_option, json_option):
         command = option(command)
@@ -110,7 +111,7 @@ def planned_options(command: F) -> F:
 into_option = click.option(
     "--into",
     metavar="DIR",
-    type=click.Path(),
+    type=PATH,
     required=True,
     help="Directory or URI to write; it must be new or empty.",
 )

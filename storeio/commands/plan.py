@@ -11,6 +11,7 @@ import click
 
 from storeio.commands.console import Meter, coloured, queue_named, settings_of, terminal_width
 from storeio.commands.options import (
+    PATH,
     Task,
     attempt,
     conf_option,
@@ -53,9 +54,9 @@ def selection(
 
 
 @click.command(name="plan", cls=Task)
-@click.argument("store", metavar="STORE", type=click.Path())
+@click.argument("store", metavar="STORE", type=PATH)
 @click.option(
-    "--out", metavar="FILE", type=click.Path(), help="Keep the plan here, and the bytes that it writes in FILE.bytes."
+    "--out", metavar="FILE", type=PATH, help="Keep the plan here, and the bytes that it writes in FILE.bytes."
 )
 @click.option("--broker", metavar="VERSION", help=f"Version that is to start; {NEWEST} if not given.")
 @topic_option
@@ -66,7 +67,7 @@ def selection(
 @click.option("--allow-log", is_flag=True, help="Plan actions that touch the commitlog, too.")
 @click.option("--goal", type=click.Choice(GOALS), default=REPAIR, show_default=True,
               help="Also make a damaged log whole; needs --allow-log.")  # fmt: skip
-@click.option("--donor", "donors", metavar="STORE", type=click.Path(), multiple=True,
+@click.option("--donor", "donors", metavar="STORE", type=PATH, multiple=True,
               help="With --goal salvage: another copy of the same log; may be repeated.")  # fmt: skip
 @json_option
 @jobs_option

@@ -9,6 +9,7 @@ import click
 
 from storeio.commands.console import Meter, coloured, queue_named, settings_of, terminal_width
 from storeio.commands.options import (
+    PATH,
     Task,
     attempt,
     into_option,
@@ -57,7 +58,7 @@ def show(result: Rebuilt, *, quiet: bool) -> int:
 
 
 @click.command(name="rebuild", cls=Task)
-@click.argument("store", metavar="STORE", type=click.Path())
+@click.argument("store", metavar="STORE", type=PATH)
 @into_option
 @topic_option
 @queue_option

@@ -9,6 +9,7 @@ import click
 
 from storeio.commands.console import Meter, coloured, settings_of, terminal_width
 from storeio.commands.options import (
+    PATH,
     Task,
     attempt,
     into_option,
@@ -104,9 +105,9 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
 
 
 @click.command(name="salvage", cls=Task)
-@click.argument("store", metavar="STORE", type=click.Path())
+@click.argument("store", metavar="STORE", type=PATH)
 @into_option
-@click.option("--donor", "donors", metavar="STORE", type=click.Path(), multiple=True,
+@click.option("--donor", "donors", metavar="STORE", type=PATH, multiple=True,
               help="Another copy of the same log, such as a slave's; may be repeated, the best one first.")  # fmt: skip
 @click.option("--broker", metavar="VERSION",
               help=f"Whose own recovery the result is compared with; {NEWEST} if not given.")  # fmt: skip
@@ -121,7 +122,7 @@ def messages_writer(place: str | None, into: str, stores: Sequence[str]) -> Call
 @click.option(
     "--messages",
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="Also write the messages, for a producer: FILE.jsonl or FILE.parquet.",
 )
 @reading_options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from storeio.commands.console import Meter, coloured, complain, settings_of, terminal_width
-from storeio.commands.options import Task, attempt, conf_option, one_thread_option, refuse_json_inside, set_option
+from storeio.commands.options import PATH, Task, attempt, conf_option, one_thread_option, refuse_json_inside, set_option
 from storeio.commands.outputs import Sink, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError
@@ -39,20 +39,20 @@ def heap_bytes(text: str | None) -> int:
 
 
 @click.command(name="simulate", cls=Task)
-@click.argument("stores", metavar="STORE...", type=click.Path(), nargs=-1, required=True)
+@click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
 @click.option("--broker", default=NEWEST, show_default=True, metavar="VERSION",
               help="Version that is to start, or all: one of each line, side by side.")  # fmt: skip
 @click.option(
     "--json",
     "json_to",
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="JSON, one object a start; - is standard output, alone there.",
 )
 @click.option(
     "--into",
     metavar="DIR",
-    type=click.Path(),
+    type=PATH,
     help="Write the store as it would be after the start; DIR is new or empty.",
 )
 @click.option("--whole-log/--no-whole-log", default=None,

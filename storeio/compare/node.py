@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from storeio import __version__
 from storeio.audit import Concluded, Progress, look_at_store
 from storeio.compare.logs import Log, alone, differing, judged, queue_differences
 from storeio.compare.model import A_ALONE, B_ALONE, DIVERGED, Difference, LogRange, Side
-from storeio.errors import UsageError
+from storeio.errors import UnreadableError, UsageError
 from storeio.output.targets import refuse_itself
 from storeio.paths import COMMITLOG
 from storeio.scan import kept_open, may_be_of, require_same
+from storeio.uris import place_of, shown
 
 
 @kept_open()
@@ -42,7 +44,10 @@ def diff(
     refuse_itself("diff", other, one)
     started = time.monotonic()
     started_ms = time.time_ns() // 1_000_000
-    found = [look_at_store(root, given=given, jobs=jobs, progress=progress) for root in (one, other)]
+    found = []
+    for root in (one, other):
+        with naming(root):
+            found.append(look_at_store(root, given=given, jobs=jobs, progress=progress))
     first, second = Log(found[0]), Log(found[1])
     if first.size != second.size:
         raise UsageError(f"segments of {first.size} and of {second.size} bytes: not copies of one log")
@@ -57,9 +62,20 @@ def diff(
         queue_differences(first, second),
     )  # fmt: skip
     for audited in found:
-        require_same(audited.plan.listing)
+        with naming(audited.plan.root):
+            require_same(audited.plan.listing)
     result.seconds = time.monotonic() - started
     return result
+
+
+@contextmanager
+def naming(root: str | os.PathLike[str]) -> Iterator[None]:
+    """Run the block, and let what it could not read say of which store that is."""
+    try:
+        yield
+    except UnreadableError as error:
+        place = place_of(os.fspath(root))
+        raise error if place in str(error) else UnreadableError(f"{shown(place)}: {error}") from error
 
 
 def side(found: Concluded) -> Side:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from storeio.errors import NotAStoreError
+from storeio.errors import NotAStoreError, UnreadableError
 from storeio.paths import COMMITLOG, OF_A_STORE, StoreFile, describe, special_of
 from storeio.uris import shown
 
 LINK_BELOW_LINK: Final = "a link to a directory below another such link: not followed"
+OF_THE_DISK: Final = "lost+found"  # where one is mounted; only root may look, and nothing in it is a store's
 MAX_DEPTH: Final = 12  # a store is four levels deep; deeper means a loop of links
 
 
@@ -23,13 +25,17 @@ def list_files(base: str, links: list[str]) -> tuple[list[StoreFile], list[tuple
 
     Raises:
         NotAStoreError: It is no directory.
+        UnreadableError: It cannot be listed.
     """
-    if not os.path.isdir(base):
-        raise NotAStoreError(f"{base}: not a directory")
     files, unreadable = list[StoreFile](), list[tuple[str, str]]()
-    if _holds(base, OF_A_STORE) is False:
-        return files, unreadable
-    _list_into(base, "", 0, files, unreadable, links, linked=False)
+    try:
+        is_one = _holds(base, OF_A_STORE)
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # a NUL in its name
+        raise NotAStoreError(f"{base}: not a directory") from error
+    except OSError as error:
+        raise UnreadableError(f"{shown(base)}: cannot be listed: {error.strerror or error}") from error
+    if is_one:
+        _list_into(base, "", 0, files, unreadable, links, linked=False)
     return files, unreadable
 
 
@@ -45,7 +51,8 @@ def _list_into(
         with os.scandir(f"{base}/{prefix}") as found:
             entries = sorted(found, key=lambda e: e.name)
     except OSError as error:
-        unreadable.append((prefix or ".", error.strerror or str(error)))
+        if not (isinstance(error, PermissionError) and prefix.rpartition("/")[2] == OF_THE_DISK):
+            unreadable.append((prefix or ".", error.strerror or str(error)))
         return
     for entry in entries:
         path = f"{prefix}/{entry.name}" if prefix else entry.name
@@ -68,14 +75,13 @@ def _list_into(
 def hint(base: str) -> str:
     """Return where a store is, as the end of a sentence: the directory given may lie in one, or hold one."""
     place = Path(os.path.abspath(base))
-    near = [*place.parents[:4], place / "store"]
-    found = next((str(other) for other in near if _holds(str(other), (COMMITLOG,))), "")
-    return f"; {shown(found)} may be one" if found else ""
+    for other in map(str, (*place.parents[:4], place / "store")):
+        with contextlib.suppress(OSError):
+            if _holds(other, (COMMITLOG,)):
+                return f"; {shown(other)} may be one"
+    return ""
 
 
-def _holds(base: str, names: Collection[str]) -> bool | None:
-    """Tell whether a directory has one of some names, None if it cannot be looked at."""
-    try:
-        return any(name in names for name in os.listdir(base))
-    except OSError:
-        return None
+def _holds(base: str, names: Collection[str]) -> bool:
+    """Tell whether a directory has one of some names."""
+    return any(name in names for name in os.listdir(base))

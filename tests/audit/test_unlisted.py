@@ -85,10 +85,30 @@ def test_of_a_start_is_said_what_can_be(
     assert cli.run(["simulate", str(store), "--retention"]) == 8
 
 
-def test_what_a_start_does_not_look_at_does_not_matter(store: Path, deny: Deny) -> None:
-    (store / "lost+found").mkdir()
-    deny("lost+found")
+@pytest.mark.parametrize(("place", "audit"), [("lost+found", 0), ("commitlog/lost+found", 4), ("mine", 12)])
+def test_what_a_start_does_not_look_at_does_not_matter(place: str, audit: int, store: Path, deny: Deny) -> None:
+    """A file system's own directory where it is mounted, which only root may list, has nothing of a store."""
+    (store / place).mkdir()
+    deny(place)
     assert cli.run(["simulate", str(store), "--broker", "5.3.3"]) == 0
+    assert cli.run(["check", str(store)]) == audit
+
+
+def test_a_root_that_cannot_be_listed_is_not_called_no_store(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And other stores are audited beside it."""
+    root = tmp_path / "round"
+    root.symlink_to(root)
+    told = f"{root}: cannot be listed: Too many levels of symbolic links"
+    assert cli.run(["check", str(root), str(store), "--json", "-"]) == 8
+    failed, audited = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (failed["error"], failed["exit_code"]) == (told, 8)
+    assert (audited["verdict"], audited["exit_code"]) == ("sound", 0)
+    for words in ("diff STORE ROOT", "salvage STORE --donor ROOT --into NEW", "rebuild ROOT --into NEW", "plan ROOT"):
+        paths = {"STORE": store, "ROOT": root, "NEW": tmp_path / "new"}
+        assert cli.run([str(paths.get(word, word)) for word in words.split()]) == 8
+        assert capsys.readouterr().err == f"storeio: {told}\n"
 
 
 def test_queues_are_not_rebuilt_from_a_log_that_is_not_seen(

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from damage import mutate
 from datasources import NAMES, Row, begins_here, expected_rows, forged_store
+from faults import Faults
 from golden_data import java_map
 from sampled import sampled
 
 from storeio import audit
-from storeio.errors import UsageError
+from storeio.errors import UnreadableError, UsageError
 from storeio.format import batchqueue, consumequeue
 from storeio.kernels.tables import GAP_BLOCK
 from storeio.store import open_store
@@ -50,6 +51,19 @@ def read_here(options: Options) -> list[Row]:
 def test_rows_equal_what_inspect_shows(name: str) -> None:
     root = golden.store(name)
     assert read_here(Options(str(root))) == list(expected_rows(root))
+
+
+@pytest.mark.parametrize(("what", "place"), [("records", "commitlog"), ("units", "consumequeue/topic_0")])
+def test_what_cannot_be_listed_is_not_taken_for_empty(
+    what: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = golden.copy_of("base-5.3.3", tmp_path / "store")
+    faults = Faults(root, monkeypatch)
+    options = Options(str(root), what=what)
+    options.plan()
+    faults.deny(place)
+    with pytest.raises(UnreadableError, match=f"{place}: Permission denied"):
+        options.plan()
 
 
 @pytest.mark.parametrize("number", sampled(range(0, 50, 4), range(0, 50, 12)))
