@@ -184,7 +184,8 @@ def _done(work: str, spark: Any, root: str, into: Path) -> tuple[int, int]:
     from jobs import rebuild_queues
     from storeio import audit
     from udfs.checks import audit_stores
-    from udfs.datasource import NAME, register
+    from udfs.datasource import register
+    from udfs.options import NAME
 
     if work == "audit":
         found = audit_stores(spark, [audit.prepare(root)])[0]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jobs import here, tables
+from jobs.calls import tell_run
 from jobs.common import JobParser, run_job
 from jobs.declared import ACTIONS
 from jobs.later import session_later
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 tables.write_run(spark, args.tables, run_id, {ACTIONS: frame}, runs=ACTIONS)
             except StoreError as error:
                 return explain(error)
+            if not args.quiet:
+                tell_run(run_id, args.tables)
             return EXIT_SOUND
 
     return run_apply(

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import history, tables, verdicts
-from jobs.calls import StoreCall
+from jobs.calls import StoreCall, tell_run
 from jobs.common import build_session, run_job
 from jobs.page import write_page
 from jobs.stores import (
@@ -41,8 +41,8 @@ from jobs.stores import (
     stores_of,
 )
 from storeio import audit
-from storeio.commands.console import Meter, coloured, complain, explain, terminal_width
-from storeio.commands.outputs import Sink, html_target, json_sink, put, say
+from storeio.commands.console import Meter, complain, explain, terminal_width
+from storeio.commands.outputs import Sink, html_target, json_sink, put
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.incremental.store_run import StoreRun
@@ -79,12 +79,13 @@ class Call(StoreCall[Audit | Unfinished]):
         """Return an audit as JSON has it."""
         return audit_object(result)
 
-    def show(self, result: Audit | Unfinished) -> int:
-        """Print an audit for people; return the exit code of that."""
-        if self.args.quiet:
-            return say(verdict_sentence(result))
-        text = render(result, width=terminal_width(), show_all=self.args.all).removesuffix("\n")
-        return say(("\n" if self.done else "") + coloured(text))
+    def as_sentence(self, result: Audit | Unfinished) -> str:
+        """Return the verdict in one line."""
+        return verdict_sentence(result)
+
+    def as_text(self, result: Audit | Unfinished) -> str:
+        """Return an audit for people."""
+        return render(result, width=terminal_width(), show_all=self.args.all)
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
@@ -142,7 +143,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
         call.exit_code |= explain(error)  # the reports stand, and so do their bits
         return
     if not args.quiet:
-        put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
+        tell_run(run_id, args.tables)
 
 
 def audited(call: Call, spark: SparkSession, plans: Sequence[audit.AuditPlan], run_id: str) -> list[Verdict]:

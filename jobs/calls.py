@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -11,9 +12,9 @@ from pyspark.sql import DataFrame
 
 from jobs import tables
 from jobs.later import Spark
-from storeio.commands.console import explain
+from storeio.commands.console import coloured, explain
 from storeio.commands.options import failure_of
-from storeio.commands.outputs import Sink
+from storeio.commands.outputs import Sink, put, say
 from storeio.config import Given
 from storeio.errors import StoreError
 from storeio.report import to_json
@@ -54,16 +55,22 @@ class StoreCall(Generic[D]):
         """Return a result as JSON has it."""
         raise NotImplementedError
 
-    def show(self, result: D) -> int:
-        """Print a result for people; return the exit code of that."""
+    def as_sentence(self, result: D) -> str:
+        """Return what a result comes to, in one line."""
+        raise NotImplementedError
+
+    def as_text(self, result: D) -> str:
+        """Return a result for people."""
         raise NotImplementedError
 
     def report(self, result: D) -> None:
         """Tell what was made of a store, and keep it."""
         self.sink.put(to_json(self.as_object(result)))
         self.exit_code |= result.exit_code
-        if self.args.json != "-":
-            self.exit_code |= self.show(result)
+        if self.args.json != "-" and self.args.quiet:
+            self.exit_code |= say(self.as_sentence(result))
+        elif self.args.json != "-":
+            self.exit_code |= say(("\n" if self.done else "") + coloured(self.as_text(result).removesuffix("\n")))
         self.done.append(result)
 
 
@@ -75,14 +82,23 @@ def kept(
     frames: Callable[[], Mapping[str, DataFrame | pa.Table]],
     *,
     made: bool,
+    quiet: bool,
 ) -> int:
     """Write a run's tables and return the bits of what went wrong; the reports stand, and so do theirs.
 
     A run that ``made`` nothing is not finished, so that the same call may work another time: of it nothing is written.
     """
+    if not made:
+        return EXIT_SOUND
     try:
-        if made:
-            tables.write_run(spark, where, run_id, frames(), runs=runs)
+        tables.write_run(spark, where, run_id, frames(), runs=runs)
     except StoreError as error:
         return explain(error)
+    if not quiet:
+        tell_run(run_id, where)
     return EXIT_SOUND
+
+
+def tell_run(run_id: str, where: str) -> None:
+    """Say where a run's rows are, by what id."""
+    put(sys.stderr, f"run {run_id} is in {shown(where)}")

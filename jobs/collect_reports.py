@@ -7,6 +7,7 @@ starts only for tables that are not plain local ones.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections import Counter
@@ -17,11 +18,12 @@ from typing import Final
 
 from jobs import history, tables
 from jobs.audit_store import table_frames
+from jobs.calls import tell_run
 from jobs.common import JobParser, run_job
 from jobs.later import session_later
 from jobs.stores import new_run_id, separate_errors
 from storeio.commands.console import complain, explain
-from storeio.commands.outputs import put, say
+from storeio.commands.outputs import say
 from storeio.errors import StoreError, UnreadableError, UsageError
 from storeio.output.targets import is_inside, refuse_inside
 from storeio.report import table_rows, verdict_sentence
@@ -44,12 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError(f"--tables {args.tables}: lies inside the store {one.store}, which is never written")
     refuse_inside("--tables", args.tables)
     run_id = args.run_id or new_run_id()
-    code = told(found, quiet=args.quiet)
     audits = [one for one in found if isinstance(one, Audit)]
+    spark = session_later("storeio collect", master=args.master)
+    if args.run_id and audits:  # nobody else has one that was made here
+        with contextlib.suppress(tables.TablesError):  # the reports count all the same; it is met again, and told
+            tables.refuse_finished(spark, args.tables, run_id)
+    code = told(found, quiet=args.quiet)
     if not audits:
         return code
     try:
-        spark = session_later("storeio collect", master=args.master)
         tables.write_run(spark, args.tables, run_id, table_frames(audits, run_id, shlex.join(words)))
         history.after_run(spark, args.tables, audits, run_id)
     except UsageError:
@@ -57,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoreError as error:
         return code | explain(error)  # the reports stand, and so do their bits
     if not args.quiet:
-        put(sys.stderr, f"run {run_id} is in {args.tables}")
+        tell_run(run_id, args.tables)
     return code
 
 
@@ -105,7 +110,7 @@ def told(found: Sequence[Audit | Failure], *, quiet: bool) -> int:
     for one in found:
         code |= one.exit_code
         if isinstance(one, Failure):
-            complain(f"{one.store}: {one.error}")
+            complain(one.error if one.store in one.error else f"{one.store}: {one.error}")
         elif not quiet:
             code |= say(verdict_sentence(one))
     return code

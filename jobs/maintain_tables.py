@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.json not in (None, "-"):  # before the session
         refuse_inside("--json", args.json)
     spark = build_session("storeio maintenance", master=args.master, extra=LISTING)
-    _keep_output_ours()
+    _keep_output_ours(quiet=args.quiet)
     before_ms = time.time_ns() // 1_000_000 - args.keep_days * DAY_MS
     with json_sink(args.json, (), quiet=args.quiet) as sink:
         counts = maintained(spark, args.tables, before_ms)
@@ -59,11 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _keep_output_ours() -> None:
-    """Have what VACUUM prints go to standard error: standard output may be JSON alone."""
+def _keep_output_ours(*, quiet: bool) -> None:
+    """Have what VACUUM prints go to standard error, or nowhere: standard output may be JSON alone."""
     if SparkContext._jvm is not None:
-        system = SparkContext._jvm.java.lang.System
-        system.setOut(system.err)
+        io, system = SparkContext._jvm.java.io, SparkContext._jvm.java.lang.System
+        system.setOut(io.PrintStream(io.OutputStream.nullOutputStream()) if quiet else system.err)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -138,14 +138,14 @@ def _simulate(args: argparse.Namespace) -> int:
                 answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
         except WorkersError as error:
             answers = [Answer(start.store, None, error=error, broker=start.version) for start in starts]
-        objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in answers]
+        objects = [_told(answer, sink, by_json=args.json == "-") for answer in answers]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
     made = any(answer.found is not None for answer in answers)
 
     def frames() -> dict[str, pa.Table]:
         return {SIMULATIONS: tables.tuples_of(SIMULATIONS, (_row(run_id, started_ms, found) for found in objects))}
 
-    return code | kept(spark, args.tables, run_id, SIMULATIONS, frames, made=made)
+    return code | kept(spark, args.tables, run_id, SIMULATIONS, frames, made=made, quiet=args.quiet)
 
 
 def make(wish: Wish) -> Answer:
@@ -167,27 +167,28 @@ def _plan(args: argparse.Namespace) -> int:
     select = selection(args.topic or (), args.queue or (), args.path or (), args.code or (), args.risk or ())
     files = plan_files(stores, into)
     given = given_of(args, {f"{what} of {file}": f"{file}{end}" for file in files for what, end in PARTS.items()})
-    make_folder(into)
     wishes = [
         Wish(store, out, args.broker, given, select, args.allow_log) for store, out in zip(stores, files, strict=True)
     ]
     spark = build_session("storeio plan", master=master_of(args))
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
     tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
+    make_folder(into)
     with json_sink(args.json, stores, quiet=args.quiet) as sink:
         try:
             with workers_named("plans"):
                 made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
         except WorkersError as error:
             made = [Answer(wish.store, None, error=error) for wish in wishes]
-        objects = [_told(answer, sink, quiet=args.quiet or args.json == "-") for answer in made]
+        objects = [_told(answer, sink, by_json=args.json == "-") for answer in made]
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
 
     def frames() -> dict[str, pa.Table]:
         rows = [row for found in objects for row in action_rows(run_id, started_ms, found, "planned")]
         return {ACTIONS: tables.tuples_of(ACTIONS, rows)}
 
-    return code | kept(spark, args.tables, run_id, ACTIONS, frames, made=any(each.found is not None for each in made))
+    has_rows = any(found.get("actions") for found in objects)
+    return code | kept(spark, args.tables, run_id, ACTIONS, frames, made=has_rows, quiet=args.quiet)
 
 
 def plan_files(stores: Sequence[str], into: str) -> list[str]:
@@ -204,6 +205,8 @@ def plan_files(stores: Sequence[str], into: str) -> list[str]:
         if is_inside(into, store):
             raise UsageError(f"--into {into}: lies inside the store {shown(store)}, which is never written")
     refuse_inside("--into", into)
+    if os.path.exists(into) and not os.path.isdir(into):
+        raise UsageError(f"--into {into}: is not a directory")
     return [f"{into}/{name}.plan.json" for name in names]
 
 
@@ -217,13 +220,13 @@ def make_folder(into: str) -> None:
         os.makedirs(into, exist_ok=True)
 
 
-def _told(answer: Answer, sink: Sink, *, quiet: bool) -> dict[str, Any]:
+def _told(answer: Answer, sink: Sink, *, by_json: bool) -> dict[str, Any]:
     """Return an answer as an object, after it was printed."""
     found = answer.found
     if found is None:
         _, found = failure_of(answer.error or RuntimeError("no answer"), answer.store)
         found |= {"broker": answer.broker} if answer.broker is not None else {}
-    elif not quiet:
+    elif not by_json:
         found = {**found, "exit_code": found["exit_code"] | say(answer.sentence)}
     sink.put(to_json(found))
     return found

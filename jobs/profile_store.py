@@ -39,7 +39,7 @@ from jobs.stores import (
 )
 from storeio import __version__
 from storeio.commands.console import explain, terminal_width
-from storeio.commands.outputs import json_sink, put, say
+from storeio.commands.outputs import json_sink
 from storeio.errors import StoreError, UnreadableError
 from storeio.paths import COMMITLOG
 from storeio.report.tables import bytes_text, table
@@ -88,9 +88,13 @@ class Call(StoreCall[Profile]):
         """Return a result as JSON has it."""
         return as_object(result)
 
-    def show(self, result: Profile) -> int:
-        """Print a result for people; return the exit code of that."""
-        return say(("\n" if self.done else "") + as_text(result)) if not self.args.quiet else EXIT_SOUND
+    def as_sentence(self, result: Profile) -> str:
+        """Return how much a store holds."""
+        return sentence(result)
+
+    def as_text(self, result: Profile) -> str:
+        """Return that and a table of the topics."""
+        return as_text(result)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -194,10 +198,7 @@ def run(call: Call, logs: Mapping[str, Log], *, arguments: str) -> None:
             with workers_named("tables of the profile"):
                 return {name: rows_of_run(name, frame, run_id, are_few=are_few) for name, frame in frames.items()}
 
-        failed_bits = kept(spark, args.tables, run_id, PROFILE_RUNS, written, made=True)
-    call.exit_code |= failed_bits
-    if not (failed_bits or args.quiet):
-        put(sys.stderr, f"run {run_id} is in {shown(args.tables)}")
+        call.exit_code |= kept(spark, args.tables, run_id, PROFILE_RUNS, written, made=True, quiet=args.quiet)
 
 
 def counts_of(
@@ -245,13 +246,18 @@ def as_object(found: Profile) -> dict[str, Any]:
     return {"tool": "storeio", "version": __version__, **total, "failed": [*found.failed], "topics": topics}
 
 
-def as_text(found: Profile) -> str:
-    """Return the same as a table for a terminal."""
+def sentence(found: Profile) -> str:
+    """Return how much a store holds, in one line."""
     total = found.total
     first, last = (time_text(total[name]) for name in ("first_store_timestamp_ms", "last_store_timestamp_ms"))
     head = f"{printable(total['store'])}: {counted_text(total['records'] or 0, 'message')}"
     part = " in what could be read" if found.failed else ""
-    lines = [f"{head}{part}, {bytes_text(total['bytes'] or 0)}, stored from {first} to {last}", ""]
+    return f"{head}{part}, {bytes_text(total['bytes'] or 0)}, stored from {first} to {last}"
+
+
+def as_text(found: Profile) -> str:
+    """Return the same, and a table of the topics, for a terminal."""
+    lines = [sentence(found), ""]
     rows = [
         (row["topic"], row["queues"], f"{row['records']:,}", bytes_text(row["bytes"]), row["min_size"],
          f"{row['mean_size']:.0f}", row["max_size"], rate_text(row["records_per_second"]))

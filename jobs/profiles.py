@@ -17,9 +17,10 @@ FINEST: Final = ("store", "path", "topic", "queue_id", "tag", "bucket_start_ms",
 
 
 def records_of(spark: SparkSession, stores: Sequence[str], options: dict[str, str]) -> DataFrame:
-    """Return the records of all stores, with the columns that are counted."""
+    """Return the records of all stores, with the columns that are counted, of what can be listed."""
     parts = [
-        read_records(spark, store, columns=READ, **options).withColumn("store", F.lit(shown(store))) for store in stores
+        read_records(spark, store, columns=READ, partial="true", **options).withColumn("store", F.lit(shown(store)))
+        for store in stores
     ]
     return functools.reduce(DataFrame.unionByName, parts)
 

@@ -23,10 +23,10 @@ from jobs.common import build_session, run_job
 from jobs.declared import REBUILDS, REBUILT_QUEUES
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
 from storeio import audit
-from storeio.commands.console import Meter
+from storeio.commands.console import Meter, terminal_width
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.outputs import Sink, json_sink
-from storeio.commands.rebuild import names_of, parts_of, show
+from storeio.commands.rebuild import names_of, parts_of
 from storeio.config import Given
 from storeio.errors import StoreError, UsageError
 from storeio.output.publishing import begin, target_of
@@ -35,7 +35,7 @@ from storeio.paths import COMMITLOG
 from storeio.rebuild.tally import Names, Tally, wanted_of
 from storeio.rebuilt import PARTS, Rebuilt
 from storeio.report import to_json
-from storeio.report.rebuilding import rebuilt_object
+from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
 from storeio.scan import require_listed
 from storeio.uris import below, is_remote, parsed, place_of, shown
 from udfs.checks import WorkersError
@@ -51,9 +51,13 @@ class Call(StoreCall[Rebuilt]):
         """Return a result as JSON has it."""
         return rebuilt_object(result)
 
-    def show(self, result: Rebuilt) -> int:
-        """Print a result for people; return the exit code of that."""
-        return show(result, quiet=self.args.quiet)
+    def as_sentence(self, result: Rebuilt) -> str:
+        """Return what a rebuild comes to."""
+        return rebuilt_sentence(result)
+
+    def as_text(self, result: Rebuilt) -> str:
+        """Return a rebuild for people."""
+        return render_rebuilt(result, width=terminal_width())
 
     def __init__(self, args: argparse.Namespace, given: Given, sink: Sink) -> None:
         """Begin with nothing done."""
@@ -129,7 +133,7 @@ def run(call: Call, targets: dict[str, Path | str]) -> None:
             REBUILDS: tables.tuples_of(REBUILDS, _rows(run_id, call)),
         }
 
-    call.exit_code |= kept(spark, args.tables, run_id, REBUILDS, frames, made=bool(call.done))
+    call.exit_code |= kept(spark, args.tables, run_id, REBUILDS, frames, made=bool(call.done), quiet=args.quiet)
 
 
 def begun(call: Call, store: str, target: Path | str, cleaning: contextlib.ExitStack) -> Building | None:

@@ -26,16 +26,17 @@ from jobs.stores import given_of, master_of, new_run_id, require_text, separate_
 from storeio import audit
 from storeio.audit import Concluded
 from storeio.codes import DOUBT_CODES
+from storeio.commands.console import terminal_width
 from storeio.commands.options import refuse_json_inside
 from storeio.commands.outputs import json_sink
-from storeio.commands.salvage import choice_of, show
+from storeio.commands.salvage import choice_of
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.output.publishing import target_of
 from storeio.output.targets import is_inside, refuse_itself
 from storeio.replay import Provenance
 from storeio.report import to_json
-from storeio.report.salvaging import salvaged_object
+from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence
 from storeio.salvage.node import saved, told_by
 from storeio.salvaged import LOSSES, TOMBSTONES, Salvaged
 from storeio.simulate.rules import NEWEST, rules_of
@@ -54,9 +55,13 @@ class Call(StoreCall[Salvaged]):
         """Return a result as JSON has it."""
         return salvaged_object(result)
 
-    def show(self, result: Salvaged) -> int:
-        """Print a result for people; return the exit code of that."""
-        return show(result, quiet=self.args.quiet)
+    def as_sentence(self, result: Salvaged) -> str:
+        """Return what a salvage comes to."""
+        return salvaged_sentence(result)
+
+    def as_text(self, result: Salvaged) -> str:
+        """Return a salvage for people."""
+        return render_salvaged(result, width=terminal_width())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +112,7 @@ def run(call: Call, places: Mapping[str, Path | str]) -> None:
             SALVAGES: tables.tuples_of(SALVAGES, _rows(run_id, call)),
         }
 
-    call.exit_code |= kept(spark, args.tables, run_id, SALVAGES, frames, made=bool(call.done))
+    call.exit_code |= kept(spark, args.tables, run_id, SALVAGES, frames, made=bool(call.done), quiet=args.quiet)
 
 
 def salvaged(spark: SparkSession, call: Call, store: str, place: Path | str) -> Salvaged:

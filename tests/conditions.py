@@ -13,7 +13,8 @@ import pyarrow as pa
 from datasources import forged_store
 from storebuilder import StoreBuilder
 
-from udfs.datasource import FilesReader, Options, RecordsReader
+from udfs.datasource import FilesReader, RecordsReader
+from udfs.options import Options
 from udfs.schemas import RECORDS
 
 Row = dict[str, Any]

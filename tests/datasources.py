@@ -15,7 +15,7 @@ from storeio.inspect.logwalk import entries, walk_log
 from storeio.inspect.reader import Reader
 from storeio.inspect.recordviews import view_of
 from udfs import begins
-from udfs.datasource import Options
+from udfs.options import Options
 from udfs.schemas import RECORD_SCHEMA
 
 Row = dict[str, Any]

@@ -14,7 +14,8 @@ from storeio.report import table_rows
 from storeio.results import Audit
 from udfs import checks
 from udfs.checks import audit_stores
-from udfs.datasource import NAME, read_records, register
+from udfs.datasource import read_records, register
+from udfs.options import NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -45,6 +45,7 @@ CARRIED_BYTES: Final = 1 << 18  # of plans that go along with each task
 TELL_SECONDS: Final = 0.2
 WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"
 BY_SYSTEM: Final = re.compile(r"Caused by: java\.n?io\.[\w.$]*Exception: (.+)")
+OURS: Final = re.compile(r"^storeio\.errors\.\w+: ")  # in front of words that are meant for people
 CAUSED: Final = re.compile("(The above exception was the direct cause|During handling of the above exception).*:")
 
 
@@ -238,7 +239,7 @@ def reason(error: Exception) -> str:
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
     if not raised and isinstance(error, Py4JError):  # its first line names the call, the next is ": CLASS: MESSAGE"
         raised = [re.sub(r"^: (?:(?:[\w$]+\.)+[\w$]+: (?=\S))*", "", line) for line in lines if line.startswith(": ")]
-    said = next(iter(raised or lines), type(error).__name__)
+    said = OURS.sub("", next(iter(raised or lines), type(error).__name__))
     refused = BY_SYSTEM.findall(str(error)) if said.startswith(WRITE_FAILED) else []
     return f"{said} ({refused[-1]})" if refused else said
 

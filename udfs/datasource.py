@@ -1,15 +1,6 @@
 """``spark.read.format("rocketmq_store")``: records, queue units and index units as data frames.
 
-Options:
-    path: The store root.
-    what: ``records`` (default), ``units``, ``batch_units`` or ``index``.
-    columns: Names parted by commas; without it all but the body.
-    split_bytes: Bytes of files that one task reads, by default 64 MiB.
-    body: ``true`` adds the stored bodies to the records.
-    stale: ``true`` adds intact records of another place or time, which are not valid.
-    settings: Broker settings, ``name=value``, one a line, e.g. ``messageDelayLevel=1s 5s``.
-    begins: What ``read_records`` found out; not for people.
-    pushed: What a query wants, from ``udfs.pushdown``; not for people.
+``udfs.options`` has what may be asked for.
 
 A query's columns and conditions reach the workers: nobody makes what it does not use, and rows that it drops
 go before the rest of them is made. The workers open the bytes themselves; nothing of the store goes through the JVM
@@ -23,109 +14,29 @@ output that takes a tenth of the time that rows of the same bytes do, but reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from storeio import audit
-from storeio.config import given_settings
-from storeio.errors import LayoutError, UnreadableError, UsageError
-from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, StoreFile
-from storeio.scan import failed_since, long_stretches, require_listed, require_same, require_versions
-from storeio.splits import DEFAULT_SPLIT_BYTES, Split, WalkState
-from storeio.uris import place_of, shown
+from storeio.errors import LayoutError, UsageError
+from storeio.paths import INDEX, StoreFile
+from storeio.scan import long_stretches, require_same, require_versions
+from storeio.splits import Split, WalkState
+from storeio.uris import shown
 from udfs import begins as states
 from udfs import units
 from udfs.checks import grouped, workers_named
-from udfs.conditions import Condition, parse, span
+from udfs.conditions import span
+from udfs.options import FILE_KINDS, NAME, Options
 from udfs.pushdown import install
-from udfs.records import BODY, Shown, record_batches
-from udfs.schemas import BATCH_UNITS, BODY_FIELD, INDEX_UNITS, KINDS, RECORDS, SCHEMAS, UNITS
-
-NAME: Final = "rocketmq_store"
-_FILE_KINDS: Final = {UNITS: CONSUMEQUEUE, BATCH_UNITS: BATCHQUEUE, INDEX_UNITS: INDEX}
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a read, checked."""
-
-    path: str
-    what: str = RECORDS
-    split_bytes: int = DEFAULT_SPLIT_BYTES
-    body: bool = False
-    stale: bool = False
-    settings: str = ""
-    begins: str = ""
-    pushed: str = ""
-    columns: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
-        """Return the options as given to Spark.
-
-        Raises:
-            UsageError: The path is missing, an option is unknown or has a bad value.
-        """
-        known = [field.name for field in fields(cls)]
-        unknown = [name for name in given if name.lower() not in known]
-        if unknown or not given.get("path"):
-            raise UsageError(f"{NAME}: unknown option {unknown[0]}" if unknown else f"{NAME}: no path given")
-        what, size = given.get("what", RECORDS), given.get("split_bytes", str(DEFAULT_SPLIT_BYTES))
-        if what not in KINDS:
-            raise UsageError(f"{NAME}: what={what}: expected one of {', '.join(KINDS)}")
-        if not size.isdecimal() or int(size) == 0:
-            raise UsageError(f"{NAME}: split_bytes={size}: expected a number of bytes")
-        body, stale = (_flag(name, given.get(name, "false")) for name in ("body", "stale"))
-        settings, begins, pushed = (given.get(name, "") for name in ("settings", "begins", "pushed"))
-        columns = tuple(name.strip() for name in given.get("columns", "").split(",") if name.strip())
-        options = cls(place_of(given["path"]), what, int(size), body, stale, settings, begins, pushed, columns)
-        unknown = [name for name in columns if name not in options.known().names or columns.count(name) > 1]
-        if unknown:
-            raise UsageError(f"{NAME}: columns: {what} have no {unknown[0]}, or it is named twice")
-        return options
-
-    def known(self) -> StructType:
-        """Return all columns that there are."""
-        schema = SCHEMAS[self.what]
-        return StructType([*schema.fields, BODY_FIELD]) if self.what == RECORDS else schema
-
-    def schema(self) -> StructType:
-        """Return the columns asked for."""
-        if not self.columns:
-            return StructType([field for field in self.known() if field.name != BODY or self.body])
-        names = (*self.columns, BODY) if self.body and BODY not in self.columns else self.columns
-        return StructType([self.known()[name] for name in names])
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """Return what wanted rows meet.
-
-        Raises:
-            UsageError: ``pushed`` is no list of conditions on columns that there are.
-        """
-        return parse(self.pushed, {field.name: field.type for field in to_arrow_schema(self.known())})
-
-    def plan(self) -> audit.AuditPlan:
-        """Return listing, settings and splits of the store."""
-        given = given_settings(sets=self.settings.splitlines())
-        plan = audit.prepare(self.path, given=given, split_bytes=self.split_bytes)
-        for text in failed_since(plan.listing):
-            raise UnreadableError(text)
-        require_listed(plan.listing, [COMMITLOG if self.what == RECORDS else _FILE_KINDS[self.what]])
-        return plan
-
-
-def _flag(name: str, value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise UsageError(f"{NAME}: {name}={value}: expected true or false")
-    return value.lower() == "true"
+from udfs.records import Shown, record_batches
+from udfs.schemas import INDEX_UNITS, RECORDS
 
 
 class StoreSource(DataSource):
@@ -231,7 +142,7 @@ class FilesReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return partitions of about one split's bytes; small files share one, large ones are cut."""
         options, plan = self.options, self.options.plan()
-        files = [f for f in plan.listing.of_kind(_FILE_KINDS[options.what]) if f.base_offset is not None]
+        files = [f for f in plan.listing.of_kind(FILE_KINDS[options.what]) if f.base_offset is not None]
         if options.what == INDEX_UNITS and files and plan.index_shape is None:
             raise LayoutError(
                 f"{shown(options.path)}: hash slots cannot be told from any index file; set maxHashSlotNum"
@@ -270,7 +181,7 @@ def register(spark: SparkSession) -> None:
 
 
 def read_records(spark: SparkSession, path: str, *, columns: Sequence[str] = (), **options: str) -> DataFrame:
-    """Return the records of a store, those columns only if given; see the module for ``options``.
+    """Return the records of a store, those columns only if given; ``Options`` has what else may be given.
 
     Walks the log once in parallel to find where each split begins, so that no task has to.
     """

@@ -20,7 +20,7 @@ from storeio.commands.options import (
 )
 from storeio.commands.outputs import json_sink, say
 from storeio.errors import UsageError
-from storeio.rebuilt import PARTS, QUEUES, Rebuilt
+from storeio.rebuilt import PARTS, QUEUES
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
 from storeio.uris import shown
@@ -49,12 +49,6 @@ def parts_of(only: Sequence[str], names: Names | None) -> tuple[str, ...]:
     if names and only and QUEUES not in only:
         raise UsageError(f"--topic and --queue: go with --only {QUEUES}")
     return tuple(only) or ((QUEUES,) if names else PARTS)
-
-
-def show(result: Rebuilt, *, quiet: bool) -> int:
-    """Print a rebuild's report, or only its sentence; return the exit code of that."""
-    text = rebuilt_sentence(result) if quiet else coloured(render_rebuilt(result, width=terminal_width()))
-    return say(text.removesuffix("\n"))
 
 
 @click.command(name="rebuild", cls=Task)
@@ -90,4 +84,7 @@ def rebuild(
             return tried.code
         sink.put(to_json(rebuilt_object(result)))
     code = result.exit_code | sink.code
-    return code | show(result, quiet=quiet) if json_to != "-" else code
+    if json_to == "-":
+        return code
+    text = rebuilt_sentence(result) if quiet else coloured(render_rebuilt(result, width=terminal_width()))
+    return code | say(text.removesuffix("\n"))

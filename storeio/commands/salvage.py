@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from storeio.salvage.chosen import Choice
 
 
-def show(result: Salvaged, *, quiet: bool) -> int:
-    """Print a salvage's report, or only its sentence; return the exit code of that."""
-    text = salvaged_sentence(result) if quiet else coloured(render_salvaged(result, width=terminal_width()))
-    return say(text.removesuffix("\n"))
-
-
 def choice_of(
     topics: Sequence[str], queues: Sequence[str], *, deleted: bool, offsets: str | None, since: str | None,
     until: str | None,
@@ -155,4 +149,7 @@ def salvage(
             return tried.code
         sink.put(to_json(salvaged_object(result)))
     code = result.exit_code | sink.code
-    return code | show(result, quiet=quiet) if json_to != "-" else code
+    if json_to == "-":
+        return code
+    text = salvaged_sentence(result) if quiet else coloured(render_salvaged(result, width=terminal_width()))
+    return code | say(text.removesuffix("\n"))

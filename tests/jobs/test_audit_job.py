@@ -331,7 +331,7 @@ def test_a_task_that_fails_is_one_line(
             "calling o1.x.\n: org.x.SparkException: Job aborted\nOSError: [Errno 28] No space left on device\n\n"
             "The above exception was the direct cause of the following exception:\n\nTraceback (most recent call"
             " last):\nstoreio.errors.WriteError: a/b: could not be written: No space left\n\n\tat org.x.Y.z(Y.scala:3)",
-            "storeio.errors.WriteError: a/b: could not be written",
+            "a/b: could not be written",
         ),
         (
             "calling o1.save.\n: org.x.SparkException: [TASK_WRITE_FAILED] No rows\n\tat org.x.Y.z(Y.scala:3)\n"

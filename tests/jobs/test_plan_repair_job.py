@@ -105,7 +105,9 @@ def test_an_error_that_nobody_expected_is_one_stores(tmp_path: Path, monkeypatch
         assert str(pickle.loads(pickle.dumps(found)).error) == "Unsendable: 1 is not 2"
 
 
-def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: Path) -> None:
+def test_plans_of_two_stores(
+    spark: SparkSession, stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     edits = [["zero", "consumequeue/topic_0/0/00000000000000001000", 40, 20], ["write", "commitlog/copy", 0, "00"]]
     damaged = golden.damaged("base-5.3.3", edits, tmp_path / "hurt")
     words = ["--store", str(stores[0]), str(damaged), "--into", str(tmp_path / "plans"), "--broker", "5.3.3"]
@@ -120,6 +122,15 @@ def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: 
     rows = tables.rows_with(spark, str(tmp_path / "tables"), ACTIONS, {})
     rows.sort(key=itemgetter("number"))
     assert [(r["kind"], r["path"], r["outcome"]) for r in rows] == [(a.kind, a.path, "planned") for a in plan.actions]
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["NOTHING TO DO", "CURES"]
+    with pytest.raises(UsageError, match="run one is finished"):
+        plan_repair.main([*words, "--into", str(tmp_path / "others")])
+    assert not (tmp_path / "others").exists()
+    more = ["--into", str(tmp_path / "others"), "--run-id", "two", "--json", "-"]
+    assert plan_repair.main([*words, *more]) == 4
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["exit_code"] for line in out.splitlines()] == [0, 4]
+    assert err.endswith(f"run two is in {tmp_path / 'tables'}\n")
     assert apply_plan(tmp_path / "plans" / "hurt.plan.json", damaged).exit_code == 1
 
 
@@ -129,6 +140,8 @@ def test_plans_of_two_stores(spark: SparkSession, stores: list[Path], tmp_path: 
         ([], "--into is needed"),
         (["--into", "STORE/plans"], "never written"),
         (["--code", "X", "--into", "p"], "no such"),
+        (["--into", "STORE/checkpoint"], "never written"),
+        (["--into", __file__], "is not a directory"),
     ],
 )
 def test_wrong_plans(words: list[str], says: str, stores: list[Path], tmp_path: Path) -> None:

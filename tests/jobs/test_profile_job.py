@@ -174,6 +174,15 @@ def test_a_finished_run_is_refused(run: Path) -> None:
         profile_store.main(words)
 
 
+def test_quiet_is_one_line_a_store(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    del spark
+    words = ["--store", *(str(golden.store(name)) for name in STORES), "--tables", str(tmp_path), "--quiet"]
+    assert profile_store.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == [str(golden.store(name)) for name in STORES]
+    assert ": 850 messages, " in lines[1]
+
+
 def test_a_log_that_cannot_be_read_is_one_line_and_one_stores(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +194,7 @@ def test_a_log_that_cannot_be_read_is_one_line_and_one_stores(
     assert {store: (line["exit_code"], line.get("records")) for store, line in told.items()} == (
         {bad: (8, None), good: (0, 850)}
     )
-    assert re.search(r"UnreadableError: .*00000000000000000000", err)
+    assert re.search(rf"^storeio: .*{bad}.*count of the records: commitlog/00000000000000000000: ", err, re.MULTILINE)
     rows = tables.rows_with(spark, where, "profile_runs", {})
     assert sorted((row["exit_code"], row["store"], row["records"]) for row in rows) == [(0, good, 850), (8, bad, None)]
     assert ["commitlog/00000000000000000000" in row["failed"] for row in rows if row["failed"]] == [True]

@@ -130,17 +130,20 @@ def test_one_store_goes_into_the_directory_itself_in_part(tmp_path: Path, capsys
     ],
 )
 def test_without_keys_and_beside_a_store_without_records(
-    words: list[str], names: Names | None, parts: tuple[str, ...], tmp_path: Path
+    words: list[str], names: Names | None, parts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is to be cut into index files: of neither store, or not of the empty one, in which no queue is found."""
     roots = [golden.store("base-5.3.3"), tmp_path / "empty"]
     (roots[1] / "commitlog").mkdir(parents=True)
-    common = ["--store", *map(str, roots), "--tables", str(tmp_path / "tables"), "--quiet"]
+    common = ["--store", *map(str, roots), "--tables", str(tmp_path / "tables")]
     for more, arguments in ((words, {"queues": names, "parts": parts}), ([], {})):
         place = tmp_path / ("part" if more else "whole")
         has_all = not (more and names)
         assert rebuild_queues.main([*common, "--into", str(place / "job"), *more]) == (0 if has_all else 16)
         assert (place / "job" / "empty").exists() == has_all
+        out, err = capsys.readouterr()
+        assert out.startswith("REBUILT") and out.count("\n\nREBUILT") == has_all
+        assert re.search(rf"^run .* is in {tmp_path / 'tables'}$", err, re.MULTILINE)
         for root in roots if has_all else roots[:1]:
             assert rebuild(root, place / "node" / root.name, **arguments).exit_code == 0
             assert tree(place / "job" / root.name) == tree(place / "node" / root.name)

@@ -25,7 +25,8 @@ from storeio.kernels.tables import GAP_BLOCK
 from storeio.store import open_store
 from udfs import begins
 from udfs.arrow import batch_of
-from udfs.datasource import NAME, FilesReader, Options, RecordsReader, read_records, register
+from udfs.datasource import FilesReader, RecordsReader, read_records, register
+from udfs.options import NAME, Options
 from udfs.records import Shown, record_batches
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, SCHEMAS, UNITS, schema_of
 

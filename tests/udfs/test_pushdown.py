@@ -24,7 +24,8 @@ from storeio.scan import Listing
 from udfs import begins as states
 from udfs import units
 from udfs.conditions import parse
-from udfs.datasource import FilesReader, Options, RecordsReader
+from udfs.datasource import FilesReader, RecordsReader
+from udfs.options import Options
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, KINDS, RECORD_SCHEMA, RECORDS, SCHEMAS, UNITS
 
 pytestmark = pytest.mark.share(2)

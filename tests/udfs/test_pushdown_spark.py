@@ -15,7 +15,8 @@ import pytest
 from conditions import is_true, random_condition, sql_of, stores, timed_store
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
 
-from udfs.datasource import NAME, Options, read_records, register
+from udfs.datasource import read_records, register
+from udfs.options import NAME, Options
 from udfs.schemas import BATCH_UNITS, INDEX_UNITS, RECORDS, SCHEMAS, UNITS, as_markdown
 
 if TYPE_CHECKING:
