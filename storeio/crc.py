@@ -26,6 +26,7 @@ from numba.extending import intrinsic
 
 from storeio.clmul import LEAST_BYTES, address_of, available, crc_at, worthwhile
 from storeio.compiled import compiled, config
+from storeio.errors import UsageError
 
 Bytes = npt.NDArray[np.uint8]  # shape (n,)
 
@@ -201,11 +202,11 @@ def choose_engine(forced: str) -> tuple[str, int, int]:
     """Name, kind and address of the first engine that works, or of the one that is forced.
 
     Raises:
-        ValueError: The forced name is no engine.
-        RuntimeError: The forced engine is not there or computes something else.
+        UsageError: The forced name is no engine, or that one is not there or computes something else.
+        RuntimeError: None works.
     """
     if forced and forced not in ENGINES:
-        raise ValueError(f"STOREIO_CRC_ENGINE={forced}: no such engine, take one of {', '.join(ENGINES)}")
+        raise UsageError(f"STOREIO_CRC_ENGINE={forced}: no such engine, take one of {', '.join(ENGINES)}")
     reasons = []
     for name in [forced] if forced else fastest_first():
         kind, find = ENGINES[name]
@@ -217,7 +218,9 @@ def choose_engine(forced: str) -> tuple[str, int, int]:
         if agrees(address, kind):
             return name, kind, address
         reasons.append(f"{name} disagrees with the definition of CRC-32")
-    raise RuntimeError(f"no CRC engine{' as STOREIO_CRC_ENGINE asks' if forced else ''}: {'; '.join(reasons)}")
+    if forced:
+        raise UsageError(f"STOREIO_CRC_ENGINE={forced}: {'; '.join(reasons)}")
+    raise RuntimeError(f"no CRC engine: {'; '.join(reasons)}")
 
 
 def uncompiled_address(name: str) -> int:

@@ -20,6 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storeio import clmul, compiled, crc, entries
+from storeio.errors import UsageError
 
 define: Callable[[bytes], int] = mkCrcFun("crc-32")
 
@@ -159,7 +160,7 @@ def test_wrong_engine_is_passed_over_and_refused_when_forced(monkeypatch: pytest
     monkeypatch.setattr(crc, "available", lambda: False)
     monkeypatch.setitem(crc.ENGINES, "isal", (crc.ZLIB, lambda: adler))
     assert crc.choose_engine("")[0] == "zlib"
-    with pytest.raises(RuntimeError, match="isal disagrees"):
+    with pytest.raises(UsageError, match="isal disagrees"):
         crc.choose_engine("isal")
 
 
@@ -203,7 +204,14 @@ def test_unknown_engine_is_a_clear_error(name: str) -> None:
 def test_unusable_engine_is_a_clear_error() -> None:
     process = run(before="sys.modules['isal'] = None", STOREIO_CRC_ENGINE="isal")
     assert process.returncode != 0
-    assert "no CRC engine as STOREIO_CRC_ENGINE asks: isal is not there" in process.stderr
+    assert "STOREIO_CRC_ENGINE=isal: isal is not there" in process.stderr
+
+
+def test_an_unknown_engine_is_wrong_use_of_the_command() -> None:
+    command = [sys.executable, "-m", "storeio", "check", "."]
+    done = subprocess.run(command, env={**os.environ, "STOREIO_CRC_ENGINE": "fast"}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (16, "")
+    assert done.stderr.startswith("storeio: STOREIO_CRC_ENGINE=fast: no such engine, ")
 
 
 def test_without_jit_pythons_zlib_runs() -> None:

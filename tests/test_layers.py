@@ -71,7 +71,7 @@ LAYERS: Final = {
     "entries": set[str](),
     "compiled": {"entries"},
     "clmul": {"compiled"},
-    "crc": {"compiled", "clmul"},
+    "crc": {"compiled", "clmul", "errors"},
     "kernels": KERNELS,
     "splits": FORMAT | {"kernels"},
     "window": {"splits"},
