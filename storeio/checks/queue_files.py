@@ -23,7 +23,6 @@ Numbers = npt.NDArray[np.int64]
 Read = Callable[[str, int, int], Bytes]
 """``read(path, start, stop)``: exactly these bytes of a file of the store."""
 
-RECOVERED_FILES: Final = 3  # of a queue, the last ones, are read when a broker starts
 MOST_BETWEEN: Final = 4  # times as many units as are wanted may be read along with them
 UNIT_BYTES: Final = {CONSUMEQUEUE: consumequeue.UNIT_BYTES, BATCHQUEUE: batchqueue.UNIT_BYTES}
 
@@ -241,7 +240,7 @@ def unwritten_files(queue: Queue, stop: int) -> list[Finding]:
     files = queue.files
     if queue.stop:
         is_full = any(f.base + f.size == queue.stop for f in files if f.used_bytes)
-        is_deep = not any(f.used_bytes for f in files[-RECOVERED_FILES:])
+        is_deep = not any(f.used_bytes for f in files[-consumequeue.RECOVERED_FILES :])
         end = max(queue.stop, 0 if queue.kind == BATCHQUEUE else stop * queue.unit_bytes)  # a batch has several numbers
         files = tuple(f for f in files if (is_full or is_deep) and f.base >= end)
     size, detail = queue.unit_bytes, "zeros alone"

@@ -27,6 +27,7 @@ UNIT: Final = np.dtype(
     ]
 )
 UNIT_BYTES: Final = UNIT.itemsize
+RECOVERED_FILES: Final = 3  # of a queue, the last ones, are read when a broker starts; of a batch queue, too
 PRE_BLANK_SIZE: Final = 2**31 - 1
 PRE_BLANK: Final = np.array((0, PRE_BLANK_SIZE, 0), dtype=UNIT)  # filler before the first unit
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from storeio.format import batchqueue as format_
+from storeio.format.consumequeue import RECOVERED_FILES
 from storeio.paths import BATCHQUEUE
 from storeio.simulate.consumequeue import ConsumeQueue
 from storeio.simulate.disk import Disk
@@ -25,7 +26,6 @@ from storeio.simulate.rules import Rules
 UNIT: Final = format_.UNIT_BYTES
 PACKED: Final = struct.Struct(">qiqqqhii")
 NOT_COMPACTED: Final = -1
-RECOVERED_FILES: Final = 3
 FEW_UNITS: Final = 512
 
 

@@ -26,7 +26,6 @@ Mask = npt.NDArray[np.bool_]
 
 UNIT: Final = format_.UNIT_BYTES
 PRE_BLANK: Final = struct.pack(">qiq", 0, 2**31 - 1, 0)
-RECOVERED_FILES: Final = 3
 PIECE: Final = 8192 * UNIT  # read at once where only the front of a file may matter
 
 
@@ -111,7 +110,7 @@ class ConsumeQueue:
         if not files:
             return
         point, address = 0, NO_ADDRESS
-        for i in range(max(len(files) - RECOVERED_FILES, 0), len(files)):
+        for i in range(max(len(files) - format_.RECOVERED_FILES, 0), len(files)):
             units = self.units(files[i])
             count, highest = (int(n) for n in place.leading_units(units.view(np.uint8), 0, MAX_LONG))
             if count:
