@@ -28,6 +28,7 @@ Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 KEPT_UNITS: Final = 1 << 23  # of whole queues in memory; one that has more is alone there
+SPREAD_UNITS: Final = 1 << 16  # looked at at once for such as repeat the one before
 PULLED_UNITS: Final = 4096  # read at once of what consumers get
 
 
@@ -71,6 +72,7 @@ class QueueUnits:
         self.is_plain = type(queue) is ConsumeQueue and queue.ext is None and in_place(queue.files)
         self._starts: list[int] = self.starts.tolist()
         self.good: dict[int, Bytes] = {}  # a bit a unit, by file
+        self._spread: set[int] = set()  # files whose repeated units have been looked for
 
     def point_at(self, numbers: Numbers, messages: Messages, stop: int) -> Mask:
         """Tell whether the units at these numbers point at the messages; ``stop``: where their segment can be read."""
@@ -111,7 +113,10 @@ class QueueUnits:
         """Return how many messages the next pulls get that find nothing odd, 0 if the next one may."""
         position = offset * UNIT
         number = int(np.searchsorted(self.starts, position, side="right")) - 1 if self.is_plain else -1
-        if number not in self.good or position >= self.stops[number]:
+        if number < 0 or position >= self.stops[number]:
+            return 0
+        self._spread_good(number)
+        if number not in self.good:
             return 0
         file = self.files[number]
         at = position - file.base
@@ -130,6 +135,47 @@ class QueueUnits:
         units, rest = divmod(self.files[number].wrote, UNIT)
         bits = np.unpackbits(self.good[number][first >> 3 :], bitorder="little")
         return rest == 0 and bool(bits[first & 7 : units - (first & ~7)].all())
+
+    def _spread_good(self, number: int) -> None:
+        """Take note of a file's units that point where the good one before them does: those that fill a gap.
+
+        Consumers come to the files in their order, so that what the last unit of the file before is, is known.
+        """
+        if number in self._spread:
+            return
+        self._spread.add(number)
+        file, last, is_good = self.files[number], self._end_before(number), True
+        if last is None and number not in self.good:
+            return
+        for start in range(0, file.wrote // UNIT * UNIT, SPREAD_UNITS * UNIT):
+            units = self.queue.units(file, start, min(start + SPREAD_UNITS * UNIT, file.wrote))
+            places = np.stack([units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)])
+            firsts = np.flatnonzero(np.concatenate(([True], (places[:, 1:] != places[:, :-1]).any(axis=0))))
+            good = self._bits(number, start // UNIT, len(units))
+            groups = np.logical_or.reduceat(good, firsts)
+            groups[0] |= last is not None and is_good and tuple(places[:, 0].tolist()) == last
+            spread = np.repeat(groups, np.diff(np.append(firsts, len(units))))
+            if (new := np.flatnonzero(spread & ~good)).size:
+                self.keep(number, new + start // UNIT)
+            last, is_good = tuple(places[:, -1].tolist()), bool(groups[-1])
+
+    def _end_before(self, number: int) -> tuple[int, ...] | None:
+        """Return where the last unit of the file before one points, and its size; None if it is not known as good."""
+        before = number - 1
+        if before not in self.good or self.stops[before] != self.files[number].base:
+            return None
+        at = self.files[before].wrote // UNIT - 1
+        if at < 0 or not self._bits(before, at, 1)[0]:
+            return None
+        (unit,) = self.queue.units(self.files[before], at * UNIT, (at + 1) * UNIT)
+        return int(unit["physical_offset"]), int(unit["size"])
+
+    def _bits(self, number: int, first: int, count: int) -> Mask:
+        """Tell which of some units of a file are known to be good."""
+        if number not in self.good:
+            return np.zeros(count, np.bool_)
+        part = self.good[number][first >> 3 : (first + count + 7) >> 3]
+        return np.unpackbits(part, bitorder="little")[first & 7 :][:count].astype(np.bool_)
 
     def is_good(self, number: int) -> bool:
         """Tell whether a unit is known to be of a message that consumers get."""

@@ -15,19 +15,22 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import builts
 import golden_data
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from implied import derive
+from rebuilds import settings_of
 from sampled import sampled
 from simulated import SETUP, agreeing_on, disk_of, in_memory, on_lines, setup_of, stores
 from storebuilder import StoreBuilder
 
 from storeio.format import queueext as queue_ext
-from storeio.kernels.pulls import is_decodable
+from storeio.kernels.pulls import MOST_MESSAGES, is_decodable
 from storeio.paths import describe, file_name
+from storeio.rebuild.node import rebuild
 from storeio.simulate import losses, units_there
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
@@ -42,6 +45,7 @@ pytestmark = pytest.mark.share(2)
 
 CASES = [(name, case) for name in golden_data.CASES for case in golden_data.cases(name)]
 SAMPLED = CASES[7::12]
+FILE_BYTES = 1000
 Pulled = tuple[Consumed, Consumed, int]
 """What consumers get as told and as pulled one by one, and how many messages were told without a pull."""
 
@@ -61,6 +65,7 @@ class Counting(UnitsThere):
 def few_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read few units at once, so that small queues have seams, too."""
     monkeypatch.setattr(units_there, "PULLED_UNITS", 50)
+    monkeypatch.setattr(units_there, "SPREAD_UNITS", 7)
 
 
 def both_ways(disk: Disk, version: str, setup: Setup) -> Iterator[Pulled]:
@@ -135,6 +140,22 @@ def test_same_where_few_units_are_kept(kept: int, tmp_path: Path, monkeypatch: p
     assert told.messages == count > 0
 
 
+@pytest.mark.parametrize("first", [30, 50, 75])
+@pytest.mark.parametrize("last", [76, 100, 149, 400])
+def test_what_fills_a_gap_needs_no_pull(first: int, last: int, tmp_path: Path) -> None:
+    """Gaps are filled with the unit before them, thousands of times where many messages are lost in a row."""
+    store = builts.built(tmp_path, lambda b: [b.message("T", 0, b"x", queue_offset=n) for n in (*range(first), last)])
+    rebuild(store.root, tmp_path / "new", given=settings_of(store.builder.settings), parts=("queues",))
+    shutil.rmtree(store.root / "consumequeue")
+    shutil.move(tmp_path / "new" / "consumequeue", store.root)
+    setup = Setup(16384, FILE_BYTES, 50, 200, DEFAULT_DELAYS_MS)
+    for version in LINES.values():
+        ((told, pulled, count),) = both_ways(disk_of(store.root), version, setup)
+        assert told == pulled
+        assert told.messages == last + 1
+        assert count >= last + 1 - MOST_MESSAGES
+
+
 @pytest.mark.parametrize("name", [f"{2001:020d}", f"{1990:020d}", f"{7000:020d}", "2000"])
 def test_same_where_a_file_is_not_in_its_place(name: str, tmp_path: Path) -> None:
     root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
@@ -185,13 +206,16 @@ def test_same_on_random_stores(files: dict[str, bytes], version: str, seed: int)
 
 
 def odd_units(rng: random.Random, data: bytes) -> bytes:
-    """Return a queue file of which now and then a unit is wrong, or another's."""
+    """Return a queue file of which now and then a unit is wrong, or another's, or stands there some times more."""
     units = [data[at : at + 20] for at in range(0, len(data), 20)]
     for _ in range(rng.choice((0, 0, 1, 2))):
         i, odd = rng.randrange(len(units)), bytearray(units[rng.randrange(len(units))])
         odd[rng.randrange(20)] ^= rng.choice((0, 1, 128))
         units[i] = bytes(odd)
-    return b"".join(units)
+    if rng.random() < 0.3:
+        i = rng.randrange(len(units))
+        units[i + 1 : i + rng.randrange(2, 40)] = [units[i]] * (len(units[i + 1 : i + 30]))
+    return b"".join(units)[: len(data)].ljust(len(data), b"\0")
 
 
 @settings(max_examples=6)
