@@ -75,7 +75,9 @@ def naming(root: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except UnreadableError as error:
         place = place_of(os.fspath(root))
-        raise error if place in str(error) else UnreadableError(f"{shown(place)}: {error}") from error
+        if place in str(error):
+            raise
+        raise UnreadableError(f"{shown(place)}: {error}") from error
 
 
 def side(found: Concluded) -> Side:

@@ -115,49 +115,55 @@ class QueueUnits:
         number = int(np.searchsorted(self.starts, position, side="right")) - 1 if self.is_plain else -1
         if number < 0 or position >= self.stops[number]:
             return 0
-        self._spread_good(number)
-        if number not in self.good:
-            return 0
         file = self.files[number]
         at = position - file.base
-        if self._is_good_behind(number, at // UNIT):
-            return file.wrote // UNIT - at // UNIT
+        first = at // UNIT
+        if self._is_good_behind(number, first) or (self._spread_good(number) and self._is_good_behind(number, first)):
+            return file.wrote // UNIT - first
+        if number not in self.good:
+            return 0
         stop = min(at + PULLED_UNITS * UNIT, file.wrote)
         sizes = self.queue.units(file, at, stop)["size"].astype(np.int64)
         is_end = stop == file.wrote and file.wrote % UNIT == 0
-        return int(units_pulled(sizes, self.good[number], at // UNIT, is_end))
+        return int(units_pulled(sizes, self.good[number], first, is_end))
 
     def _is_good_behind(self, number: int, first: int) -> bool:
         """Tell whether a file holds whole units only, of which all from one on are known to be good.
 
         However large they are, pulls get all of them then, and nobody needs to read the sizes.
         """
+        if number not in self.good:
+            return False
         units, rest = divmod(self.files[number].wrote, UNIT)
         bits = np.unpackbits(self.good[number][first >> 3 :], bitorder="little")
         return rest == 0 and bool(bits[first & 7 : units - (first & ~7)].all())
 
-    def _spread_good(self, number: int) -> None:
-        """Take note of a file's units that point where the good one before them does: those that fill a gap.
+    def _spread_good(self, number: int) -> bool:
+        """Take note of a file's units that point where the good one before them does, and tell whether there are new
+        ones: they fill a gap.
 
         Consumers come to the files in their order, so that what the last unit of the file before is, is known.
         """
         if number in self._spread:
-            return
+            return False
         self._spread.add(number)
-        file, last, is_good = self.files[number], self._end_before(number), True
+        file, last = self.files[number], self._end_before(number)
         if last is None and number not in self.good:
-            return
+            return False
+        is_more = False
         for start in range(0, file.wrote // UNIT * UNIT, SPREAD_UNITS * UNIT):
             units = self.queue.units(file, start, min(start + SPREAD_UNITS * UNIT, file.wrote))
             places = np.stack([units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)])
             firsts = np.flatnonzero(np.concatenate(([True], (places[:, 1:] != places[:, :-1]).any(axis=0))))
             good = self._bits(number, start // UNIT, len(units))
             groups = np.logical_or.reduceat(good, firsts)
-            groups[0] |= last is not None and is_good and tuple(places[:, 0].tolist()) == last
+            groups[0] |= tuple(places[:, 0].tolist()) == last
             spread = np.repeat(groups, np.diff(np.append(firsts, len(units))))
             if (new := np.flatnonzero(spread & ~good)).size:
                 self.keep(number, new + start // UNIT)
-            last, is_good = tuple(places[:, -1].tolist()), bool(groups[-1])
+                is_more = True
+            last = tuple(places[:, -1].tolist()) if groups[-1] else None
+        return is_more
 
     def _end_before(self, number: int) -> tuple[int, ...] | None:
         """Return where the last unit of the file before one points, and its size; None if it is not known as good."""
