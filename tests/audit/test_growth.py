@@ -32,7 +32,7 @@ from storeio.simulate.disk import Disk
 from storeio.simulate.java import quotient
 from storeio.simulate.mapped import Mapped, MappedQueue
 from storeio.simulate.rules import LINES, rules_of
-from storeio.simulate.units_there import UnitsThere
+from storeio.simulate.units_there import QueueUnits
 
 FILES = 300
 
@@ -133,7 +133,7 @@ def test_a_message_that_fills_a_gap_of_its_queue_is_not_read_for_each_unit(
         return len(read)
 
     assert looked() == 0
-    monkeypatch.setattr(UnitsThere, "_spread_good", lambda *_: False)  # as where the message is not known to be good
+    monkeypatch.setattr(QueueUnits, "_spread_good", lambda *_: False)  # as where the message is not known to be good
     assert 0 < looked() < 200
 
 
