@@ -121,6 +121,13 @@ def test_names_of_different_queues_are_no_neighbours() -> None:
     assert infer_size(files, 6_000_000, 20) == (4000, "inferred from 3 files")
 
 
+def test_files_that_were_all_cut_off_do_not_outvote_their_names() -> None:
+    names = (0, 1000, 2000, 3000)
+    files = [f for n in range(5) for f in segments(*((at, 500) for at in names), directory=f"consumequeue/t/{n}")]
+    assert infer_size(files, 6_000_000, 20) == (1000, "inferred from the names of 20 files")
+    assert size_of((0, 500), (500, 500), (2000, 500), (2500, 500)) == 500, "two files are missing"
+
+
 @given(
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**40)), max_size=12),
     st.sampled_from([1, 20, 46]),

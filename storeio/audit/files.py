@@ -12,6 +12,7 @@ import numpy.typing as npt
 from storeio.audit.facts import declared_batches, file_facts
 from storeio.audit.plan import AuditPlan, FileReport, FileTask, file_bytes_of
 from storeio.checks import ext_units, index_structure
+from storeio.checks.index_shape import UNTOLD
 from storeio.checks.index_stretch import IndexFiles
 from storeio.checks.queue_files import UNIT_BYTES, QueueFile, gather, summarize_file, summary_of
 from storeio.errors import UnreadableError
@@ -75,9 +76,7 @@ def _looked_at(plan: AuditPlan, file: StoreFile) -> FileReport:
         head = min(index_format.HEADER_BYTES, file.size)  # no unit yet: its shape matters to nobody
         return FileReport(file, classes={"record": head, "zero": file.size - head})
     if plan.index_shape is None:
-        finding = Finding(
-            "INDEX_HEADER", file.path, 0, file.size, detail="slots and units cannot be told from any file"
-        )
+        finding = Finding("INDEX_HEADER", file.path, 0, file.size, detail=UNTOLD)
         return FileReport(file, findings=(finding,), classes={"garbage": file.size})
     structure = index_structure.check_structure(file.path, read, file.size, *plan.index_shape, stretches=stretches)
     return FileReport(file, findings=structure.findings, classes=structure.classes, index=structure)

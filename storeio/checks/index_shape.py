@@ -6,6 +6,7 @@ decides: a unit's hash leads to its slot, and the slot back to it, for one numbe
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -22,7 +23,9 @@ Read = Callable[[int, int], Bytes]
 """``read(start, stop)``: exactly these bytes of the file, ``0 <= start <= stop <= length``."""
 
 DEFAULT: Final = (index.DEFAULT_SLOTS, index.DEFAULT_UNITS)
+CHANCE: Final = 4  # times as many slots in use as expected are none
 FILES_ASKED: Final = 4  # of one length; more agree or are damaged, too
+UNTOLD: Final = "slots and units cannot be told from any file"
 LEAST: Final = index.HEADER_BYTES + index.SLOT_BYTES + 2 * index.UNIT_BYTES
 
 
@@ -46,7 +49,7 @@ def infer_shape(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | Non
             likely = likely or shape
         if likely:
             return likely
-    return _shape_of_cut(files)
+    return _shape_of_cut(files) or _shape_of_slots(files)
 
 
 def _unit_count(read: Read) -> int:
@@ -59,12 +62,12 @@ def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | No
         return None
     data = [read(0, length) for read in reads]
     words, odd = divmod(length - index.HEADER_BYTES, index.SLOT_BYTES)
-    for strict in (True, False):
-        if not odd and (slots := _voted(data, 1 + (words - 1) % 5, strict)):
+    for strict, holed in ((True, False), (True, True), (False, False), (False, True)):
+        if not odd and (slots := _voted(data, 1 + (words - 1) % 5, strict=strict, holed=holed)):
             return slots, (words - slots) // 5
         # A default file that was cut off has any length.
         if index.units_start(DEFAULT[0]) < length < index.file_length(*DEFAULT):
-            fits = [kernel.fit_of(each, DEFAULT[0], 0, strict) for each in data if len(each) >= LEAST]
+            fits = [kernel.fit_of(each, DEFAULT[0], 0, strict, holed) for each in data if len(each) >= LEAST]
             if max(fits, default=0) > 0 and length >= index.units_start(DEFAULT[0]) + 2 * index.UNIT_BYTES:
                 return DEFAULT
     return None
@@ -79,19 +82,31 @@ def _shape_of_cut(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | N
     for _, length, read in sorted(files, key=lambda file: -file[1])[:FILES_ASKED]:
         if LEAST <= length <= MOST_FILE_BYTES:
             count = _unit_count(read)
-            kernel.best_fit(read(0, length), 1, 1, count, True, best)
+            kernel.best_fit(read(0, length), 1, 1, count, True, False, best)
             slots, fit = best.tolist()
             if fit > kernel.TOLERATED and length < index.file_length(slots, count) <= MOST_FILE_BYTES:
                 return slots, count
     return None
 
 
-def _voted(data: Sequence[Bytes], first: int, strict: bool) -> int:
+def _shape_of_slots(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | None:
+    """Return ``DEFAULT`` if the longest file may be one that was cut off before its units: slots, used as evenly."""
+    length, read = max(((length, read) for _, length, read in files), key=lambda file: file[0], default=(0, None))
+    if read is None or not LEAST <= length <= index.units_start(DEFAULT[0]):
+        return None
+    slots = read(index.HEADER_BYTES, length - length % index.SLOT_BYTES).view(">u4")
+    highest, used = int(slots.max()), int(np.count_nonzero(slots))
+    # The highest unit that a slot leads to says how many units there are, and they how many slots are in use.
+    expected = len(slots) * -math.expm1(-highest / DEFAULT[0])
+    return DEFAULT if 0 < used <= CHANCE * (1 + expected) and highest <= DEFAULT[1] else None
+
+
+def _voted(data: Sequence[Bytes], first: int, *, strict: bool, holed: bool) -> int:
     """Return the number of slots that fits most units of all files, 0 if none fits any."""
     votes: Counter[int] = Counter()
     best = np.zeros(2, np.int64)
     for each in data:
-        kernel.best_fit(each, first, 5, 0, strict, best)
+        kernel.best_fit(each, first, 5, 0, strict, holed, best)
         if best[1] > 0:
             votes[int(best[0])] += int(best[1])
     return max(votes, key=lambda slots: votes[slots]) if votes else 0

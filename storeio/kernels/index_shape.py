@@ -71,13 +71,53 @@ def name_outliers(data: Bytes, first: int, ranks: Small, state: Numbers, runs: N
     return True
 
 
-@compiled("int64(readonly(uint8[::1]), int64, int64, boolean)")
-def fit_of(data: Bytes, slots: int, lost: int, strict: bool) -> int:
+# What a unit says of a number of slots.
+(MISSES, HOLE, CHAINED, FITS) = range(4)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, int64)")
+def judge_unit(data: Bytes, slots: int, lost: int, i: int) -> int:
+    """Return whether unit ``i`` is where a file with so many slots has it.
+
+    ``FITS`` if its slot leads to it or to a later unit of the same slot, and its previous number to an earlier one;
+    ``HOLE`` if zeros stand where that would show, ``CHAINED`` if only its slot does not, and the earlier unit
+    has another hash; else ``MISSES``. A slot may lead to a unit below ``lost`` that the file has not any more.
+    """
+    units_at = SLOTS_AT + 4 * slots
+    at = units_at + i * UNIT
+    slot = slot_of(int32_at(data, at), slots)
+    before = int32_at(data, at + PREVIOUS_AT)
+    if slot < 0 or int64_at(data, at + OFFSET_AT) < 0 or not 0 <= before < i:
+        return np.int64(MISSES)
+    chained = False
+    if before > 0:
+        there = units_at + before * UNIT
+        earlier = int32_at(data, there)
+        if slot_of(earlier, slots) != slot:
+            return np.int64(HOLE if first_nonzero(data, there, there + UNIT) == there + UNIT else MISSES)
+        chained = earlier != int32_at(data, at)
+    head = int32_at(data, SLOTS_AT + 4 * slot)
+    capacity = (len(data) - units_at) // UNIT
+    hole = head == 0
+    if i <= head < capacity:
+        there = units_at + head * UNIT
+        if slot_of(int32_at(data, there), slots) == slot:
+            return np.int64(FITS)
+        hole = first_nonzero(data, there, there + UNIT) == there + UNIT
+    elif capacity <= head < lost:
+        return np.int64(FITS)
+    if hole:
+        return np.int64(CHAINED if chained else HOLE)
+    return np.int64(MISSES)
+
+
+@compiled("int64(readonly(uint8[::1]), int64, int64, boolean, boolean)")
+def fit_of(data: Bytes, slots: int, lost: int, strict: bool, holed: bool) -> int:
     """Return how many of the first units are where a file with so many slots has them, 0 if it cannot be.
 
-    A unit fits if its slot leads to it or to a later unit of the same slot, and its previous
-    number to an earlier one. A slot may lead to a unit below ``lost`` that the file has not any more; 0 where it was
-    not cut off. ``strict`` demands that unit 0 is unused.
+    ``lost`` is as of ``judge_unit``, 0 where the file was not cut off. ``strict`` demands that unit 0 is unused. In a
+    ``holed`` file zeros speak neither for nor against a number of slots. Where it is that, or not strict, more units
+    have to fit than may be damaged.
     """
     units_at = SLOTS_AT + 4 * slots
     capacity = (len(data) - units_at) // UNIT
@@ -89,30 +129,24 @@ def fit_of(data: Bytes, slots: int, lost: int, strict: bool) -> int:
         at = units_at + i * UNIT
         if first_nonzero(data, at, at + UNIT) == at + UNIT:
             break
-        slot = slot_of(int32_at(data, at), slots)
-        before = int32_at(data, at + PREVIOUS_AT)
-        good = slot >= 0 and int64_at(data, at + OFFSET_AT) >= 0 and 0 <= before < i
-        if good and before > 0:
-            good = slot_of(int32_at(data, units_at + before * UNIT), slots) == slot
-        if good:
-            head = int32_at(data, SLOTS_AT + 4 * slot)
-            if i <= head < capacity:
-                good = slot_of(int32_at(data, units_at + head * UNIT), slots) == slot
-            else:
-                good = capacity <= head < lost
-        fits += good
-        misses += not good
+        said = judge_unit(data, slots, lost, i)
+        if said == FITS or (holed and said == CHAINED):
+            fits += 1
+        elif said == MISSES or not holed:
+            misses += 1
         if misses > TOLERATED:
             return np.int64(0)
+    if (holed or not strict) and fits <= misses + TOLERATED:
+        return np.int64(0)
     return max(fits - misses, 0)
 
 
-@compiled("void(readonly(uint8[::1]), int64, int64, int64, boolean, int64[::1])")
-def best_fit(data: Bytes, first: int, step: int, lost: int, strict: bool, best: Numbers) -> None:
+@compiled("void(readonly(uint8[::1]), int64, int64, int64, boolean, boolean, int64[::1])")
+def best_fit(data: Bytes, first: int, step: int, lost: int, strict: bool, holed: bool, best: Numbers) -> None:
     """Fill ``best`` with the number of slots that fits best among ``first``, ``first + step`` ..., and its fit."""
     best[:2] = 0
     for slots in range(first, (len(data) - SLOTS_AT - 2 * UNIT) // 4 + 1, step):
-        fit = fit_of(data, slots, lost, strict)
+        fit = fit_of(data, slots, lost, strict, holed)
         if fit > best[1]:
             best[0] = slots
             best[1] = fit

@@ -8,7 +8,7 @@ tries again without the part that does, and keeps the best (``output``). A plann
   ``salvaging`` makes a damaged log whole.
 * ``derived`` makes queues, index and checkpoint what a rebuild says they are: a ``target`` is one queue, ``obstacles``
   stand in its place. Units of ``light`` queues may know better than the log, others know ``deliver_times``, and where
-  record and unit contradict each other, it may be ``undecided`` who is right.
+  record and unit contradict each other, it may be ``undecided`` who is right. For what a part is left: ``reasons``.
 
 Each action goes into a ``draft``, which carries it out on the overlay, and refuses what an apply would (``limits``).
 """

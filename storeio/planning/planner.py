@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storeio import __version__, audit
+from storeio.checks.index_shape import UNTOLD
 from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import infer_config
 from storeio.errors import AuditError, UnreadableError, UsageError
@@ -27,6 +28,7 @@ from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layo
 from storeio.planning.light import disowned
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
+from storeio.planning.reasons import CONTRADICTED, DISOWNED, MISPLACED, SHAPELESS, UNDECIDED
 from storeio.planning.salvaging import InPlace, plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import (
@@ -49,10 +51,6 @@ from storeio.simulate.predicted import Prediction
 EVERYTHING: Final = "everything"
 Built = tuple[Path, Rebuilt]
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
-DISOWNED: Final = "units of a light queue point at messages that do not list it, perhaps since these are damaged"
-UNDECIDED: Final = "a record and the only unit that points at it name different queues; which is right, nothing tells"
-MISPLACED: Final = "records that it points at lie elsewhere in the log than they say: mend the log first"
-CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
 
 
 def _require_clear(draft: Draft, findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int]) -> None:
@@ -203,6 +201,8 @@ class Planner:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
                 _require_placed(is_ahead=is_ahead)
+                if any(f.detail == UNTOLD for f in found.findings):
+                    raise RefusedError(SHAPELESS)
                 if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in found.findings):
                     raise RefusedError(UNDECIDED)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))

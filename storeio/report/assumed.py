@@ -38,7 +38,7 @@ def assumed_sizes(settings: Iterable[Setting], made: Collection[str], again: str
         told = " and ".join(f"{name}={value}" for name, value in shape.items())
         sets = " ".join(f"--set {name}=N" for name in shape)
         found.append(
-            f"index files are made with {told}, the brokers' default: no file tells otherwise. "
+            f"index files are made with {told}, the brokers' default: from no file they can be told. "
             f"If the broker is set otherwise, {again} again with --conf broker.conf or {sets}."
         )
     return found

@@ -73,6 +73,52 @@ def test_an_only_file_that_was_cut_off_tells_its_slots(length: int) -> None:
     assert infer_shape(samples_of(whole)) is None
 
 
+@pytest.mark.parametrize("name", golden_data.STORES)
+def test_a_hole_does_not_make_another_shape(name: str) -> None:
+    """Where it takes all slots, or all units that are looked at, nothing is told rather than another shape."""
+    whole = store(name)
+    told = 0
+    for path, data in whole.files.items():
+        for at in range(0, len(data), 4096):
+            holed = data.copy()
+            holed[at : at + 4096] = 0
+            shape = infer_shape([(path, len(data), lambda a, b, holed=holed: holed[a:b])])  # type: ignore[misc]
+            assert shape in (None, (whole.slots, whole.units))
+            told += shape is not None and holed.any()
+    assert told >= 3 * len(whole.files)
+
+
+def test_a_default_file_that_was_cut_off_before_its_units() -> None:
+    head = built([(7919 * i, 100 * i, 5000) for i in range(1, 3000)], 5_000_000, 3000)[0]
+    for length in (200_001, 4_000_000, 20_000_040):
+        cut_off = np.frombuffer(bytes(head[:length]), np.uint8)
+        assert infer_shape([("a", length, lambda a, b, data=cut_off: data[a:b])]) == (5_000_000, 20_000_000)  # type: ignore[misc]
+
+
+def test_no_index_is_planned_of_a_shape_that_nothing_tells(tmp_path: Path) -> None:
+    """With the brokers' default, which the file's length contradicts, no broker would find a key any more."""
+    root = golden_data.copy_of("ext-5.3.3", tmp_path / "store")
+    (file,) = (root / "index").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(bytes(4096) + whole[4096:])
+    plan = plan_store(root, tmp_path / "plan.json", broker="5.3.3", jobs=1)
+    assert not plan.cures
+    assert [action for action in plan.plan.actions if action.path.startswith("index/")] == []
+    assert any("give maxHashSlotNum and maxIndexNum" in sentence for sentence in plan.plan.left)
+    given = given_for("ext-5.3.3")
+    assert plan_store(root, tmp_path / "given.json", broker="5.3.3", given=given, jobs=1).cures
+
+
+def test_an_index_with_a_hole_is_mended_though_no_setting_is_given(tmp_path: Path) -> None:
+    root = golden_data.copy_of("ext-5.3.3", tmp_path / "store")
+    (file,) = (root / "index").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:20480] + bytes(4096) + whole[24576:])
+    assert plan_store(root, tmp_path / "plan.json", broker="5.3.3", jobs=1).cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert [path.read_bytes() for path in (root / "index").iterdir()] == [whole]
+
+
 def test_default_shape_goes_by_length_and_survives_a_cut() -> None:
     def unread(start: int, stop: int) -> Bytes:
         raise AssertionError
