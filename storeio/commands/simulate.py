@@ -146,7 +146,8 @@ def _retention(store: str, version: str, given: Given, room: int, sink: Sink, *,
 
 def _show(found: Sequence[Prediction], side_by_side: bool, quiet: bool) -> int:
     """Print predictions of one store; return the exit code of that."""
-    from storeio.report.simulation import render_lines, render_simulation, warning_sentence
+    from storeio.report.broker_lines import render_lines
+    from storeio.report.simulation import render_simulation, warning_sentence
 
     if quiet:
         return say("\n".join(map(warning_sentence, found)))

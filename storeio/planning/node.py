@@ -84,14 +84,10 @@ def plan_store(
         _require_seen(before, (select := select or Selection()))
         settings = Given(given).over(told_by(before.settings))
         starts = _Starts(root, starting, settings, partial(_mended, Path(root), scratch, settings, jobs, before))
-
-        def planned(withheld: Iterable[str], former: Planner | None = None) -> _Attempt:
-            planner = Planner(Path(root), scratch, settings, jobs, frozenset(withheld), progress, former)
-            planner.donors, planner.broker = donors if goal == SALVAGE else None, broker
-            after = planner.run(before, select, allow_log=allow_log)
-            return planned(withheld, planner) if planner.rewritten else _Attempt(planner, after, starts.judged(planner))
-
-        best = _least_harmful(planned, starts)
+        donors_of_log = donors if goal == SALVAGE else None
+        make = partial(Planner, Path(root), scratch, settings, jobs, progress=progress)
+        attempts = _Attempts(make, starts, before, select, donors_of_log, broker, allow_log)
+        best = _least_harmful(attempts.plan, starts)
         first, then = replace(starts.first, store=shown(store)), starts.after(best)
         plan = best.planner.finish(
             shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
@@ -174,6 +170,10 @@ class _Starts:
         """Return the start by which a plan is judged."""
         return self._judged(planner.store.root) if planner.draft.actions else self.now
 
+    def loses_keys(self, start: Prediction) -> bool:
+        """Tell whether a start deletes index entries for good; where a broker runs, it is not the next thing there."""
+        return start.keys_lost > 0 and self.first.running_end is None
+
     def is_harmful(self, attempt: _Attempt, worse: Callable[[Prediction, Prediction], bool]) -> bool:
         """Tell whether the start on what a plan leaves is worse than that on the store as it is, once it starts."""
         one, other = attempt.start, self.now
@@ -196,6 +196,32 @@ class _Starts:
         if not attempt.planner.draft.actions:
             return self.first
         return attempt.start if self.now is self.first else self._start(attempt.planner.store.root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """Plans for one store that are tried; ``make`` makes a planner, from what it withholds and a former one."""
+
+    make: Callable[..., Planner]
+    starts: _Starts
+    before: Audit
+    select: Selection
+    donors: Sequence[str | os.PathLike[str]] | None
+    broker: str | None
+    allow_log: bool
+
+    def plan(self, withheld: Iterable[str], former: Planner | None = None, *, keeps_keys: bool = False) -> _Attempt:
+        """Return the plan without what is withheld; one that contradicts itself is made again."""
+        planner = self.make(frozenset(withheld), former=former)
+        planner.donors, planner.broker = self.donors, self.broker
+        planner.keeps_keys = keeps_keys = keeps_keys or self.starts.loses_keys(self.starts.now)
+        after = planner.run(self.before, self.select, allow_log=self.allow_log)
+        if planner.rewritten:
+            return self.plan(withheld, planner, keeps_keys=keeps_keys)
+        made = _Attempt(planner, after, self.starts.judged(planner))
+        if not keeps_keys and self.starts.loses_keys(made.start):
+            return self.plan(withheld, keeps_keys=True)
+        return made
 
 
 def _mended(

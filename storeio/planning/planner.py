@@ -25,10 +25,9 @@ from storeio.plan.rules import check_plan
 from storeio.planning.derived import make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
-from storeio.planning.light import disowned
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
-from storeio.planning.reasons import CONTRADICTED, DISOWNED, MISPLACED, SHAPELESS, UNDECIDED
+from storeio.planning.reasons import CONTRADICTED, SHAPELESS, UNDECIDED, require_clear, require_placed
 from storeio.planning.salvaging import InPlace, plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import (
@@ -41,7 +40,7 @@ from storeio.planning.summary import (
     summary_of,
 )
 from storeio.planning.target import Target, has_ext
-from storeio.planning.undecided import last_pointers, of_queue
+from storeio.planning.undecided import last_pointers
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
@@ -53,26 +52,8 @@ Built = tuple[Path, Rebuilt]
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 
 
-def _require_clear(draft: Draft, findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int]) -> None:
-    """Raise where a queue's units may know better than the records; ``last`` is as of ``last_pointers``.
-
-    Raises:
-        RefusedError: They may.
-    """
-    if disowned(draft, findings, queue):
-        raise RefusedError(DISOWNED)
-    if of_queue(findings, queue, last):
-        raise RefusedError(UNDECIDED)
-
-
-def _require_placed(*, is_ahead: bool) -> None:
-    """Raise where something knows of messages that the log has again once it is mended.
-
-    Raises:
-        RefusedError: It does.
-    """
-    if is_ahead:
-        raise RefusedError(MISPLACED)
+def _is_damaged(findings: Sequence[Finding], part: str) -> bool:
+    return any(f.severity in (ERROR, WARNING) and f.path.split("/")[0] == part for f in findings)
 
 
 class Planner:
@@ -97,6 +78,7 @@ class Planner:
         self._rebuilds, self.progress = 0, progress
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.broker: str | None = None  # whose index it is, where nothing else tells
+        self.keeps_keys = False  # whether the next start would delete index files for what the checkpoint says of them
         self.in_place = InPlace()
         self.rewritten: set[str] = set()  # what was planned of one rebuild, and is otherwise in a later one
         self.later: Built | None = None
@@ -171,6 +153,14 @@ class Planner:
         queues = queues_of(wanted) if select.takes_risk(model.DERIVED) else {}
         index = codes_of(filter(asks_for_index, wanted)) if select.takes_risk(model.DERIVED) else ()
         point = codes_of(f for f in wanted if f.code.startswith("CHECKPOINT_"))
+        is_sound = not any(map(asks_for_index, found.findings))
+        if (
+            self.keeps_keys
+            and is_sound
+            and not _is_damaged(found.findings, COMMITLOG)
+            and select.takes(Finding("ABORT_PRESENT", CHECKPOINT, 0, 0))
+        ):
+            point = (*point, "ABORT_PRESENT")
         index = index if INDEX not in self.withheld else ()
         may_point = select.takes_risk(model.METADATA) and CHECKPOINT not in self.withheld
         point = point if may_point else ()
@@ -191,16 +181,15 @@ class Planner:
             name = f"queue {key[1]}/{key[2]}"
             with self._derived_part(name):
                 self._require_agreed(name)
-                _require_placed(is_ahead=key[1:] in pointing)
-                _require_clear(self.draft, about[key[1:]], key, last)
+                require_placed(is_ahead=key[1:] in pointing)
+                require_clear(self.draft, about[key[1:]], key, last)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(about[key[1:]], key), built.min_physical_offset)
-        is_sound = not any(map(asks_for_index, found.findings))
         if index:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
-                _require_placed(is_ahead=is_ahead)
+                require_placed(is_ahead=is_ahead)
                 if any(f.detail == UNTOLD for f in found.findings):
                     raise RefusedError(SHAPELESS)
                 if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in found.findings):
@@ -211,8 +200,9 @@ class Planner:
             why = Why(model.METADATA, "what is true of the log and the index", point)
             with self._derived_part("the checkpoint"):
                 self._require_agreed("the checkpoint")
-                _require_placed(is_ahead=is_ahead)
+                require_placed(is_ahead=is_ahead)
                 plan_checkpoint(self.draft, place, self.settings, why, vouches=is_sound)
+                self.keeps_keys = False
 
     def _built(self, found: Audit) -> Built:
         """Return a rebuild of the store as it is planned so far; the basis comes first, if there is one.

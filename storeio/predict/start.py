@@ -163,6 +163,7 @@ def _started(
         store=shown(place_of(os.fspath(root))), line=rules.name, outcome=outcome, given_up=given_up, consumers=found,
         disk=disk, settings=(*config.settings, *index_settings(listing, config, shape)), emptied=emptied,
         stopped=stopped_by(started_broker, has_index=config.index_enabled) if starts else None,
+        keys_lost=started_broker.index.entries_lost if starts else 0,
         seconds=time.monotonic() - started, not_simulated=(*not_simulated(listing, config), *outcome.doubts),
         running_end=running_end, unread=tuple(f"{path}: {why}" for path, why in unlisted.items()) + gaps.told(),
     )  # fmt: skip

@@ -1,10 +1,10 @@
 """An audit as text for a person, as the JSON of the contract, and as rows of tables: one source, three forms.
 
 ``text``, ``json_form`` and ``rows`` are of audits, ``parsed`` reads their JSON again, ``page`` makes HTML of them.
-Each other verb has a module with all its forms: ``simulation`` (of queues that stop: ``stopped``) and ``retention``,
-``planning``, ``applied``, ``rebuilding``, ``salvaging``, ``comparing``. All use ``tables`` for columns and paragraphs,
-``next_step`` for the commands to run next, ``written`` for what was written and ``assumed`` for what nothing told of
-the files that are made. ``catalogue`` makes docs/findings.md.
+Each other verb has a module with all its forms: ``simulation`` (of queues that stop: ``stopped``, of all broker lines:
+``broker_lines``) and ``retention``, ``planning``, ``applied``, ``rebuilding``, ``salvaging``, ``comparing``. All use
+``tables`` for columns and paragraphs, ``next_step`` for the commands to run next, ``written`` for what was written and
+``assumed`` for what nothing told of the files that are made. ``catalogue`` makes docs/findings.md.
 """
 
 from storeio.report.json_form import audit_object, failure_object, to_json

@@ -20,6 +20,7 @@ from storeio.report.next_step import (
     root_word,
     salvage_step,
 )
+from storeio.report.simulation import nothing_up
 from storeio.report.tables import ROWS, counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
@@ -62,22 +63,23 @@ def plan_sentence(found: Planned) -> str:
     plan, store = found.plan, printable(found.plan.store)
     if not plan.actions:
         if found.cures:
-            start = f"{broker_text(plan.broker)} starts on it and gives nothing up{_as_far(found)}"
+            start = f"{broker_text(plan.broker)} starts on it and gives {_gives(found)}"
             return f"NOTHING TO DO: {store} is sound, and {start}."
         what = "none of the actions that are asked for" if found.chosen else "no action is known that"
         return f"NO PLAN: {what} cures {store}; {counted(len(plan.left), 'thing')} left."
     files = len({action.path for action in plan.actions})
     what = f"{counted(len(plan.actions), 'action')} on {counted(files, 'file')} of {store}"
     if found.cures:
-        start = f"{broker_text(plan.broker)} starts and gives nothing up{_as_far(found)}"
+        start = f"{broker_text(plan.broker)} starts and gives {_gives(found)}"
         return f"CURES: {what}; afterwards it is sound, and {start}{_for_good(found.lost)}."
     left = counted(len(plan.left), "thing")
     return f"HELPS: {what}; {left} left that no action here cures{_for_good(found.lost)}."
 
 
-def _as_far(found: Planned) -> str:
-    """Return how sure the start is, as the end of a sentence."""
-    return ", as far as this can be simulated" if found.predicted_after.not_simulated else ""
+def _gives(found: Planned) -> str:
+    """Return what the start gives up, and how sure that is, as the end of a sentence."""
+    as_far = ", as far as this can be simulated" if found.predicted_after.not_simulated else ""
+    return f"{nothing_up(found.predicted_after)}{as_far}"
 
 
 def _for_good(lost: int) -> str:
@@ -145,7 +147,7 @@ def _starts(found: Planned, width: int) -> list[str]:
         ("then", found.predicted_after, found.after),
     ):
         lost = start.given_up.messages if start.given_up else 0
-        gives = f"and gives up {counted(lost, 'intact message')}" if lost else "and gives nothing up"
+        gives = f"and gives up {counted(lost, 'intact message')}" if lost else f"and gives {nothing_up(start)}"
         does = f"{start.outcome.outcome} {gives if start.outcome.outcome == 'starts' else start.outcome.reason}"
         serious = sum(f.severity in ("error", "warning") for f in audit.findings)
         text = f"{does.strip()}; the audit has {counted(serious, 'finding')}."

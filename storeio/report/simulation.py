@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from storeio.simulate.ends import CRASHES, HANGS, REFUSES, STARTS
 from storeio.simulate.losses import Loss
 from storeio.simulate.outcome import as_recorded
 from storeio.simulate.predicted import Prediction
-from storeio.simulate.rules import LINES, broker_text
+from storeio.simulate.rules import broker_text
 
 ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
 
@@ -56,6 +55,7 @@ def _start_object(found: Prediction) -> dict[str, Any]:
         "start_file": outcome.start_file.rpartition("/")[2],
         "deleted": list(outcome.deleted),
         **dict.fromkeys(("consumers", "loses", "reissues", "shifted", "stopped")),
+        "keys_lost": found.keys_lost,
     }
     if found.stopped is not None:
         result["stopped"] = {
@@ -97,7 +97,12 @@ def warning_sentence(found: Prediction) -> str:
     if found.not_simulated:
         return f"UNSURE: {broker} starts on {store} and gives nothing up, as far as this can be simulated."
     read = "" if found.given_up is not None else " in what it reads; --whole-log compares all"
-    return f"SAFE: {broker} starts on {store} and gives nothing up{read}."
+    return f"SAFE: {broker} starts on {store} and gives {nothing_up(found)}{read}."
+
+
+def nothing_up(found: Prediction) -> str:
+    """Return what a start gives up that gives up no message, as the end of a sentence."""
+    return f"no message up, but {counted(found.keys_lost, 'key')} of the index" if found.keys_lost else "nothing up"
 
 
 def render_simulation(found: Prediction, *, width: int = 80) -> str:
@@ -221,6 +226,10 @@ def _what(found: Prediction, width: int) -> list[str]:
             text = f"holds consumers of {printable(topic)}/{queue_id} at queue offset {at}: pulls end with an error, "
             text += "or lead there again."
             lines += paragraph("- ", text, width, "  ")
+    if found.keys_lost:
+        text = f"deletes index files and does not put {counted(found.keys_lost, 'key')} of them into the index again:"
+        text += " the messages are there, queries by these keys do not find them."
+        lines += paragraph("- ", text, width, "  ")
     for text in stopped_sentences(found.stopped) if found.stopped is not None else ():
         lines += paragraph("- ", text, width, "  ")
     return ["", "WHAT IT DOES", *lines] if lines else []
@@ -229,72 +238,12 @@ def _what(found: Prediction, width: int) -> list[str]:
 def _steps(found: Prediction) -> list[Step]:
     store = root_word(found.store)
     check = Step(f"storeio check {store}", "reads every byte; brokers read the end of the log only")
+    plan = f"storeio plan {store} --broker {found.outcome.broker} --out {plan_word(found.store)}"
     if not found.harms:
-        return [check]
+        keeps = found.keys_lost and found.running_end is None
+        return [check, Step(plan, "tells the broker to keep its index")] if keeps else [check]
     return [
         Step(f"storeio simulate {store} --broker all", "whether another broker line does less harm"),
         replace(check, purpose="what is wrong, and what helps"),
-        Step(f"storeio plan {store} --broker {found.outcome.broker} --out {plan_word(found.store)}", PLAN),
+        Step(plan, PLAN),
     ]
-
-
-def render_lines(predictions: Sequence[Prediction], *, width: int = 80) -> str:
-    """Return the lines side by side for one store, and which of them harm least."""
-    rows = []
-    for found in predictions:
-        lost = "-" if found.given_up is None else f"{found.given_up.messages:,}"
-        twice = "-" if found.given_up is None else str(len(found.given_up.reissues))
-        bad = "-" if (got := found.consumers) is None else f"{got.undecodable + got.missed + got.unreached:,}"
-        end = found.outcome.after_start.max_physical_offset if found.outcome.after_start else "-"
-        rows.append([found.line, found.outcome.outcome, lost, twice, bad, len(found.emptied), end])
-    head = ["line", "outcome", "given up", "reissued", "undelivered", "deleted", "log end"]
-    lines = paragraph("", _advice(predictions), width, "")
-    lines += ["", *table(head, rows, width, left=2), ""]
-    text = "given up and undelivered: messages; reissued: queues that hand out numbers again; deleted: files with data."
-    lines += paragraph("", text, width, "  ")
-    worst = max(reversed(predictions), key=_harm)  # of those alike the newest
-    store, version = root_word(worst.store), worst.outcome.broker
-    if worst.harms:
-        alike = len({_harm(found) for found in predictions}) == 1
-        purpose = "what one of them does, in full" if alike else "the worst of them, in full"
-        steps = [Step(f"storeio simulate {store} --broker {version}", purpose)]
-        steps.append(Step(f"storeio check {store}", "what is wrong, and what helps"))
-    else:
-        steps = [Step(f"storeio check {store}", "reads every byte; brokers read the end of the log only")]
-    lines += next_lines(steps, width)
-    return "".join(f"{line.rstrip()}\n" for line in lines)
-
-
-def _harm(found: Prediction) -> tuple[int, ...]:
-    """Return what tells harmful starts apart: the larger the worse, what weighs more comes first."""
-    lost = found.given_up.messages if found.given_up else 0
-    twice = len(found.given_up.reissues) if found.given_up else 0
-    got, outcome = found.consumers, found.outcome
-    bad = got.undecodable + got.missed + len(got.stuck) if got else 0
-    takes_none = bool(outcome.outcome == STARTS and outcome.reason)
-    stopped = found.stopped is not None
-    return outcome.outcome != STARTS, takes_none, lost, len(found.emptied), bad, twice, stopped, found.harms
-
-
-def _advice(predictions: Sequence[Prediction]) -> str:
-    safe = [found.line for found in predictions if not found.harms]
-    store = printable(predictions[0].store)
-    if any(found.unread for found in predictions):
-        return f"UNSURE: some of {store} could not be read; the lines below take zeros for it."
-    if safe and any(found.not_simulated for found in predictions):
-        return f"UNSURE: {', '.join(safe)} start on {store} without harm, as far as this can be simulated."
-    if len(safe) == len(predictions) == len(LINES):
-        return f"SAFE: every broker line starts on {store} and gives nothing up."
-    if len(safe) == len(predictions):
-        return f"SAFE: {', '.join(safe)} start on {store} and give nothing up; the others could not be predicted."
-    if safe:
-        return f"CHOOSE: only {', '.join(safe)} can be started on {store} without harm."
-    harms = [_harm(found) for found in predictions]
-    best = [found for found, harm in zip(predictions, harms, strict=True) if harm == min(harms)]
-    if best[0].outcome.outcome != STARTS:
-        rest = "none starts"
-    elif len(best) == len(predictions):
-        rest = "none does less than the others"
-    else:
-        rest = f"{', '.join(found.line for found in best)} {'does' if len(best) == 1 else 'do'} the least"
-    return f"DO NOT START: every broker line harms {store}; {rest}."

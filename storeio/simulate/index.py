@@ -48,6 +48,7 @@ class Index:
         self.bytes = format_.file_length(slots, units)
         self.files: list[IndexFile] = []
         self.destroyed: list[str] = []
+        self.loaded_entries = 0  # of all files as they were found
 
     def load(self, *, clean: bool, index_timestamp_ms: int) -> str:
         """Map files; after a crash delete those newer than the checkpoint. Return the path at which loading stops."""
@@ -61,6 +62,7 @@ class Index:
             fields = HEADER.unpack(self.disk.read(path, 0, HEADER.size).tobytes())
             file = IndexFile(path, *fields)
             file.count = max(file.count, 1)
+            self.loaded_entries += self._entries(file)
             if not clean and file.end_ms > index_timestamp_ms:
                 self.disk.delete(path)
                 self.destroyed.append(path)
@@ -85,6 +87,14 @@ class Index:
         for key in keys:
             file = self.last()
             self.put(file, text.key_hash(f"{request.topic}#{key}"), request.offset, request.store_ms)
+
+    @property
+    def entries_lost(self) -> int:
+        """How many fewer entries there are than were found: those of deleted files that were not made again."""
+        return max(self.loaded_entries - sum(map(self._entries, self.files)), 0)
+
+    def _entries(self, file: IndexFile) -> int:
+        return min(file.count, self.units) - 1
 
     @property
     def obstacle(self) -> str:

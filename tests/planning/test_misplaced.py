@@ -15,7 +15,7 @@ from storeio.apply import apply_plan
 from storeio.paths import file_name
 from storeio.plan.results import SALVAGE
 from storeio.planning import plan_store
-from storeio.planning.planner import MISPLACED
+from storeio.planning.reasons import MISPLACED
 
 pytestmark = pytest.mark.share(2)
 
