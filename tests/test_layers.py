@@ -45,7 +45,7 @@ FILES: Final = PURE | {
     "config",
     "index_files",
 }
-COMMAND: Final = {"commands.console", "commands.options", "commands.outputs", "report"}
+COMMAND: Final = {"commands.console", "commands.options", "commands.outputs", "process", "report"}
 LAYERS: Final = {
     "__init__": {
         "apply",
@@ -152,7 +152,7 @@ LAYERS: Final = {
     | COMMAND
     | {"audit", "commands.rebuild", "output.partials", "predict", "replay", "salvage"},
     "commands.diff": FILES | COMMAND | {"compare"},
-    "cli": {"crc", "process", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
+    "cli": {"crc", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
     "conf": set[str](),
 }
 # Packages of many modules, whose docstring says what is where and which is called when.

@@ -165,6 +165,13 @@ def layout_findings(plan: AuditPlan) -> list[Finding]:
     return found if plan.moment is None else plan.moment.told(found)
 
 
+def log_missing(plan: AuditPlan, view: LogView) -> list[Finding]:
+    """Return that there is no segment, where something was made of one."""
+    derived = any(f.kind in (*QUEUE_KINDS, INDEX) and not f.is_dir for f in plan.listing.files)
+    missing = not plan.segments and derived and not view.unread
+    return [Finding("LOG_MISSING", COMMITLOG, detail="queues or indexes without a log")] if missing else []
+
+
 def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
     gathered.count("layout_entries", len(plan.listing.files))
     gathered.findings += layout_findings(plan)
@@ -178,9 +185,7 @@ def _layout(plan: AuditPlan, view: LogView, gathered: _Gathered) -> None:
         if report.failed:
             gathered.failed.append(report.failed)
             gathered.findings.append(Finding("UNREADABLE", report.file.path, 0, report.file.size, detail=report.failed))
-    derived = any(f.kind in (*QUEUE_KINDS, INDEX) and not f.is_dir for f in plan.listing.files)
-    if not plan.segments and derived and not view.unread:
-        gathered.findings.append(Finding("LOG_MISSING", COMMITLOG, detail="queues or indexes without a log"))
+    gathered.findings += log_missing(plan, view)
     if view.min_physical_offset > 0:
         first = (view.min_physical_offset - 1) // plan.segment_bytes * plan.segment_bytes
         detail = f"the log starts at {view.min_physical_offset}"

@@ -15,6 +15,7 @@ from storeio.commands.options import PATH, Task, attempt, html_option, reading_o
 from storeio.commands.outputs import Sink, html_target, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError, WriteError
+from storeio.process import undivided
 from storeio.report import audit_object, render, to_json, verdict_sentence
 from storeio.report.parsed import Failure
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND, Audit, AuditCancelled, Unfinished
@@ -34,7 +35,8 @@ def run_audit(
     progress: Callable[[Progress], None] | None,
 ) -> Audit | Unfinished:
     """Return the audit of one store, what is known of it if it was cancelled; tests put another in its place."""
-    from storeio import audit  # numba takes half a second to import
+    with undivided():
+        from storeio import audit  # numba takes half a second to import
 
     try:
         return audit.check(root, given=given, jobs=jobs, split_bytes=split_bytes, progress=progress)
@@ -107,22 +109,34 @@ def check_one(store: str, call: Call, sink: Sink) -> int:
         if call.page is not None and (call.pages or tried.code != EXIT_CANCELLED):
             call.pages.append(page_of(Failure(store, tried.why, tried.code), call))
         return tried.code
-    sink.put(to_json(audit_object(audit)))
     code = audit.exit_code
-    if call.json_to != "-":
-        text = render(audit, width=terminal_width(), show_all=call.show_all) if not call.quiet else None
-        code |= say(verdict_sentence(audit) if text is None else coloured(text.removesuffix("\n")))
-    if call.page is not None:
-        call.pages.append(page_of(audit, call))
+    try:
+        sink.put(to_json(audit_object(audit)))
+        code |= show(audit, call)
+        if call.page is not None:
+            call.pages.append(page_of(audit, call))
+    except KeyboardInterrupt:  # what is known is in the outputs all the same
+        complain(f"{store}: cancelled behind its audit" + (", its page has no predicted starts" if call.page else ""))
+        if call.page is not None:
+            call.pages.append(page_of(audit, call, predicted=False))
+        code |= EXIT_CANCELLED
     return code
 
 
-def page_of(audit: Audit | Unfinished | Failure, call: Call) -> StorePage:
-    """Return what the page shows of a store, the starts of brokers predicted."""
+def show(audit: Audit | Unfinished, call: Call) -> int:
+    """Print the report of one store, if it is wanted; return the exit code of that."""
+    if call.json_to == "-":
+        return EXIT_SOUND
+    text = render(audit, width=terminal_width(), show_all=call.show_all) if not call.quiet else None
+    return say(verdict_sentence(audit) if text is None else coloured(text.removesuffix("\n")))
+
+
+def page_of(audit: Audit | Unfinished | Failure, call: Call, *, predicted: bool = True) -> StorePage:
+    """Return what the page shows of a store, the starts of brokers predicted unless that was cancelled."""
     from storeio.predict.start import next_starts
     from storeio.report.page import StorePage, start_of
 
-    starts = next_starts(audit.store, call.given) if isinstance(audit, Audit) else ()
+    starts = next_starts(audit.store, call.given) if isinstance(audit, Audit) and predicted else ()
     past = call.history.past_of(audit.store) if call.history is not None else None
     return StorePage(audit, [*starmap(start_of, starts)], past)
 

@@ -18,6 +18,7 @@ from storeio.commands.options import (
     set_option,
 )
 from storeio.commands.outputs import json_sink, say
+from storeio.process import undivided
 from storeio.report import to_json
 from storeio.report.comparing import difference_object, difference_sentence, render_difference
 
@@ -34,7 +35,8 @@ def diff(
     one: str, other: str, json_to: str | None, jobs: int | None, quiet: bool, conf: str | None, sets: Sequence[str]
 ) -> int:
     """Compare the logs of two stores, such as a master and its slave. Writes nothing into either."""
-    from storeio.compare.node import diff as compare  # numba takes half a second to import
+    with undivided():
+        from storeio.compare.node import diff as compare  # numba takes half a second to import
 
     given = settings_of(conf, sets, {"--json": json_to}, quiet=quiet)
     meter = Meter()

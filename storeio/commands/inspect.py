@@ -16,6 +16,7 @@ from storeio.commands.options import failure_of
 from storeio.commands.outputs import json_sink, lost_json, lost_output
 from storeio.errors import StoreError, UnreadableError, WriteError
 from storeio.inspect.views import RecordView
+from storeio.process import undivided
 from storeio.report import failure_object, to_json
 from storeio.results import EXIT_CANCELLED, EXIT_FAILED, EXIT_SOUND
 
@@ -104,8 +105,9 @@ def inspect(context: click.Context, asked: Asked) -> None:
 
 def run(asked: Asked) -> int:
     """Print what is asked for and return the exit code."""
-    from storeio.inspect.reader import Reader
-    from storeio.scan import kept_open
+    with undivided():
+        from storeio.inspect.reader import Reader
+        from storeio.scan import kept_open
 
     given = settings_of(asked.conf, asked.sets, {"--json": asked.json}, quiet=asked.quiet)
     with ExitStack() as stack:

@@ -97,6 +97,9 @@ def _stream(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iterat
     if target is None or target == "-":
         yield sys.stdout if target else None
         return
+    if _is_output(target):  # one file, which the reports are written into as well: else these would overwrite it
+        yield sys.stdout
+        return
     target = refuse_remote(target, "--json writes to a local disk")
     for store in stores:
         if is_inside(target, store):
@@ -113,6 +116,14 @@ def _stream(target: str | None, stores: Sequence[str], *, quiet: bool) -> Iterat
         complain(note)
     with whole_file(place) as partial, _written(target, partial) as file:
         yield file
+
+
+def _is_output(target: str) -> bool:
+    """Tell whether a path leads to what standard output is."""
+    try:
+        return os.path.samestat(os.stat(target), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # there is none, or standard output is no file
+        return False
 
 
 @contextlib.contextmanager

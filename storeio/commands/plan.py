@@ -27,6 +27,7 @@ from storeio.errors import UsageError
 from storeio.findings import CODES
 from storeio.plan import model
 from storeio.plan.results import GOALS, REPAIR
+from storeio.process import undivided
 from storeio.report import to_json
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.uris import place_of
@@ -82,9 +83,10 @@ def plan(
     """Turn what an audit finds into ordered actions, each provable and reversible. Writes nothing into the store."""
     rules_of(broker or NEWEST)
     select = selection(topics, queues, paths, codes, risks)
-    from storeio.planning import plan_store
-    from storeio.planning.output import output_at
-    from storeio.report.planning import plan_object, plan_sentence, render_plan
+    with undivided():
+        from storeio.planning import plan_store
+        from storeio.planning.output import output_at
+        from storeio.report.planning import plan_object, plan_sentence, render_plan
 
     outputs: dict[str, str | Path | None] = {"--json": json_to}
     if out is not None:

@@ -20,6 +20,7 @@ from storeio.commands.options import (
 )
 from storeio.commands.outputs import json_sink, say
 from storeio.errors import UsageError
+from storeio.process import undivided
 from storeio.rebuilt import PARTS, QUEUES
 from storeio.report import to_json
 from storeio.report.rebuilding import rebuilt_object, rebuilt_sentence, render_rebuilt
@@ -71,7 +72,8 @@ def rebuild(
     parts = parts_of(only, names)
     refuse_json_inside(json_to, into)
     meter = Meter()
-    from storeio.rebuild.node import rebuild as build  # numba takes half a second to import
+    with undivided():
+        from storeio.rebuild.node import rebuild as build  # numba takes half a second to import
 
     with json_sink(json_to, [store], quiet=quiet) as sink:
         left = f"nothing was left in {shown(into)}"

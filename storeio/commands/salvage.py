@@ -22,6 +22,7 @@ from storeio.commands.outputs import json_sink, say
 from storeio.commands.rebuild import names_of
 from storeio.errors import StoreError, UsageError
 from storeio.output.targets import file_target
+from storeio.process import undivided
 from storeio.report import to_json
 from storeio.report.salvaging import render_salvaged, salvaged_object, salvaged_sentence
 from storeio.safe import parse_range, parse_time
@@ -131,7 +132,8 @@ def salvage(
     write = messages_writer(messages, into, [store, *donors])
     given = settings_of(conf, sets, {"--json": json_to, "--messages": messages}, quiet=quiet)
     refuse_json_inside(json_to, into)
-    from storeio.salvage.node import salvage as save
+    with undivided():
+        from storeio.salvage.node import salvage as save
 
     meter = Meter()
     with json_sink(json_to, [store, *donors], quiet=quiet) as sink:

@@ -13,6 +13,7 @@ from storeio.commands.options import PATH, Task, attempt, conf_option, one_threa
 from storeio.commands.outputs import Sink, json_sink, say
 from storeio.config import Given
 from storeio.errors import UsageError
+from storeio.process import undivided
 from storeio.report import to_json
 from storeio.results import EXIT_CANCELLED, EXIT_SOUND
 from storeio.simulate.rules import ALL, DEFAULT_HEAP_BYTES, NEWEST
@@ -104,9 +105,10 @@ def _one(
     found: list[Prediction], into: str | None, *, bar: bool,
 ) -> int:  # fmt: skip
     """Return the exit code of one start, added to ``found`` if it could be predicted and written, where it is to be."""
-    from storeio.predict.into import place_for, write_into
-    from storeio.predict.start import simulate as predict
-    from storeio.report.simulation import simulation_object
+    with undivided():
+        from storeio.predict.into import place_for, write_into
+        from storeio.predict.start import simulate as predict
+        from storeio.report.simulation import simulation_object
 
     meter = Meter()
     with attempt(store, sink, meter, bar=bar, more={"broker": version}) as tried:

@@ -15,17 +15,18 @@ import numpy.typing as npt
 
 from storeio import __version__, crc
 from storeio.audit import AuditPlan
+from storeio.audit.conclusion import layout_findings, log_missing
 from storeio.audit.facts import Told, known_with, only_told
 from storeio.audit.named import require_among
 from storeio.checks.layout import queues_elsewhere
 from storeio.checks.segments import LogView, Segment, view_log
 from storeio.codes import ERROR, WARNING
 from storeio.errors import UnreadableError, UsageError
-from storeio.findings import condense
+from storeio.findings import Finding, condense
 from storeio.format import checkpoint
 from storeio.kernels import tables as w
 from storeio.output.staging import Staging
-from storeio.paths import ABORT, CHECKPOINT, CONFIG, INDEX, QUEUE_KINDS
+from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONFIG, INDEX, QUEUE_KINDS
 from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
 from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
@@ -165,9 +166,15 @@ class Tally:
             shown(plan.root), __version__, into.name, crc.ENGINE, plan.started_ms,
             (time.time_ns() // 1_000_000 - plan.started_ms) / 1000, plan.settings, self._records,
             view.min_physical_offset, view.max_physical_offset, queues, index_files, index_units,
-            files, written, [f for f in condense(view.findings) if f.severity in (ERROR, WARNING)], self._left_out,
+            files, written, self._of_log(view), self._left_out,
             [*self._notes(), *into.notes], self._partly(), self._unread(),
         )  # fmt: skip
+
+    def _of_log(self, view: LogView) -> list[Finding]:
+        """Return errors and warnings of the commitlog itself, as an audit has them."""
+        layout = [f for f in layout_findings(self.plan) if f.path.split("/")[0] == COMMITLOG]
+        found = condense([*log_missing(self.plan, view), *layout, *view.findings])
+        return [f for f in found if f.severity in (ERROR, WARNING)]
 
     def _unread(self) -> list[str]:
         """Return what could not be read of what a rebuild goes by, each as path and reason.

@@ -63,6 +63,24 @@ def test_the_command_tells_what_is_known(tmp_path: Path) -> None:
     assert "it was cancelled" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.parametrize("where", ["storeio.predict.start.next_starts", "storeio.commands.check.show"])
+def test_behind_the_audit_nothing_of_it_is_lost(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reports can take a while: the page has the starts of all broker lines."""
+    root = damaged(tmp_path / "store")
+
+    def stop(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(where, stop)
+    to, page = tmp_path / "found.json", tmp_path / "page.html"
+    assert cli.run(["check", str(root), str(root), "--json", str(to), "--html", str(page)]) == 36
+    assert [json.loads(line)["exit_code"] for line in to.read_text().splitlines()] == [4]
+    assert "DAMAGED" in page.read_text()
+    assert "cancelled behind its audit" in capsys.readouterr().err
+
+
 def test_the_function_raises_with_what_is_known(tmp_path: Path) -> None:
     root = damaged(tmp_path / "store")
     seen: list[Progress] = []
@@ -109,6 +127,14 @@ class Moment:
     def find_spec(self, name, *_):
         if name == "numpy.linalg":
             signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Moment())
+""",
+    "import of the compiler": """
+import sys, signal
+class Moment:
+    def find_spec(self, name, *_):
+        if name == "llvmlite.binding.ffi":
+            signal.raise_signal(signal.SIGTERM)
 sys.meta_path.insert(0, Moment())
 """,
     "a finaliser": """

@@ -8,7 +8,7 @@ import shutil
 import weakref
 from itertools import starmap
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from storeio.apply.session import Patience
 from storeio.checks.beside import Beside
 from storeio.checks.queue_files import QueueFile
 from storeio.format.fastjson import decode
-from storeio.planning import plan_store, planner
+from storeio.planning import plan_store, planner, reasons
 from storeio.predict.start import next_starts
 from storeio.rebuild.node import rebuild
 from storeio.results import Progress
@@ -232,18 +232,18 @@ def test_a_plan_does_not_go_through_all_findings_for_each_queue(
     shutil.rmtree(root / "consumequeue")
     looked = [0]
 
-    def counted(name: str) -> None:
-        look = getattr(planner, name)
+    def counted(module: ModuleType, name: str) -> None:
+        look = getattr(module, name)
 
         def looking(*args: Any) -> Any:
             looked[0] += max(len(each) for each in args if isinstance(each, list))
             return look(*args)
 
-        monkeypatch.setattr(planner, name, looking)
+        monkeypatch.setattr(module, name, looking)
 
-    counted("disowned")
-    counted("of_queue")
-    counted("into_damage")
+    counted(reasons, "disowned")
+    counted(reasons, "of_queue")
+    counted(planner, "into_damage")
     planned = plan_store(root, tmp_path / "plan.json", given=settings_of(builder.settings), jobs=1)
     assert len(planned.plan.actions) >= 2 * queues and planned.cures
     assert queues < looked[0] < 20 * queues

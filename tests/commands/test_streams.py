@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -97,3 +98,16 @@ def test_what_was_repaired_counts_also_if_the_report_is_lost(where: str, world: 
     shutil.copy(world / "plan.json", tmp_path)
     ran = shell(f"apply plan.json damaged {where}", tmp_path)
     assert (ran.returncode, ran.stderr.count("could not be written: No space left")) == (1 | 8, 1)
+
+
+@pytest.mark.parametrize("to", ["/dev/stdout", "told"])
+def test_json_that_goes_where_reports_go_is_not_overwritten(to: str, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    words = ["check", str(golden.store("base-5.3.3")), "--json", to]
+    with told.open("wb") as stdout:
+        subprocess.run([sys.executable, "-m", "storeio", *words], stdout=stdout, cwd=tmp_path, check=True, timeout=60)
+    lines = told.read_text().splitlines()
+    objects = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [found["verdict"] for found in objects] == ["sound"]
+    assert sum(line.startswith("SOUND") for line in lines) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["told"]
