@@ -75,13 +75,15 @@ class _Gathered:
 @dataclass
 class Concluded:
     """A finished audit, and what it was made of: the plan with what the files say, the log as the spans tell it, and
-    the runs of queue offsets of each split; ``doubts`` are all findings of the codes that the plan has kept."""
+    the runs of queue offsets of each split; ``doubts`` are all findings of the codes that the plan has kept. Units of
+    ``foreign`` queues, by topic and queue id, tell nothing of their messages."""
 
     plan: AuditPlan
     view: LogView
     audit: Audit
     split_runs: list[Columns]
     doubts: list[Finding]
+    foreign: set[tuple[str, int]]
 
     @cached_property
     def runs(self) -> dict[tuple[str, int], list[Numbers]]:
@@ -142,7 +144,7 @@ def concluded(
     unknown = {*verdicts.failed, *(split.path for split in unread), *(found.path for found in blocks)}
     audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
     doubts = merge(found for found in gathered.findings if found.code in plan.kept)
-    return Concluded(plan, view, audit, [report.runs for report in stitched], doubts)
+    return Concluded(plan, view, audit, [report.runs for report in stitched], doubts, verdicts.foreign)
 
 
 def _view(plan: AuditPlan, stitched: Sequence[SplitReport], unread: Ranges) -> LogView:

@@ -10,17 +10,20 @@ from storeio.checks.queue_files import Queue
 from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
 from storeio.checks.uncovered import Leftover
+from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE
 from storeio.results import LostRange
 
-# Units that point farther behind the log, or at more, or in front of their queue's last record, are no lost messages,
-# but damaged themselves.
+# Units that point farther behind the log, or at more, or at what no segment holds whole, or in front of their queue's
+# last record, are no lost messages, but damaged themselves.
 MOST_LOG_BYTES: Final = 1 << 50
 MOST_UNIT_BYTES: Final = 1 << 29
 NO_NUMBERS: Final = (0, 0)
 
 
-def missing_of(queue: Queue, numbering: Numbering, leftover: Leftover, view: LogView) -> list[LostRange]:
+def missing_of(
+    queue: Queue, numbering: Numbering, leftover: Leftover, view: LogView, segment_bytes: int
+) -> list[LostRange]:
     """Return the ranges without records: gaps in the log's numbers, and units whose records are gone, outside of those.
 
     They are lost, but for those that only could not be read, and those that lie elsewhere.
@@ -35,7 +38,10 @@ def missing_of(queue: Queue, numbering: Numbering, leftover: Leftover, view: Log
     beyond = [
         (number, physical, size)
         for number, physical, size in leftover.beyond
-        if span(number)[0] > last and behind <= physical < MOST_LOG_BYTES and size < MOST_UNIT_BYTES
+        if span(number)[0] > last
+        and behind <= physical < MOST_LOG_BYTES
+        and size < MOST_UNIT_BYTES
+        and physical % segment_bytes + size + log.BLANK_HEAD_BYTES <= segment_bytes
     ]
     gone = sorted(beyond + leftover.damaged + leftover.unread)
     for part in between_units(queue.topic, queue.queue_id, numbering.end, gone) if not is_batch else ():

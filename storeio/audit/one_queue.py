@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from storeio.audit.light_start import begins_too_high
 from storeio.audit.misnumbered import FIELD, units_of
@@ -33,6 +34,8 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.results import LostRange
 from storeio.scan import data_stretches
 
+MANY: Final = 16  # times as many wrong units as good ones: the good ones may be chance
+
 
 @dataclass(slots=True)
 class Said:
@@ -49,6 +52,14 @@ class Said:
     def is_shifted(self) -> bool:
         """Some units stand at other numbers than their records say."""
         return any(finding.code == SHIFTED for finding in self.findings)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Nearly all units are of other records than those at their numbers: another store's, maybe."""
+        lengths = [(name, stop - start) for name, start, stop, _ in self.classed]
+        wrong = sum(length for name, length in lengths if name == "garbage")
+        good = sum(stop - start for start, stop in self.covered) - sum(length for _, length in lengths)
+        return wrong >= MANY * max(good, 1) and not self.is_shifted
 
     def begin_again(self, numbering: Numbering) -> list[BegunAgain]:
         """Leave to later records the units whose number they have; return where the numbers begin again."""
@@ -139,11 +150,12 @@ class Judged:
     beyond: list[tuple[int, int]]
     others: dict[Owner, Leftover]
     failed: str = ""
+    is_foreign: bool = False  # its units tell nothing of its messages
     beside: set[int] = field(default_factory=set)  # physical offsets of records whose number is another one's
 
-    def missing(self, view: LogView) -> list[LostRange]:
+    def missing(self, view: LogView, segment_bytes: int) -> list[LostRange]:
         """Return the numbers without a record in its place."""
-        missing = missing_of(self.queue, self.numbering, self.leftover, view)
+        missing = missing_of(self.queue, self.numbering, self.leftover, view, segment_bytes)
         if self.said.misplaced is None:
             return missing
         return list(told(missing, self.said.misplaced, is_placed=bool(self.numbering.runs)))
@@ -176,6 +188,9 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
     judged.leftover, judged.beyond = leftover, [row[1:] for row in leftover.beyond]
     about = [*without_replaced(said.findings, {key[1:]: judged.begun}), *leftover.findings]
     judged.others = _given_away(queue, leftover, Owners(plan, read, all_said.runs, about))
+    judged.is_foreign = said.is_foreign and not judged.others
+    if judged.is_foreign:  # then what no record has is no more its than the rest
+        leftover.beyond, leftover.damaged, judged.beyond = [], [], []
     if said.is_shifted:
         leftover.beyond = list(as_recorded(plan, read, queue, leftover.beyond))
         leftover.damaged = list(as_recorded(plan, read, queue, leftover.damaged))

@@ -39,6 +39,7 @@ class QueueVerdicts:
     beside: set[Record] = field(default_factory=set)  # records whose numbers and units are others'
     failed: dict[str, str] = field(default_factory=dict)  # files that could not be read, with the reason
     beyond: list[tuple[int, int]] = field(default_factory=list)
+    foreign: set[tuple[str, int]] = field(default_factory=set)  # topics and queue ids whose units are of other records
     checks: dict[str, int] = field(default_factory=lambda: {"queue_units_on_disk": 0, "queue_numbers": 0})
 
     @property
@@ -71,7 +72,7 @@ def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView)
     others: dict[QueueKey, list[Leftover]] = {}
     for key in said.queues():
         judged = judge_queue(plan, read, key, said, view)
-        _add(verdicts, key, judged, view)
+        _add(plan, verdicts, key, judged, view)
         for owner, rows in judged.others.items():
             if owner != NOBODY:
                 others.setdefault((CONSUMEQUEUE, owner.topic, owner.queue_id), []).append(rows)
@@ -80,7 +81,7 @@ def judge_queues(plan: AuditPlan, reports: Sequence[SplitReport], view: LogView)
         for part in parts:
             for own, more in zip(judged.leftover.gone, part.gone, strict=True):
                 own += more
-        verdicts.missing[key] = judged.missing(view)
+        verdicts.missing[key] = judged.missing(view, plan.segment_bytes)
     if others:
         verdicts.missing = dict(sorted(verdicts.missing.items()))
         verdicts.queues = [_with_lost(row, verdicts.missing, others) for row in verdicts.queues]
@@ -94,7 +95,7 @@ def _with_lost(
     return replace(row, lost=_ranges(missing[key])) if row.kind == "cq" and key in keys else row
 
 
-def _add(verdicts: QueueVerdicts, key: QueueKey, judged: Judged, view: LogView) -> None:
+def _add(plan: AuditPlan, verdicts: QueueVerdicts, key: QueueKey, judged: Judged, view: LogView) -> None:
     """Add the verdict on one queue."""
     queue, numbering, leftover = judged.queue, judged.numbering, judged.leftover
     if judged.begun:
@@ -110,10 +111,11 @@ def _add(verdicts: QueueVerdicts, key: QueueKey, judged: Judged, view: LogView) 
         return
     if not view.unread and (queue.stop or not has_records):  # else it may hold its records
         verdicts.findings += unwritten_files(queue, max((stop for _, stop in numbering.runs), default=0))
-    if missing := judged.missing(view):
+    if missing := judged.missing(view, plan.segment_bytes):
         verdicts.missing[key] = missing
     verdicts.findings += numbering.findings + leftover.findings
     verdicts.beyond += judged.beyond
+    verdicts.foreign |= {key[1:]} if judged.is_foreign else set()
     verdicts.checks["queue_units_on_disk"] += sum(b - a for a, b in judged.said.covered) + leftover.units
     verdicts.checks["queue_numbers"] += numbering.records
     verdicts.queues.append(_result(queue, judged.said, numbering, leftover, _ranges(missing)))

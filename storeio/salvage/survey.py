@@ -221,7 +221,8 @@ def survey(concluded: Concluded) -> Survey:
     owners = Owners(plan, plan.nearby().read, lambda *queue: concluded.runs.get(queue, ()), audit.findings)
     said = set(surviving(concluded, shifted, owners.of))
     nobodys = frozenset(unit.physical_offset for unit in said if unit.topic == NOBODY.topic)
-    named = (unit for unit in said if unit.topic != NOBODY.topic)
+    telling = (unit for unit in said if (unit.topic, unit.queue_id) not in concluded.foreign)
+    named = (unit for unit in telling if unit.topic != NOBODY.topic)
     units = sorted(named, key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
     for finding in concluded.doubts:

@@ -1,0 +1,50 @@
+"""Units that are of other records than the queue's, or of none: they tell of no lost message."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_data
+import pytest
+from golden_data import given_for
+
+import storeio
+
+pytestmark = pytest.mark.share(1)
+NAME = "base-5.3.3"
+
+
+def test_a_queue_of_another_store_tells_of_no_lost_message(tmp_path: Path) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    place = Path("consumequeue/topic_1/1")
+    shutil.rmtree(root / place)
+    shutil.copytree(golden_data.store("base-5.4.0") / place, root / place)
+    found = storeio.check(root, jobs=1, given=given_for(NAME))
+    assert {"CQ_UNIT_WRONG", "CQ_BEYOND_LOG"} <= {f.code for f in found.findings}
+    assert (found.lost, [f for f in found.findings if f.code == "LOG_TAIL_LOST"]) == ([], [])
+    made = storeio.salvage(root, tmp_path / "out", jobs=1, given=given_for(NAME), broker="5.3.3")
+    assert (made.exit_code, made.tombstones, made.records) == (0, 0, 850)
+    assert storeio.check(tmp_path / "out", jobs=1).exit_code == 0
+
+
+def test_a_queue_that_only_lost_some_units_is_believed(tmp_path: Path) -> None:
+    """Its last units name messages of the log's tail, which is gone."""
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    max((root / "commitlog").iterdir()).unlink()
+    queue = root / "consumequeue/topic_1/1/00000000000000001000"
+    queue.write_bytes(b"\x01" * 1000)
+    found = storeio.check(root, jobs=1, given=given_for(NAME))
+    assert sum(part.stop_queue_offset - part.first_queue_offset for part in found.lost) == 72
+    assert any(part.topic == "topic_1" and part.queue_id == 1 for part in found.lost)
+
+
+def test_bytes_that_slid_within_a_queue_tell_of_no_message_no_segment_could_hold(tmp_path: Path) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    queue = root / "consumequeue/topic_1/0/00000000000000004000"
+    data = queue.read_bytes()
+    queue.write_bytes((data[:100] + b"\x01" * 12 + data[100:])[: len(data)])
+    found = storeio.check(root, jobs=1, given=given_for(NAME))
+    assert "CQ_BEYOND_LOG" in {f.code for f in found.findings}
+    assert list(found.lost) == []
+    assert storeio.salvage(root, tmp_path / "out", jobs=1, given=given_for(NAME), broker="5.3.3").exit_code == 0
