@@ -19,7 +19,10 @@ class NotAStoreError(StoreError, FileNotFoundError):
 
 
 class UnreadableError(StoreError, OSError):
-    """A file or directory of the store could not be listed or read."""
+    """A file or directory of the store could not be listed or read; ``names_store`` says that the text begins with it,
+    as where work has more stores than one."""
+
+    names_store = False
 
 
 class UsageError(StoreError, ValueError):

@@ -155,6 +155,24 @@ def require_same(listing: Listing, told: Collection[str] = ()) -> None:
         raise UnreadableError(text)
 
 
+@contextlib.contextmanager
+def naming_store(root: str | os.PathLike[str]) -> Iterator[None]:
+    """Run the block, and let what it could not read say of which store that is.
+
+    Raises:
+        UnreadableError: As the block raises it, with the store in front.
+    """
+    try:
+        yield
+    except UnreadableError as error:
+        if error.names_store:
+            raise
+        place = shown(place_of(os.fspath(root)))
+        told = UnreadableError(str(error) if str(error).startswith(place) else f"{place}: {error}")
+        told.names_store = True
+        raise told from error
+
+
 def require_listed(listing: Listing, names: Collection[str]) -> None:
     """Raise if a directory or file with one of these names at the top of a store, or below it, could not be looked at.
 

@@ -142,8 +142,9 @@ def complain(text: str) -> None:
 def _names_it(error: Exception) -> bool:
     """Tell whether what was asked for wrongly begins its text itself, an option or another path than the store's, or
     another store that cannot be read does, a donor or the second of two: files of a store have relative paths."""
-    of_another = isinstance(error, UnreadableError) and re.match(r"(/|\w+://).*?: ", str(error)) is not None
-    return of_another or (isinstance(error, UsageError | NotAStoreError) and re.match(r"\S+: ", str(error)) is not None)
+    if isinstance(error, UnreadableError):
+        return error.names_store
+    return isinstance(error, UsageError | NotAStoreError) and re.match(r"\S+: ", str(error)) is not None
 
 
 def explain(error: Exception, store: str | None = None) -> int:

@@ -25,6 +25,7 @@ from storeio.compare.model import (
 from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.kernels.group import RUN_FIRST, RUN_STOP
+from storeio.scan import naming_store
 from storeio.splits import Split
 from storeio.walk import walk_split
 
@@ -47,7 +48,11 @@ class Log:
         segment = self.segments.get(start - start % self.size)
         if segment is None or stop - segment.base > segment.file.size:
             return None
-        return self.found.plan.read(segment.file.path, start - segment.base, stop - segment.base)
+        return self._bytes(segment.file.path, start - segment.base, stop - segment.base)
+
+    def _bytes(self, path: str, start: int, stop: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        with naming_store(self.found.plan.root):
+            return self.found.plan.read(path, start, stop)
 
     def class_at(self, place: int) -> str:
         """Return the class of the byte at a place."""
@@ -65,7 +70,7 @@ class Log:
         inside = place - segment.base
         size = min(segment.file.size, self.size)
         split = Split(segment.file.path, segment.base, size, max(inside - log.MOST_RECORD_BYTES, 0), inside + 1)
-        found = walk_split(lambda low, high: self.found.plan.read(segment.file.path, low, high), split).records
+        found = walk_split(lambda low, high: self._bytes(segment.file.path, low, high), split).records
         starts = found[w.R_POSITION]
         i = int(np.searchsorted(starts, inside, side="right")) - 1
         return None if i < 0 else (segment.base + int(starts[i]), segment.base + int(starts[i] + found[w.R_SIZE, i]))

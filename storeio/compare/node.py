@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from storeio import __version__
 from storeio.audit import Concluded, Progress, look_at_store
@@ -14,8 +13,7 @@ from storeio.compare.model import A_ALONE, B_ALONE, DIVERGED, Difference, LogRan
 from storeio.errors import UnreadableError, UsageError
 from storeio.output.targets import refuse_itself
 from storeio.paths import COMMITLOG
-from storeio.scan import kept_open, may_be_of, require_same
-from storeio.uris import place_of, shown
+from storeio.scan import kept_open, may_be_of, naming_store, require_same
 
 
 @kept_open()
@@ -46,10 +44,11 @@ def diff(
     started_ms = time.time_ns() // 1_000_000
     found = []
     for root in (one, other):
-        with naming(root):
+        with naming_store(root):
             found.append(look_at_store(root, given=given, jobs=jobs, progress=progress))
+            _require_log(found[-1])
     first, second = Log(found[0]), Log(found[1])
-    if first.size != second.size:
+    if first.segments and second.segments and first.size != second.size:  # of a log without files nobody knows it
         raise UsageError(f"segments of {first.size} and of {second.size} bytes: not copies of one log")
     ranges = [judged(first, second, *place) for place in differing(first, second)]
     aligned = aligned_to(first, second, ranges)
@@ -62,22 +61,21 @@ def diff(
         queue_differences(first, second),
     )  # fmt: skip
     for audited in found:
-        with naming(audited.plan.root):
+        with naming_store(audited.plan.root):
             require_same(audited.plan.listing)
     result.seconds = time.monotonic() - started
     return result
 
 
-@contextmanager
-def naming(root: str | os.PathLike[str]) -> Iterator[None]:
-    """Run the block, and let what it could not read say of which store that is."""
-    try:
-        yield
-    except UnreadableError as error:
-        place = place_of(os.fspath(root))
-        if place in str(error):
-            raise
-        raise UnreadableError(f"{shown(place)}: {error}") from error
+def _require_log(found: Concluded) -> None:
+    """Raise if nothing is known of a log: its directory could not be listed, or is a link to nowhere.
+
+    Raises:
+        UnreadableError: So it is.
+    """
+    for path, why in found.plan.listing.unreadable:
+        if path in (".", COMMITLOG):
+            raise UnreadableError(f"{path}: {why}")
 
 
 def side(found: Concluded) -> Side:

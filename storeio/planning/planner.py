@@ -44,7 +44,7 @@ from storeio.planning.undecided import last_pointers
 from storeio.rebuild.node import rebuild
 from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
-from storeio.scan import list_store
+from storeio.scan import list_store, naming_store
 from storeio.simulate.predicted import Prediction
 
 EVERYTHING: Final = "everything"
@@ -136,7 +136,10 @@ class Planner:
 
     def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
         """Make the log whole."""
-        others = [self._look(donor) for donor in donors]
+        others = []
+        for donor in donors:
+            with naming_store(donor):
+                others.append(self._look(donor))
         with self._left_out("the damaged log"):
             self.in_place = plan_salvage(self.draft, self.work / "arranged", self._look, others)
 

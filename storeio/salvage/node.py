@@ -43,7 +43,7 @@ from storeio.salvage.topics import topics_of
 from storeio.salvage.unread import unread, unread_since
 from storeio.salvage.writing import copy_others, write_log
 from storeio.salvaged import GAPS, LOSSES, TOMBSTONES, LostMessages, Moved, Salvaged
-from storeio.scan import kept_open
+from storeio.scan import kept_open, naming_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
 from storeio.turns import thread_count
@@ -102,7 +102,10 @@ def salvage(
 
     first = look(root, given)
     settings = Given(given).over(told_by(first.audit.settings))
-    others = [look(donor, settings) for donor in donors]
+    others = []
+    for donor in donors:
+        with naming_store(donor):
+            others.append(look(donor, settings))
     return saved(first, others, place, settings, look, broker=broker, losses=losses, choice=choice, jobs=jobs)
 
 
@@ -213,7 +216,10 @@ def _placed(
     Both are of what can be read of it; ``besides`` tells what of files cannot that no audit looks at.
     """
     seen = readable(first, scratch / "readable", look, {text.partition(": ")[0] for text in besides})
-    donors = [readable(one, scratch / f"donor-{number}", look) for number, one in enumerate(others)]
+    donors = []
+    for number, one in enumerate(others):
+        with naming_store(one.plan.root):
+            donors.append(readable(one, scratch / f"donor-{number}", look))
     places = (scratch / f"placed-{number}" for number in count())
     placed = arranged(seen, donors, lambda one: linked(one.plan.listing, next(places)), look)
     origins = dict(zip((each.plan.root for each in (seen, *donors)), (first, *others), strict=True))

@@ -12,7 +12,7 @@ import salvages
 from storebuilder import StoreBuilder
 
 from storeio import cli
-from storeio.compare.model import A_ALONE, A_DAMAGED, DIVERGED
+from storeio.compare.model import A_ALONE, A_DAMAGED, B_ALONE, DIVERGED
 from storeio.compare.node import diff
 from storeio.errors import UsageError
 
@@ -126,3 +126,40 @@ def test_what_could_not_be_read_is_told_and_counts(
     assert [text.partition(": ")[0] for text in found.second.unread] == [golden.segment(2)]
     assert cli.run(["diff", str(one), str(other), "--jobs", "1"]) == 12
     assert "COULD NOT BE READ (of the second)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_log_that_leads_nowhere_is_named(
+    which: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "other"):
+        golden.copy_of("base-5.3.3", tmp_path / name)
+    broken = ["one", "other"][which]
+    shutil.rmtree(f"{broken}/commitlog")
+    Path(f"{broken}/commitlog").symlink_to("/nowhere/at/all")
+    assert cli.run(["diff", "one", "other"]) == 8
+    assert capsys.readouterr().err.startswith(f"storeio: {broken}: commitlog: ")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_log_without_files_has_no_size(which: int, tmp_path: Path) -> None:
+    roots = [golden.copy_of("base-5.3.3", tmp_path / name) for name in ("one", "other")]
+    shutil.rmtree(roots[which] / "commitlog")
+    (roots[which] / "commitlog").mkdir()
+    found = diff(*roots, jobs=1)
+    assert found.verdict != "equal"
+    assert [part.why for part in found.ranges] == [[B_ALONE, A_ALONE][which]]
+    assert sum(part.stop - part.start for part in found.ranges) == 320944
+
+
+def test_a_donor_that_cannot_be_read_is_named_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    golden.damaged("base-5.3.3", [["zero", golden.segment(2), 0, 4096]], tmp_path / "store")
+    golden.copy_of("base-5.3.3", tmp_path / "donor")
+    shutil.rmtree("donor/commitlog")
+    Path("donor/commitlog").symlink_to("commitlog")
+    assert cli.run(["salvage", "store", "--donor", "donor", "--into", "out"]) == 8
+    assert capsys.readouterr().err.startswith("storeio: donor: commitlog: ")
