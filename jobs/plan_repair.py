@@ -1,6 +1,6 @@
 """``spark-submit jobs/plan_repair.py``: plans for many stores, or with ``--simulate`` what brokers would do with them.
 
-The same as ``storeio plan`` and ``storeio simulate``: same plans, JSON, sentences and exit codes, whose bits
+The same as ``storeio plan`` and ``storeio simulate``: same plans, reports, JSON and exit codes, whose bits
 add up. One task is one store, or one start of one broker version on it, on a worker that sees the store's files;
 plans go to a directory that the workers share.
 """
@@ -25,6 +25,7 @@ from jobs.calls import kept
 from jobs.common import build_session, run_job
 from jobs.declared import ACTIONS, SIMULATIONS
 from jobs.stores import given_of, master_of, new_run_id, separate_errors, store_parser, stores_of
+from storeio.commands.console import coloured, terminal_width
 from storeio.commands.options import failure_of
 from storeio.commands.outputs import Sink, json_sink, say
 from storeio.commands.plan import selection
@@ -39,8 +40,8 @@ from storeio.planning import Selection, plan_store
 from storeio.planning.output import BYTES
 from storeio.predict.start import simulate, versions_of
 from storeio.report import to_json
-from storeio.report.planning import plan_object, plan_sentence
-from storeio.report.simulation import simulation_object, warning_sentence
+from storeio.report.planning import plan_object, plan_sentence, render_plan
+from storeio.report.simulation import render_simulation, simulation_object, warning_sentence
 from storeio.simulate.rules import NEWEST, rules_of
 from storeio.uris import name_of, refuse_remote, shown
 from udfs.checks import WorkersError, workers_named
@@ -58,6 +59,7 @@ class Start:
     given: Given
     whole_log: bool | None
     heap_bytes: int
+    width: int = 0  # of the report; 0: one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +72,16 @@ class Wish:
     given: Given
     select: Selection
     allow_log: bool
+    width: int = 0  # of the report; 0: one sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task found of a store, as JSON and as a sentence, or the error."""
+    """What a task found of a store, as JSON and in words, or the error."""
 
     store: str
     found: dict[str, Any] | None
-    sentence: str = ""
+    text: str = ""
     error: Exception | None = None
     broker: str | None = None
 
@@ -97,7 +100,8 @@ def predict(start: Start) -> Answer:
         )  # fmt: skip
     except Exception as error:
         return Answer(start.store, None, error=across(error), broker=start.version)
-    return Answer(start.store, simulation_object(found), warning_sentence(found))
+    text = render_simulation(found, width=start.width) if start.width else warning_sentence(found)
+    return Answer(start.store, simulation_object(found), text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,10 +127,12 @@ def _refuse_misfits(args: argparse.Namespace) -> None:
 
 def _simulate(args: argparse.Namespace) -> int:
     given, heap, stores = given_of(args), heap_bytes(args.heap), stores_of(args)
+    versions = versions_of(args.broker or NEWEST)
+    width = 0 if args.quiet or len(versions) > 1 else terminal_width()
     starts = [
-        Start(store, version, given, True if args.whole_log else None, heap)
+        Start(store, version, given, True if args.whole_log else None, heap, width)
         for store in stores
-        for version in versions_of(args.broker or NEWEST)
+        for version in versions
     ]
     spark = build_session("storeio simulate", master=master_of(args))
     run_id = args.run_id or new_run_id()
@@ -138,7 +144,7 @@ def _simulate(args: argparse.Namespace) -> int:
                 answers = spark.sparkContext.parallelize(starts, len(starts)).map(predict).collect()
         except WorkersError as error:
             answers = [Answer(start.store, None, error=error, broker=start.version) for start in starts]
-        objects = [_told(answer, sink, by_json=args.json == "-") for answer in answers]
+        objects = _all_told(answers, sink, by_json=args.json == "-")
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
     made = any(answer.found is not None for answer in answers)
 
@@ -156,7 +162,8 @@ def make(wish: Wish) -> Answer:
         )
     except Exception as error:
         return Answer(wish.store, None, error=across(error))
-    return Answer(wish.store, plan_object(found, wish.out), plan_sentence(found))
+    text = render_plan(found, wish.out, width=wish.width) if wish.width else plan_sentence(found)
+    return Answer(wish.store, plan_object(found, wish.out), text)
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -167,8 +174,10 @@ def _plan(args: argparse.Namespace) -> int:
     select = selection(args.topic or (), args.queue or (), args.path or (), args.code or (), args.risk or ())
     files = plan_files(stores, into)
     given = given_of(args, {f"{what} of {file}": f"{file}{end}" for file in files for what, end in PARTS.items()})
+    width = 0 if args.quiet else terminal_width()
     wishes = [
-        Wish(store, out, args.broker, given, select, args.allow_log) for store, out in zip(stores, files, strict=True)
+        Wish(store, out, args.broker, given, select, args.allow_log, width)
+        for store, out in zip(stores, files, strict=True)
     ]
     spark = build_session("storeio plan", master=master_of(args))
     run_id, started_ms = args.run_id or new_run_id(), time.time_ns() // 1_000_000
@@ -180,7 +189,7 @@ def _plan(args: argparse.Namespace) -> int:
                 made = spark.sparkContext.parallelize(wishes, len(wishes)).map(make).collect()
         except WorkersError as error:
             made = [Answer(wish.store, None, error=error) for wish in wishes]
-        objects = [_told(answer, sink, by_json=args.json == "-") for answer in made]
+        objects = _all_told(made, sink, by_json=args.json == "-")
     code = functools.reduce(lambda a, b: a | int(b["exit_code"]), objects, sink.code)
 
     def frames() -> dict[str, pa.Table]:
@@ -220,14 +229,23 @@ def make_folder(into: str) -> None:
         os.makedirs(into, exist_ok=True)
 
 
-def _told(answer: Answer, sink: Sink, *, by_json: bool) -> dict[str, Any]:
+def _all_told(answers: Sequence[Answer], sink: Sink, *, by_json: bool) -> list[dict[str, Any]]:
+    """Return answers as objects, after they were printed, reports with an empty line between."""
+    told: list[dict[str, Any]] = []
+    for answer in answers:
+        is_report = bool(told) and "\n" in answer.text
+        told.append(_told(answer, sink, by_json=by_json, between="\n" if is_report else ""))
+    return told
+
+
+def _told(answer: Answer, sink: Sink, *, by_json: bool, between: str) -> dict[str, Any]:
     """Return an answer as an object, after it was printed."""
     found = answer.found
     if found is None:
         _, found = failure_of(answer.error or RuntimeError("no answer"), answer.store)
         found |= {"broker": answer.broker} if answer.broker is not None else {}
     elif not by_json:
-        found = {**found, "exit_code": found["exit_code"] | say(answer.sentence)}
+        found = {**found, "exit_code": found["exit_code"] | say(between + coloured(answer.text.removesuffix("\n")))}
     sink.put(to_json(found))
     return found
 

@@ -14,11 +14,13 @@ import pytest
 from jobs import plan_repair, tables
 from jobs.declared import ACTIONS, SIMULATIONS
 from storeio.apply import apply_plan
+from storeio.commands.console import terminal_width
 from storeio.config import Given
 from storeio.errors import UsageError
 from storeio.plan import from_json
-from storeio.planning import Selection
+from storeio.planning import Selection, plan_store
 from storeio.predict.start import simulate
+from storeio.report.planning import render_plan
 from storeio.report.simulation import simulation_object
 from storeio.simulate.rules import LINES, NEWEST
 
@@ -108,6 +110,7 @@ def test_an_error_that_nobody_expected_is_one_stores(tmp_path: Path, monkeypatch
 def test_plans_of_two_stores(
     spark: SparkSession, stores: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "node").mkdir()
     edits = [["zero", "consumequeue/topic_0/0/00000000000000001000", 40, 20], ["write", "commitlog/copy", 0, "00"]]
     damaged = golden.damaged("base-5.3.3", edits, tmp_path / "hurt")
     words = ["--store", str(stores[0]), str(damaged), "--into", str(tmp_path / "plans"), "--broker", "5.3.3"]
@@ -122,7 +125,13 @@ def test_plans_of_two_stores(
     rows = tables.rows_with(spark, str(tmp_path / "tables"), ACTIONS, {})
     rows.sort(key=itemgetter("number"))
     assert [(r["kind"], r["path"], r["outcome"]) for r in rows] == [(a.kind, a.path, "planned") for a in plan.actions]
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["NOTHING TO DO", "CURES"]
+    told, given = capsys.readouterr().out, dict(size.split("=") for size in SIZES)
+    reports = []
+    for root, name in ((stores[0], "sound"), (damaged, "hurt")):
+        planned = plan_store(root, tmp_path / "node" / name, broker="5.3.3", given=given)
+        reports.append(render_plan(planned, str(tmp_path / "plans" / f"{name}.plan.json"), width=terminal_width()))
+    assert told == "\n".join(reports)
+    assert [text.split(":")[0] for text in reports] == ["NOTHING TO DO", "CURES"]
     with pytest.raises(UsageError, match="run one is finished"):
         plan_repair.main([*words, "--into", str(tmp_path / "others")])
     assert not (tmp_path / "others").exists()
@@ -130,6 +139,8 @@ def test_plans_of_two_stores(
     assert plan_repair.main([*words, *more]) == 4
     out, err = capsys.readouterr()
     assert [json.loads(line)["exit_code"] for line in out.splitlines()] == [0, 4]
+    assert plan_repair.main([*words, "--into", str(tmp_path / "third"), "--run-id", "three", "--quiet"]) == 4
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["NOTHING TO DO", "CURES"]
     assert err.endswith(f"run two is in {tmp_path / 'tables'}\n")
     assert apply_plan(tmp_path / "plans" / "hurt.plan.json", damaged).exit_code == 1
 
