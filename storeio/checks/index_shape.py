@@ -62,8 +62,10 @@ def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | No
         return None
     data = [read(0, length) for read in reads]
     words, odd = divmod(length - index.HEADER_BYTES, index.SLOT_BYTES)
+    few = any(_unit_count(read) - 1 <= kernel.TOLERATED for read in reads)  # else more of them have to fit
     for strict, holed in ((True, False), (True, True), (False, False), (False, True)):
-        if not odd and (slots := _voted(data, 1 + (words - 1) % 5, strict=strict, holed=holed)):
+        slots, fit = (0, 0) if odd else _voted(data, 1 + (words - 1) % 5, strict=strict, holed=holed)
+        if fit > kernel.TOLERATED or (slots and few):
             return slots, (words - slots) // 5
         # A default file that was cut off has any length.
         if index.units_start(DEFAULT[0]) < length < index.file_length(*DEFAULT):
@@ -95,18 +97,21 @@ def _shape_of_slots(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] |
     if read is None or not LEAST <= length <= index.units_start(DEFAULT[0]):
         return None
     slots = read(index.HEADER_BYTES, length - length % index.SLOT_BYTES).view(">u4")
-    highest, used = int(slots.max()), int(np.count_nonzero(slots))
+    used = np.flatnonzero(slots)
+    if not len(used):
+        return None
     # The highest unit that a slot leads to says how many units there are, and they how many slots are in use.
-    expected = len(slots) * -math.expm1(-highest / DEFAULT[0])
-    return DEFAULT if 0 < used <= CHANCE * (1 + expected) and highest <= DEFAULT[1] else None
+    highest, reach = int(slots.max()), int(used[-1]) + 1
+    expected = reach * -math.expm1(-highest / DEFAULT[0])
+    return DEFAULT if len(used) <= 1 + CHANCE * expected and highest <= DEFAULT[1] else None
 
 
-def _voted(data: Sequence[Bytes], first: int, *, strict: bool, holed: bool) -> int:
-    """Return the number of slots that fits most units of all files, 0 if none fits any."""
+def _voted(data: Sequence[Bytes], first: int, *, strict: bool, holed: bool) -> tuple[int, int]:
+    """Return the number of slots that fits most units of all files, and how many; 0 if none fits any."""
     votes: Counter[int] = Counter()
     best = np.zeros(2, np.int64)
     for each in data:
         kernel.best_fit(each, first, 5, 0, strict, holed, best)
         if best[1] > 0:
             votes[int(best[0])] += int(best[1])
-    return max(votes, key=lambda slots: votes[slots]) if votes else 0
+    return max(votes.items(), key=lambda row: row[1]) if votes else (0, 0)

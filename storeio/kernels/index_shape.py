@@ -18,6 +18,7 @@ Small = npt.NDArray[np.int32]
 
 LOOKED_AT: Final = 48  # units by which a number of slots is judged
 TOLERATED: Final = 4  # of them may be damaged
+MOST_LOG_BYTES: Final = 2**50  # what points farther is a hash and no offset: the unit begins elsewhere
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64[::1], int64)")
@@ -87,7 +88,7 @@ def judge_unit(data: Bytes, slots: int, lost: int, i: int) -> int:
     at = units_at + i * UNIT
     slot = slot_of(int32_at(data, at), slots)
     before = int32_at(data, at + PREVIOUS_AT)
-    if slot < 0 or int64_at(data, at + OFFSET_AT) < 0 or not 0 <= before < i:
+    if slot < 0 or not 0 <= int64_at(data, at + OFFSET_AT) < MOST_LOG_BYTES or not 0 <= before < i:
         return np.int64(MISSES)
     chained = False
     if before > 0:
