@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from storeio.errors import UsageError
@@ -287,8 +287,8 @@ def _setting(known: Given, name: str, value: str, source: str) -> Setting:
 def _size_setting(listing: Listing, name: str, known: Given) -> Setting:
     kind, unit = SIZES[name]
     if name not in known:
-        size, source = infer_size(listing.of_kind(kind), int(default(name)), unit)
-        return _setting(known, name, str(size), source)
+        size, source, is_sure = infer_size(listing.of_kind(kind), int(default(name)), unit)
+        return replace(_setting(known, name, str(size), source), by_lengths=not is_sure)
     size = int(known[name])
     if name == QUEUE_SIZE:
         size += -size % unit  # its getter rounds up to whole units

@@ -17,8 +17,10 @@ from storeio.paths import MOST_FILE_BYTES, StoreFile
 EVIDENCE: Final = 16  # sizes weighed at most; damage can bring as many lengths as there are files
 
 
-def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, str]:
-    """Return the file size that most files of a kind speak for, and where it comes from.
+def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, str, bool]:
+    """Return the file size that most files of a kind speak for, where it comes from, and whether it is beyond doubt.
+
+    That it is not where lengths alone speak, for another size than the usual one: all files may have been cut off.
 
     A file speaks for its length, two neighbours for the distance of their names and against every other, and a name
     against every size that it is no multiple of. So truncated files, all of them even, or a renamed one are outvoted.
@@ -36,10 +38,14 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
     best = max(likely, key=votes)
     if votes(best)[0] < 2 and not steps[best]:
         best = _size_of_few(best, lengths, bases, usual, unit)
+    elif 2 * (lengths[best] + steps[best]) < sum(lengths.values()):  # chance, of files that were all cut off
+        best = _size_of_names(best, lengths, bases, usual, unit)
+    is_sure = best == usual or steps[best] > 0
     if lengths[best]:
         others = f" of {len(files)}" if lengths[best] < len(files) else ""
-        return best, f"inferred from {lengths[best]}{others} file{'s' if len(files) > 1 else ''}"
-    return best, "default" if best == usual else f"inferred from the names of {len(bases)} file{'s' * (len(bases) > 1)}"
+        return best, f"inferred from {lengths[best]}{others} file{'s' if len(files) > 1 else ''}", is_sure
+    names = f"inferred from the names of {len(bases)} file{'s' * (len(bases) > 1)}"
+    return best, "default" if best == usual else names, is_sure
 
 
 def _steps(files: Sequence[StoreFile]) -> Iterable[int]:
@@ -56,6 +62,11 @@ def _size_of_few(best: int, lengths: Counter[int], bases: Sequence[int], usual: 
     fits = lengths[best] > 0 and not any(base % best for base in bases)
     if fits and (any(bases) or _is_round(best // unit)):
         return best
+    return _size_of_names(best, lengths, bases, usual, unit)
+
+
+def _size_of_names(best: int, lengths: Counter[int], bases: Sequence[int], usual: int, unit: int) -> int:
+    """Return the file size that names speak for where lengths do not, the usual one if no name does."""
     longest, divisor = max(lengths, default=0), math.gcd(*bases)
     if divisor == 0 or divisor % usual == 0:
         return usual if usual >= longest else best

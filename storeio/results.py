@@ -37,11 +37,15 @@ INDEX_SHAPE: Final = ("maxHashSlotNum", "maxIndexNum")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A broker setting as used, and where its value comes from: a file, the command line, or inferred."""
+    """A broker setting as used, and where its value comes from: a file, the command line, or inferred.
+
+    ``by_lengths`` says that nothing but the lengths of files tells it, which they may have got by being cut off.
+    """
 
     name: str
     value: str
     source: str
+    by_lengths: bool = False
 
     @property
     def is_default(self) -> bool:

@@ -112,20 +112,31 @@ def test_single_file() -> None:
 
 def test_queue_sizes_are_whole_units() -> None:
     files = segments((0, 4001), directory="consumequeue/t/0") + segments((0, 4000), directory="consumequeue/t/1")
-    assert infer_size(files, 6_000_000, 20) == (4000, "inferred from 1 of 2 files")
+    assert infer_size(files, 6_000_000, 20) == (4000, "inferred from 1 of 2 files", False)
 
 
 def test_names_of_different_queues_are_no_neighbours() -> None:
     files = segments((0, 4000), (4000, 4000), directory="consumequeue/t/0")
     files += segments((400_000, 4000), directory="consumequeue/t/1")
-    assert infer_size(files, 6_000_000, 20) == (4000, "inferred from 3 files")
+    assert infer_size(files, 6_000_000, 20) == (4000, "inferred from 3 files", True)
 
 
 def test_files_that_were_all_cut_off_do_not_outvote_their_names() -> None:
     names = (0, 1000, 2000, 3000)
     files = [f for n in range(5) for f in segments(*((at, 500) for at in names), directory=f"consumequeue/t/{n}")]
-    assert infer_size(files, 6_000_000, 20) == (1000, "inferred from the names of 20 files")
+    assert infer_size(files, 6_000_000, 20) == (1000, "inferred from the names of 20 files", True)
+    files = [f for n in range(5) for f in segments((0, 500), directory=f"consumequeue/t/{n}")]
+    assert infer_size(files, 6_000_000, 20) == (500, "inferred from 5 files", False)
     assert size_of((0, 500), (500, 500), (2000, 500), (2500, 500)) == 500, "two files are missing"
+
+
+def test_files_that_were_cut_off_anywhere_tell_no_size() -> None:
+    """Two of them have one length by chance."""
+    lengths = [600, 600, 20, 40, 980, 1200, 1440, 2000, 300, 60]
+    files = [f for n, size in enumerate(lengths) for f in segments((0, size), directory=f"consumequeue/t/{n}")]
+    assert infer_size(files, 6_000_000, 20) == (6_000_000, "default", True)
+    files += segments((4000, 320), directory="consumequeue/t/10")
+    assert infer_size(files, 6_000_000, 20)[:2] == (4000, "inferred from the names of 11 files")
 
 
 @given(
@@ -134,7 +145,7 @@ def test_files_that_were_all_cut_off_do_not_outvote_their_names() -> None:
 )
 def test_size_is_never_zero_and_whole(files: list[tuple[int, int]], unit: int) -> None:
     listed = [StoreFile(f"commitlog/{base}", COMMITLOG, size, base) for base, size in sorted(files)]
-    size, source = infer_size(listed, 300 * unit, unit)
+    size, source, _ = infer_size(listed, 300 * unit, unit)
     assert size > 0
     assert size % unit == 0
     assert source

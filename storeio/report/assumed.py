@@ -26,7 +26,9 @@ def assumed_sizes(settings: Iterable[Setting], made: Collection[str], again: str
         made: The directories in which files are made.
         again: The verb that is to be called again if the broker is set otherwise.
     """
+    settings = list(settings)
     values = {setting.name: setting.value for setting in settings if setting.is_default}
+    told = {setting.name: setting.value for setting in settings if setting.by_lengths}
     shape = {name: values[name] for name in INDEX_SHAPE if name in values} if INDEX in made else {}
     found = [
         f"files in {kind} are made {values[name]} bytes long, the brokers' default: no file tells another length. "
@@ -34,11 +36,17 @@ def assumed_sizes(settings: Iterable[Setting], made: Collection[str], again: str
         for kind, name in LENGTHS.items()
         if kind in made and name in values
     ]
+    found += [
+        f"files in {kind} are made {told[name]} bytes long, as those that are there are: no names tell it. "
+        f"If these were cut off, {again} again with --conf broker.conf or --set {name}=N."
+        for kind, name in LENGTHS.items()
+        if kind in made and name in told
+    ]
     if shape:
-        told = " and ".join(f"{name}={value}" for name, value in shape.items())
+        both = " and ".join(f"{name}={value}" for name, value in shape.items())
         sets = " ".join(f"--set {name}=N" for name in shape)
         found.append(
-            f"index files are made with {told}, the brokers' default: from no file they can be told. "
+            f"index files are made with {both}, the brokers' default: from no file they can be told. "
             f"If the broker is set otherwise, {again} again with --conf broker.conf or {sets}."
         )
     return found
