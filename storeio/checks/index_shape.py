@@ -48,13 +48,29 @@ def infer_shape(files: Sequence[tuple[str, int, Read]]) -> tuple[int, int] | Non
                 return shape
             likely = likely or shape
         if likely:
-            return likely
+            return likely[0], _units_of_full(files, *likely)
     return _shape_of_cut(files) or _shape_of_slots(files)
 
 
 def _unit_count(read: Read) -> int:
     """Return what a file's header says of its units: in a full one as many as there is room for."""
     return int(index.decode_header(read(0, index.HEADER_BYTES).data)["unit_count"])
+
+
+def _units_of_full(files: Sequence[tuple[str, int, Read]], slots: int, units: int) -> int:
+    """Return how many units files have room for that are not the last one and so are full; longer ones have more bytes.
+
+    Such a file's header says so, and nothing stands behind its last unit.
+    """
+    told: Counter[int] = Counter()
+    for _, length, read in sorted(files, key=lambda file: file[0])[:-1]:
+        count = _unit_count(read) if length >= LEAST else 0
+        stop = index.file_length(slots, count)
+        if 1 < count < units and stop < length:
+            last, rest = read(stop - index.UNIT_BYTES, stop), read(stop, length)
+            told[count] += bool(last.any() and not rest.any())
+    count, votes = max(told.items(), key=lambda row: row[1], default=(units, 0))
+    return count if votes else units
 
 
 def _shape_of_length(length: int, reads: Sequence[Read]) -> tuple[int, int] | None:

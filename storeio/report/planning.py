@@ -129,7 +129,7 @@ def _row(path: str, kind: str, risk: str, part: list[Action]) -> list[object]:
 
 def _assumed(found: Planned) -> list[str]:
     """Return what was taken for granted of files that are made anew."""
-    made = {action.path.split("/")[0] for action in found.plan.actions if action.kind == model.CREATE}
+    made = {action.path.split("/")[0] for action in found.plan.actions if action.kind in (model.CREATE, model.RESIZE)}
     return assumed_sizes(found.before.settings, made, "plan")
 
 

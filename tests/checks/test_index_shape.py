@@ -61,6 +61,24 @@ def test_of_two_files_the_full_one_tells(more: int) -> None:
     assert infer_shape(samples_of(whole)) == (200, 800)
 
 
+def test_a_file_that_is_not_the_last_is_full_and_tells_how_many_units_there_are() -> None:
+    """Bytes behind it, and a header of the last one that is damaged, make no room for more."""
+    whole = store("base-4.9.8")
+    first, second = whole.files
+    whole.files[first] = np.append(whole.files[first], np.zeros(40, np.uint8))
+    whole.files[second][36:40] = 255
+    assert infer_shape(samples_of(whole)) == (200, 800)
+
+
+@pytest.mark.parametrize("name", ["rich-5.3.3", "ext-5.3.3"])
+def test_units_that_begin_elsewhere_are_no_units(name: str) -> None:
+    """4096 bytes more leave no number of slots that is theirs."""
+    whole = store(name)
+    for path, data in whole.files.items():
+        longer = np.append(data, np.zeros(4096, np.uint8))
+        assert infer_shape([(path, len(longer), lambda a, b, longer=longer: longer[a:b])]) is None  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("length", [21020, 8211, 2400])
 def test_an_only_file_that_was_cut_off_tells_its_slots(length: int) -> None:
     """With these a broker finds its keys: it makes the file longer, and slots begin where they did."""
