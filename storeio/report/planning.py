@@ -20,10 +20,11 @@ from storeio.report.next_step import (
     root_word,
     salvage_step,
 )
-from storeio.report.simulation import nothing_up
+from storeio.report.simulation import ending, nothing_up
 from storeio.report.tables import ROWS, counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
+from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import broker_text
 
 LEFT: Final = 10
@@ -146,9 +147,7 @@ def _starts(found: Planned, width: int) -> list[str]:
         ("now", found.predicted_before, found.before),
         ("then", found.predicted_after, found.after),
     ):
-        lost = start.given_up.messages if start.given_up else 0
-        gives = f"and gives up {counted(lost, 'intact message')}" if lost else f"and gives {nothing_up(start)}"
-        does = f"{start.outcome.outcome} {gives if start.outcome.outcome == 'starts' else start.outcome.reason}"
+        does = f"{start.outcome.outcome} {ending(start) if start.outcome.outcome == STARTS else start.outcome.reason}"
         serious = sum(f.severity in ("error", "warning") for f in audit.findings)
         text = f"{does.strip()}; the audit has {counted(serious, 'finding')}."
         lines += paragraph(f"- {when}: ", printable(text), width, "  ")

@@ -100,6 +100,19 @@ def warning_sentence(found: Prediction) -> str:
     return f"SAFE: {broker} starts on {store} and gives {nothing_up(found)}{read}."
 
 
+def ending(found: Prediction) -> str:
+    """Return what comes of a start that ends well or not, as the end of a sentence: messages first, then files."""
+    lost = found.given_up.messages if found.given_up else 0
+    if lost:
+        return f"and gives up {counted(lost, 'intact message')}"
+    if found.emptied:
+        files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
+        return f"and deletes {files} data"
+    if found.harms:
+        return "but clients will not get what they should"
+    return f"and gives {nothing_up(found)}"
+
+
 def nothing_up(found: Prediction) -> str:
     """Return what a start gives up that gives up no message, as the end of a sentence."""
     return f"no message up, but {counted(found.keys_lost, 'key')} of the index" if found.keys_lost else "nothing up"
