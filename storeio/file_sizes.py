@@ -22,8 +22,9 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
 
     That it is not where lengths alone speak, for another size than the usual one: all files may have been cut off.
 
-    A file speaks for its length, two neighbours for the distance of their names and against every other, and a name
-    against every size that it is no multiple of. So truncated files, all of them even, or a renamed one are outvoted.
+    A file speaks for its length, two neighbours for the distance of their names, and a name
+    against every size that it is no multiple of. So a truncated file or a renamed one is outvoted. That neighbours lie
+    farther apart than their length speaks against nothing: files between them may be gone.
     What is longer than any file of a broker speaks for nothing.
     """
     bases = [f.base_offset for f in files if f.base_offset is not None and f.base_offset >= 0]
@@ -32,7 +33,7 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
     likely = {n for votes in (lengths, steps) for n, _ in votes.most_common(EVIDENCE)} | {usual}
 
     def votes(size: int) -> tuple[int, int, bool, int]:
-        against = sum(1 for base in bases if base % size) + steps.total() - steps[size]
+        against = sum(1 for base in bases if base % size)
         return lengths[size] + steps[size] - against, lengths[size], size == usual, size
 
     best = max(likely, key=votes)

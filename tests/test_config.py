@@ -121,10 +121,15 @@ def test_names_of_different_queues_are_no_neighbours() -> None:
     assert infer_size(files, 6_000_000, 20) == (4000, "inferred from 3 files", True)
 
 
-def test_files_that_were_all_cut_off_do_not_outvote_their_names() -> None:
+def test_files_that_are_gone_do_not_make_others_longer() -> None:
+    files = [f for n in range(4) for f in segments(*((at, 1000) for at in (0, 2000, 4000)), directory=f"queue/t/{n}")]
+    assert infer_size(files, 6_000_000, 20) == (1000, "inferred from 12 files", False)
+
+
+def test_of_files_that_were_all_cut_off_alike_the_length_is_in_doubt() -> None:
     names = (0, 1000, 2000, 3000)
     files = [f for n in range(5) for f in segments(*((at, 500) for at in names), directory=f"consumequeue/t/{n}")]
-    assert infer_size(files, 6_000_000, 20) == (1000, "inferred from the names of 20 files", True)
+    assert infer_size(files, 6_000_000, 20) == (500, "inferred from 20 files", False)
     files = [f for n in range(5) for f in segments((0, 500), directory=f"consumequeue/t/{n}")]
     assert infer_size(files, 6_000_000, 20) == (500, "inferred from 5 files", False)
     assert size_of((0, 500), (500, 500), (2000, 500), (2500, 500)) == 500, "two files are missing"
