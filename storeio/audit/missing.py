@@ -16,7 +16,6 @@ from storeio.results import LostRange
 
 # Units that point farther behind the log, or at more, or at what no segment holds whole, or in front of their queue's
 # last record, are no lost messages, but damaged themselves.
-MOST_LOG_BYTES: Final = 1 << 50
 MOST_UNIT_BYTES: Final = 1 << 29
 NO_NUMBERS: Final = (0, 0)
 
@@ -39,7 +38,7 @@ def missing_of(
         (number, physical, size)
         for number, physical, size in leftover.beyond
         if span(number)[0] > last
-        and behind <= physical < MOST_LOG_BYTES
+        and behind <= physical < log.MOST_LOG_BYTES
         and size < MOST_UNIT_BYTES
         and physical % segment_bytes + size + log.BLANK_HEAD_BYTES <= segment_bytes
     ]

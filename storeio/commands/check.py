@@ -111,7 +111,8 @@ def check_one(store: str, call: Call, sink: Sink) -> int:
         return tried.code
     code = audit.exit_code
     try:
-        sink.put(to_json(audit_object(audit)))
+        with undivided():
+            sink.put(to_json(audit_object(audit)))
         code |= show(audit, call)
         if call.page is not None:
             call.pages.append(page_of(audit, call))

@@ -31,6 +31,7 @@ BORN_HOST_AT: Final = 48
 
 IPV4_HOST_BYTES: Final = 8
 IPV6_HOST_BYTES: Final = 20
+MOST_LOG_BYTES: Final = 1 << 50  # farther no log reaches; what points there is damaged
 BLANK_HEAD_BYTES: Final = 8  # a record never touches the last 8 bytes of a segment
 MIN_RECORD_BYTES: Final = 91  # V1, IPv4 hosts, nothing in it, topic of length 0
 MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise

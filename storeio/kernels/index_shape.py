@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.compiled import compiled
+from storeio.format.commitlog import MOST_LOG_BYTES
 from storeio.kernels.index import OFFSET_AT, PREVIOUS_AT, SLOTS_AT, UNIT, slot_of
 from storeio.kernels.search import first_nonzero
 from storeio.kernels.text import int32_at, int64_at
@@ -18,7 +19,6 @@ Small = npt.NDArray[np.int32]
 
 LOOKED_AT: Final = 48  # units by which a number of slots is judged
 TOLERATED: Final = 4  # of them may be damaged
-MOST_LOG_BYTES: Final = 2**50  # what points farther is a hash and no offset: the unit begins elsewhere
 
 
 @compiled("int64(readonly(uint8[::1]), int64, int64, int32[::1], int64[::1], int64)")
@@ -82,7 +82,8 @@ def judge_unit(data: Bytes, slots: int, lost: int, i: int) -> int:
 
     ``FITS`` if its slot leads to it or to a later unit of the same slot, and its previous number to an earlier one;
     ``HOLE`` if zeros stand where that would show, ``CHAINED`` if only its slot does not, and the earlier unit
-    has another hash; else ``MISSES``. A slot may lead to a unit below ``lost`` that the file has not any more.
+    has another hash; else ``MISSES``. What points farther than any log reaches has a hash there: the unit begins
+    elsewhere. A slot may lead to a unit below ``lost`` that the file has not any more.
     """
     units_at = SLOTS_AT + 4 * slots
     at = units_at + i * UNIT

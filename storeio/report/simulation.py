@@ -17,6 +17,7 @@ from storeio.simulate.outcome import as_recorded
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import broker_text
 
+NOT_GOT: Final = "but clients will not get what they should"
 ENDS: Final = {REFUSES: "refuses to start", CRASHES: "dies at start", HANGS: "hangs at start, for ever"}
 
 
@@ -80,9 +81,8 @@ def warning_sentence(found: Prediction) -> str:
     """Return what the start comes to, in one sentence that begins with one word in capitals."""
     outcome, store = found.outcome, printable(found.store)
     broker = broker_text(outcome.broker)
-    files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
     if found.unread:
-        then = f"; if it cannot read that either, it deletes {files} data" if found.emptied else ""
+        then = f"; if it cannot read that either, it {_deletes(found)}" if found.emptied else ""
         return f"UNSURE: what {broker} does on {store} is not known: some of it could not be read{then}."
     if outcome.outcome != STARTS:
         return f"NO START: {broker} {ENDS[outcome.outcome]} on {store}: {printable(outcome.reason)}."
@@ -91,9 +91,9 @@ def warning_sentence(found: Prediction) -> str:
         size = bytes_text(sum(loss.bytes for loss in found.given_up.losses)) if found.given_up else ""
         return f"LOSES: {broker} starts on {store} and gives up {counted(lost, 'intact message')}, {size}."
     if found.emptied:
-        return f"DELETES: {broker} starts on {store} and deletes {files} data."
+        return f"DELETES: {broker} starts on {store} and {_deletes(found)}."
     if found.harms:
-        return f"HARMS: {broker} starts on {store}, but clients will not get what they should."
+        return f"HARMS: {broker} starts on {store}, {NOT_GOT}."
     if found.not_simulated:
         return f"UNSURE: {broker} starts on {store} and gives nothing up, as far as this can be simulated."
     read = "" if found.given_up is not None else " in what it reads; --whole-log compares all"
@@ -106,11 +106,15 @@ def ending(found: Prediction) -> str:
     if lost:
         return f"and gives up {counted(lost, 'intact message')}"
     if found.emptied:
-        files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
-        return f"and deletes {files} data"
+        return f"and {_deletes(found)}"
     if found.harms:
-        return "but clients will not get what they should"
+        return NOT_GOT
     return f"and gives {nothing_up(found)}"
+
+
+def _deletes(found: Prediction) -> str:
+    files = "1 file that holds" if len(found.emptied) == 1 else f"{len(found.emptied)} files that hold"
+    return f"deletes {files} data"
 
 
 def nothing_up(found: Prediction) -> str:

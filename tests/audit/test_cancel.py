@@ -112,31 +112,22 @@ def test_before_anything_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 # Ctrl-C at the import of one module; else where Python drops it; else where Python ends itself by it afterwards.
+AT_IMPORT: Final = """
+import sys, signal
+class Moment:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            {raises}
+sys.meta_path.insert(0, Moment())
+"""
 MOMENTS: Final = {
-    "import of the command line": """
-import sys, signal
-class Moment:
-    def find_spec(self, name, *_):
-        if name == "storeio.commands.console":
-            exec("signal.raise_signal(signal.SIGINT)")
-sys.meta_path.insert(0, Moment())
-""",
-    "import of the engine": """
-import sys, signal
-class Moment:
-    def find_spec(self, name, *_):
-        if name == "numpy.linalg":
-            signal.raise_signal(signal.SIGINT)
-sys.meta_path.insert(0, Moment())
-""",
-    "import of the compiler": """
-import sys, signal
-class Moment:
-    def find_spec(self, name, *_):
-        if name == "llvmlite.binding.ffi":
-            signal.raise_signal(signal.SIGTERM)
-sys.meta_path.insert(0, Moment())
-""",
+    "import of the command line": AT_IMPORT.format(
+        module="storeio.commands.console", raises='exec("signal.raise_signal(signal.SIGINT)")'
+    ),
+    "import of the engine": AT_IMPORT.format(module="numpy.linalg", raises="signal.raise_signal(signal.SIGINT)"),
+    "import of the compiler": AT_IMPORT.format(
+        module="llvmlite.binding.ffi", raises="signal.raise_signal(signal.SIGTERM)"
+    ),
     "a finaliser": """
 import signal, time, storeio.commands.check as check
 class Moment:

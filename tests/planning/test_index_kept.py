@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
 
@@ -97,22 +96,3 @@ def test_a_real_broker_then_finds_all_keys(tmp_path: Path) -> None:
     started = run(VERSION, root, golden_data.options(NAME), keys=keys, stop="halt")
     # Brokers index the last message once more after a crash.
     assert {key: set(found) for key, found in started.hits.items()} == {key: set(found) for key, found in keys.items()}
-
-
-@pytest.mark.parametrize(
-    ("gone", "says"),
-    [
-        (True, "starts and deletes 20 files that hold data"),
-        (False, "starts but clients will not get what they should"),
-    ],
-)
-def test_a_plan_says_of_a_harmful_start_what_simulate_says(gone: bool, says: str, tmp_path: Path) -> None:
-    root = golden_data.copy_of(NAME, tmp_path / "store")
-    segments = sorted((root / "commitlog").iterdir())
-    if gone:
-        shutil.rmtree(root / "commitlog")
-    else:
-        segments[4].write_bytes(segments[3].read_bytes())
-    planned = plan_store(root, broker=VERSION, given=given_for(NAME), jobs=1)
-    assert planned.predicted_before.harms
-    assert says in " ".join(render_plan(planned, "").split())
