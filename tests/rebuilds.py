@@ -275,7 +275,7 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
     only = i == 0 and (i + 1 == len(records) or (not alone and _all_follow(records)))
     if alone and not only:
         known = after if after is not None and after <= 2**40 else 0  # of two that are wild neither says anything
-        wild = number - known > 2**40 if stop is None else abs(number - stop) > 2**40
+        wild = number - known > 2**40 if stop is None else _is_wild(queue, records[i], number - stop, after)
         is_end = len(rest) <= 16 and all(b != a + 1 for a, b in pairwise(rest))
         back = is_end and stop is not None and number < stop
         if wild or back or number < 0:
@@ -291,6 +291,14 @@ def _first_of_run(queue: Obvious, records: list[slow.Head], i: int, alone: bool,
             queue.moved += 1
             return stop, True
     return number, False
+
+
+def _is_wild(queue: Obvious, record: slow.Head, jump: int, after: int | None) -> bool:
+    """Tell whether one record jumps farther than it is believed, alone or with the one behind it."""
+    before = queue.at[record.queue_offset - jump - 1]
+    room = max(record.physical - before.physical - before.size, 0) // 91
+    seconded = after is not None and 0 <= after - record.queue_offset <= 2**16
+    return not -(2**40) <= jump <= (2**40 if seconded else min(2**40, 2**16 + room))
 
 
 def _beyond(before: slow.Head, after: slow.Head, numbers: int) -> int:

@@ -11,6 +11,7 @@ from storeio.format import commitlog as log
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 
 LONG_JUMP: Final = 2**40  # no queue loses so many messages; such a number is damaged
+MOST_ALONE: Final = 2**16  # numbers that one record jumps, over those for which the log has room: more say no one alone
 MOST_ASTRAY: Final = 16  # records in a row whose numbers are damaged
 
 
@@ -30,18 +31,25 @@ class Astray:
     number: int = -1
 
 
-def is_out_of_reach(run: Sequence[int], before: int | None, after: int | None) -> bool:
+def is_out_of_reach(run: Sequence[int], before: int | None, after: int | None, between: int) -> bool:
     """Tell whether a run is one record whose number no queue reaches.
 
-    ``before`` is where the run before it stops, ``after`` where the next one begins; None at the ends.
+    Args:
+        run: The run.
+        before: Where the run before it stops, None at the begin.
+        after: Where the next one begins, None at the end.
+        between: Bytes of the log between this run and the one before it, which had what may be missing.
     """
+    number = run[RUN_FIRST]
     if run[RUN_RECORDS] != 1:
         return False
-    if before is not None:
-        wild = abs(run[RUN_FIRST] - before) > LONG_JUMP
-    else:  # of the first two numbers the greater one is wild, or both are
-        wild = run[RUN_FIRST] - (after if after is not None and after <= LONG_JUMP else 0) > LONG_JUMP
-    return wild or run[RUN_FIRST] < 0
+    if before is None:  # of the first two numbers the greater one is wild, or both are
+        wild = number - (after if after is not None and after <= LONG_JUMP else 0) > LONG_JUMP
+    else:
+        alone = after is None or not 0 <= after - number <= MOST_ALONE
+        reach = MOST_ALONE + max(between, 0) // log.MIN_RECORD_BYTES if alone else LONG_JUMP
+        wild = not -LONG_JUMP <= number - before <= min(reach, LONG_JUMP)
+    return wild or number < 0
 
 
 def astray(runs: Sequence[Sequence[int]], i: int, before: tuple[int, int] | None, view: LogView) -> Astray | None:

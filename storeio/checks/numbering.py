@@ -110,7 +110,8 @@ def _without_outliers(
             width = as_long(run[RUN_STOP] - run[RUN_FIRST])  # behind the last number of 64 bits is the lowest one
             expected = before if before is not None else 0 if found else before_next(after, width)
             expected = found.number if found and found.number >= 0 else expected
-            is_wrong = found or ((len(runs) > 1 or is_whole) and is_out_of_reach(run, before, after))
+            between = run[RUN_START_AT] - (kept[-1][RUN_STOP_AT] if kept else 0)
+            is_wrong = found or ((len(runs) > 1 or is_whole) and is_out_of_reach(run, before, after, between))
             if is_wrong and run[RUN_FIRST] != expected:  # of those that are mixed up some may stand where they belong
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))
                 if run[RUN_RECORDS] == 1:

@@ -101,12 +101,16 @@ def plan_store(
 def _lost(before: Audit, best: _Attempt) -> int:
     """Return how many messages are lost; without a salvage, not those that the log has again once it is mended.
 
-    What units told before they were cleared is lost all the same.
+    What units told before they were cleared is lost all the same, and so is a message half of which was cut off: once
+    its segment is padded with zeros, brokers take what is left for a record.
     """
     if best.planner.in_place.lost >= 0:
         return best.planner.in_place.lost
     after = best.after
-    again = after.log.records - before.log.records + messages_in(after.misplaced)
+    made = best.planner.later or best.planner.basis
+    parts = [(part.physical_start, part.physical_stop) for part in before.lost]
+    torn = sum(any(low <= at < high for low, high in parts) for at in (made.untold if made is not None else ()))
+    again = after.log.records - before.log.records - torn + messages_in(after.misplaced)
     return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
 
 

@@ -7,12 +7,11 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from storeio import __version__, audit
-from storeio.checks.index_shape import UNTOLD
 from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import infer_config
 from storeio.errors import AuditError, UnreadableError, UsageError
@@ -27,7 +26,7 @@ from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
-from storeio.planning.reasons import CONTRADICTED, SHAPELESS, UNDECIDED, require_clear, require_placed
+from storeio.planning.reasons import CONTRADICTED, require_clear, require_index_clear, require_placed
 from storeio.planning.salvaging import InPlace, plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
 from storeio.planning.summary import (
@@ -48,7 +47,17 @@ from storeio.scan import list_store, naming_store
 from storeio.simulate.predicted import Prediction
 
 EVERYTHING: Final = "everything"
-Built = tuple[Path, Rebuilt]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a rebuild of the store, as it is planned so far, has put into a place; ``untold`` as ``with_true_heads``."""
+
+    place: Path
+    rebuilt: Rebuilt
+    untold: Sequence[int] = ()
+
+
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 
 
@@ -170,10 +179,11 @@ class Planner:
         if not (queues or index or point):
             return
         try:
-            place, built = self._built(found)
+            made = self._built(found)
         except UnreadableError as error:
             self.draft.left_out.add(str(error), "all that is derived from the log")
             return
+        place, built = made.place, made.rebuilt
         elsewhere = misplaced(self.draft, found.findings, self.config.commitlog_file_bytes)
         pointing = queues_pointing_at(self.draft, found.findings, elsewhere)
         is_ahead = bool(pointing) or index_points_at(found.findings, elsewhere)  # of what the log is as it lies there
@@ -185,7 +195,7 @@ class Planner:
             with self._derived_part(name):
                 self._require_agreed(name)
                 require_placed(is_ahead=key[1:] in pointing)
-                require_clear(self.draft, about[key[1:]], key, last)
+                require_clear(self.draft, about[key[1:]], key, last, made.untold)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
                 self._queue(place, target, into_damage(about[key[1:]], key), built.min_physical_offset)
@@ -193,10 +203,7 @@ class Planner:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
                 require_placed(is_ahead=is_ahead)
-                if any(f.detail == UNTOLD for f in found.findings):
-                    raise RefusedError(SHAPELESS)
-                if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in found.findings):
-                    raise RefusedError(UNDECIDED)
+                require_index_clear(found.findings, last, made.untold)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
                 is_sound = True
         if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
@@ -217,9 +224,11 @@ class Planner:
         if self.basis is not None and not number:
             return self.basis
         place, source = self.work / f"rebuilt-{number}", self.store.root
+        untold: Sequence[int] = ()
         if any(finding.code in DOUBT_CODES for finding in found.findings):
-            source = with_true_heads(source, self.work / f"{place.name}-from", self._look)
-        self.later = place, rebuild(source, place, given=self.settings, broker=self.broker, jobs=self.jobs)
+            source, untold = with_true_heads(source, self.work / f"{place.name}-from", self._look)
+        made = rebuild(source, place, given=self.settings, broker=self.broker, jobs=self.jobs)
+        self.later = Built(place, made, untold)
         return self.later
 
     @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from storeio.checks.index_shape import UNTOLD
@@ -17,11 +18,21 @@ DISOWNED: Final = "units of a light queue point at messages that do not list it,
 UNDECIDED: Final = "a record and the only unit that points at it name different queues; which is right, nothing tells"
 MISPLACED: Final = "records that it points at lie elsewhere in the log than they say: mend the log first"
 SHAPELESS: Final = f"{UNTOLD}: give {' and '.join(INDEX_SHAPE)} as the broker has them"
+DAMAGED: Final = "records that it disagrees with are damaged, and nothing tells what stood there: salvage them first"
 CONTRADICTED: Final = "log and queues contradict each other, whatever is mended first"
 
 
-def require_clear(draft: Draft, findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int]) -> None:
-    """Raise where a queue's units may know better than the records; ``last`` is as of ``last_pointers``.
+def require_clear(
+    draft: Draft, findings: Sequence[Finding], queue: tuple[str, str, int], last: set[int], untold: Sequence[int]
+) -> None:
+    """Raise where a queue's units may know better than the records.
+
+    Args:
+        draft: What is planned so far.
+        findings: Those that name the queue.
+        queue: Its kind, topic and queue id.
+        last: As of ``last_pointers``.
+        untold: Physical offsets of records that are damaged, of which nothing tells what they were, ascending.
 
     Raises:
         RefusedError: They may.
@@ -30,6 +41,30 @@ def require_clear(draft: Draft, findings: Sequence[Finding], queue: tuple[str, s
         raise RefusedError(DISOWNED)
     if of_queue(findings, queue, last):
         raise RefusedError(UNDECIDED)
+    if disagrees(findings, "LOG_UNIT_DISAGREES", untold):
+        raise RefusedError(DAMAGED)
+
+
+def require_index_clear(findings: Sequence[Finding], last: set[int], untold: Sequence[int]) -> None:
+    """Raise where the index cannot be made anew, or may know better than the records; as for ``require_clear``.
+
+    Raises:
+        RefusedError: So it is.
+    """
+    if any(f.detail == UNTOLD for f in findings):
+        raise RefusedError(SHAPELESS)
+    if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in findings):
+        raise RefusedError(UNDECIDED)
+    if disagrees(findings, "LOG_INDEX_DISAGREES", untold):
+        raise RefusedError(DAMAGED)
+
+
+def disagrees(findings: Iterable[Finding], code: str, places: Sequence[int]) -> bool:
+    """Tell whether findings of a code are about records at some physical offsets, ascending."""
+    mine = ((f.physical_offset, f.length) for f in findings if f.code == code)
+    return any(
+        at is not None and bisect_left(places, at) < bisect_left(places, at + max(length, 1)) for at, length in mine
+    )
 
 
 def require_placed(*, is_ahead: bool) -> None:

@@ -103,8 +103,10 @@ def plan_salvage(
     return InPlace(list(decision.tight), lost, [each.sentence for each in placed.otherwise])
 
 
-def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]) -> Path:
+def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]) -> tuple[Path, list[int]]:
     """Return a store whose log says what its damaged records said: links and copies below ``scratch``, or ``root``.
+
+    And the physical offsets, ascending, of those of which nothing tells what they said.
 
     Queues and index are to be what they were before a record's topic, queue or number was damaged. What the log says
     would take the message from its queue, for which nothing but the queue unit speaks any more.
@@ -118,14 +120,16 @@ def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]
         UnreadableError: A file could not be read.
     """
     found = survey(look(root))
-    records = [answer.fixed for _, answer in Doubts(found).answers() if answer.fixed is not None]
+    answers = list(Doubts(found).answers())
+    records = [answer.fixed for _, answer in answers if answer.fixed is not None]
+    untold = [place for place, answer in answers if answer.fixed is None]
     if not records:
-        return root
+        return root, untold
     store = LinkedStore(list_store(root), scratch)
     for record in records:
         base = record.start - record.start % found.segment_bytes
         store.write(found.files[base].path, record.start - base, record.restored.raw)
-    return store.root
+    return store.root, untold
 
 
 def _move_strays(draft: Draft, listing: Listing, found: Concluded) -> None:

@@ -153,11 +153,12 @@ def _place_alone(placed: Placed, runs: list[Run], i: int, at: int, view: LogView
     before = placed.stop if placed.parts else None
     after = runs[i + 1][RUN_FIRST] if i + 1 < len(runs) else None
     after = after if after is not None and 0 <= after <= MOST_NUMBER else None  # else it says nothing
+    between = run[RUN_START_AT] - (placed.parts[-1].stop_at if placed.parts else 0)
     is_end = len(runs) - i <= MOST_ASTRAY and all(rest[RUN_RECORDS] == 1 for rest in runs[i:])
     if _is_amid(runs[i : i + MOST_ASTRAY + 1], before, placed):
         number = before or 0
         placed.moved += run[RUN_RECORDS]
-    elif len(runs) > 1 and (is_out_of_reach(run, before, after) or (is_end and _goes_back(run, before))):
+    elif len(runs) > 1 and (is_out_of_reach(run, before, after, between) or (is_end and _goes_back(run, before))):
         number = before if before is not None else before_next(after, 1)
         placed.moved += 1
     elif not 0 <= number <= MOST_NUMBER:

@@ -25,7 +25,7 @@ from storeio.report.tables import ROWS, counted, paragraph, table
 from storeio.results import EXIT_SOUND
 from storeio.safe import printable
 from storeio.simulate.ends import STARTS
-from storeio.simulate.rules import broker_text
+from storeio.simulate.rules import NEWEST, broker_text, rules_of
 
 LEFT: Final = 10
 VERBS: Final = {
@@ -166,16 +166,29 @@ def _steps(found: Planned, path: str) -> list[Step]:
     if not found.plan.actions:
         return [*rest, Step(f"storeio check {store} --all", "every finding")]
     if not path:
-        return [Step(f"storeio plan {store} --out {out}", "keeps the plan, so that it can be applied"), *rest]
+        same = f"storeio plan {store}{_options(found)} --out {out}"
+        return [Step(same, "keeps the plan, so that it can be applied"), *rest]
     log = " --allow-log" if any(map(is_of_log, found.plan.actions)) else ""
     apply = Step(f"storeio apply {root_word(path)} {store}{log}", "does it; no broker may run on the store")
     return [*rest, apply]
 
 
+def _options(found: Planned) -> str:
+    """Return the options that a plan was made with, for the next one."""
+    broker = f" --broker {found.plan.broker}" if found.plan.broker != rules_of(NEWEST).version else ""
+    log = " --allow-log" if found.allow_log else ""
+    return f"{broker}{log}{f' --goal {SALVAGE}' if found.goal == SALVAGE else ''}"
+
+
 def _other_plans(found: Planned) -> list[Step]:
-    """Return what may cure the rest: actions on the log, or making it whole, there or in a new store."""
+    """Return what may cure the rest: actions on the log, or making it whole, there or in a new store.
+
+    Where there is no log nothing does.
+    """
     store, out = root_word(found.plan.store), plan_word(found.plan.store)
     plan = f"storeio plan {store} --broker {found.plan.broker} --allow-log"
+    if any(f.code == "LOG_MISSING" for f in found.after.findings):
+        return []
     if not any(f.path.startswith(COMMITLOG) and f.severity != INFO for f in found.after.findings):
         return []
     if not found.allow_log and not needs_salvage(found.after.findings):

@@ -16,6 +16,7 @@ from storeio.checks.numbering import number_queue
 from storeio.checks.segments import LogView, Segment
 from storeio.format import commitlog as log
 from storeio.paths import describe
+from storeio.rebuild.node import rebuild
 from storeio.salvage.node import salvage
 
 pytestmark = pytest.mark.share(2)
@@ -49,6 +50,33 @@ def test_the_record_is_named_and_mended(number: int, wild: int, tmp_path: Path) 
     result = salvage(root, tmp_path / "new", given=given_for(BASE), jobs=1)
     assert (result.exit_code, result.problems) == (0, [])
     assert salvages.records_of(tmp_path / "new", 32768)[place].raw == salvages.originals_of(BASE)[place].raw
+
+
+@pytest.mark.parametrize("byte", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
+def test_a_last_record_alone_tells_of_no_more_messages_than_the_log_has_room_for(
+    name: str, byte: int, tmp_path: Path
+) -> None:
+    """With queues or without: what lies between its number and the others is not lost, and not filled."""
+    row = max(
+        (row for row in golden.dump(name) if (row["topic"], row["queue_id"]) == ("topic_0", "1")),
+        key=lambda row: int(row["queue_offset"]),
+    )
+    place, number = int(row["phy_offset"]), int(row["queue_offset"])
+    at = place % 32768 + log.QUEUE_OFFSET_AT + byte
+    edit = ["write", f"commitlog/{place - place % 32768:020d}", at, "26"]
+    root = golden.damaged(name, [edit], tmp_path / "store")
+    bare = golden.damaged(name, [edit, ["rmtree", "consumequeue"]], tmp_path / "bare")
+    for each in (root, bare):
+        assert not audit.check(each, given=given_for(name), jobs=1).lost
+        result = salvage(each, tmp_path / f"{each.name}-new", given=given_for(name), jobs=1)
+        assert (result.exit_code, result.problems, result.lost) == (0, [], [])
+        assert (
+            salvages.records_of(tmp_path / f"{each.name}-new", 32768)[place].raw
+            == salvages.originals_of(name)[place].raw
+        )
+    built = rebuild(bare, tmp_path / "built", given=given_for(name), jobs=1)
+    assert {(queue.topic, queue.queue_id): queue.stop for queue in built.queues}["topic_0", 1] == number + 1
 
 
 @pytest.mark.parametrize("said", [2**40, 2**56, -5, 230, 150, 88, 86])

@@ -18,6 +18,7 @@ from storeio.apply import apply_plan
 from storeio.format import commitlog as log
 from storeio.planning import Selection, plan_store
 from storeio.report.text import verdict_sentence
+from storeio.salvage.node import salvage
 
 pytestmark = pytest.mark.share(2)
 
@@ -466,3 +467,23 @@ def test_a_light_queue_gives_up_units_of_messages_that_cannot_have_listed_it(
     if cures:
         apply_plan(tmp_path / "plan.json", root)
         assert {path: path.read_bytes() for path in sound} == sound
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_what_a_record_said_before_half_of_it_was_cut_off_stays(name: str, tmp_path: Path) -> None:
+    """Padded with zeros, what is left of it is a record to brokers: without tags, and with a body that is whole."""
+    size = int(golden_data.options(name)["clFile"])
+    row = next(
+        row for row in golden_data.dump(name) if row["keys"] != "null" and int(row["phy_offset"]) % size > size // 2
+    )
+    place, length = int(row["phy_offset"]), int(row["size"])
+    keeps = place % size + length - 5  # the end of the tags is gone
+    root = golden_data.damaged(
+        name, [["truncate", f"commitlog/{place - place % size:020d}", keeps]], tmp_path / "store"
+    )
+    found = plan_store(root, tmp_path / "plan.json", given=given_for(name), allow_log=True, jobs=1)
+    saved = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert found.lost == sum(part.stop_queue_offset - part.first_queue_offset for part in saved.lost) > 0
+    assert "commitlog" in {action.path.split("/")[0] for action in found.plan.actions}
+    assert not [a for a in found.plan.actions if a.path.startswith(("index/", f"consumequeue/{row['topic']}/"))]
+    assert any("damaged, and nothing tells what stood there" in text for text in found.plan.left)

@@ -469,6 +469,20 @@ def test_a_place_that_takes_no_file_is_told_with_the_option(tmp_path: Path, caps
     assert "--out /proc/plan.json: could not be written: " in capsys.readouterr().err
 
 
+def test_what_keeps_a_plan_makes_the_same_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edits = [["write", segment(0), 100, "ff"], ["delete", cq(0)]]
+    root = golden_data.damaged(BASE, edits, tmp_path / "store")
+    for options in ("--broker 5.3.3", "--broker 5.3.3 --allow-log", "--broker 4.9.8 --allow-log --goal salvage"):
+        assert cli.run(["plan", str(root), *options.split(), *SETS]) == 4
+        assert f"  storeio plan {root} {options} --out plan.json\n" in capsys.readouterr().out
+
+
+def test_where_the_log_is_gone_nothing_is_said_to_save_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_data.damaged(BASE, [["rmtree", "commitlog"]], tmp_path / "store")
+    assert cli.run(["plan", str(root), "--allow-log", *SETS]) == 4
+    assert "salvage" not in capsys.readouterr().out.partition("NEXT")[2]
+
+
 def test_a_plan_that_is_only_looked_at_leaves_nothing(store: Path, tmp_path: Path) -> None:
     (store / cq(0)).unlink()
     found = plan_store(store, given=given_for(BASE), jobs=1)
