@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +30,7 @@ Classed = tuple[str, int, int, int]
 """A class of bytes, the half-open range of unit numbers, and where the record of the first one lies."""
 
 MOST_APART: Final = 16  # runs of a queue in one split whose findings are kept apart
+NO_FILE: Final = "no file holds this unit"
 MAX_QUEUE_OFFSET: Final = 2**55  # more units than any disk holds; such a field is damaged
 
 
@@ -69,10 +70,12 @@ def check_placed(
         bounds = [0, *itertools.accumulate(implied.runs()[RUN_RECORDS].tolist())]
     else:
         bounds = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    goes_back = 2 < len(bounds) <= MOST_APART + 1 and bool((np.diff(numbers) < 1).any())
+    if not queue.files:
+        return _without_files(queue, implied, bounds, checked, kept if goes_back else None)
     units_of = by_number(queue, read, numbers, runs=len(bounds) - 1)
     places = Places(queue, read, implied.physical_at(0), implied.physical_at(-1) + 1)
     known: Known = {}  # where numbers are at random each unit lies beside those of many runs
-    goes_back = 2 < len(bounds) <= MOST_APART + 1 and bool((np.diff(numbers) < 1).any())
     for a, b in itertools.pairwise(bounds):
         first = int(numbers[a])
         if first < 0 or first > MAX_QUEUE_OFFSET:
@@ -88,6 +91,33 @@ def check_placed(
             checked.apart += condense(checked.findings, kept)
             checked.findings = []
     return checked
+
+
+def _without_files(
+    queue: Queue, implied: Implied, bounds: Sequence[int], checked: Checked, apart: Container[str] | None
+) -> Checked:
+    """Return that no unit is there of a queue without files: of thousands of queues none is looked at unit by unit.
+
+    ``bounds`` are those of its runs, whose findings stay ``apart`` as ``condense`` has it, if that is given.
+    """
+    for a, b in itertools.pairwise(bounds):
+        first = int(implied.queue_offset[a])
+        if not 0 <= first <= MAX_QUEUE_OFFSET:
+            continue
+        checked.whole = True
+        checked.findings.append(_at_units(queue, first, b - a, implied.physical_at(a), "CQ_MISSING", NO_FILE))
+        if apart is not None:
+            checked.apart += condense(checked.findings, apart)
+            checked.findings = []
+    return checked
+
+
+def _at_units(queue: Queue, first: int, count: int, physical: int, code: str, detail: str) -> Finding:
+    """Return the finding at units that lie in one file, or in none; ``physical`` is where the first record lies."""
+    path, position = queue.path_at(first * queue.unit_bytes)
+    return Finding(
+        code, path, position, count * queue.unit_bytes, queue.topic, queue.queue_id, first, physical, count, detail
+    )
 
 
 @dataclass(slots=True)
@@ -123,7 +153,7 @@ class _Run:
         filler = consumequeue.is_pre_blank(self.disk)
         zero = consumequeue.is_zero(self.disk)
         checked.covered += [(self.first + a, self.first + b) for a, b in ranges_of(~gone)]
-        self.report(checked, "CQ_MISSING", gone, "no file holds this unit")
+        self.report(checked, "CQ_MISSING", gone, NO_FILE)
         self.report(checked, "CQ_UNIT_MISSING", ~gone & ~placed & (zero | filler), "zero or filler")
         self.classed(checked, "zero", ~gone & zero)
         self.classed(checked, "blank", ~gone & filler)
@@ -153,16 +183,10 @@ class _Run:
         size = self.queue.unit_bytes
         at = a
         while at < b:
-            path, position = self.queue.path_at((self.first + at) * size)
-            count = b - at
-            if self.queue.files:
-                count = min(count, max((self.queue.file_bytes - position) // size, 1))
-            checked.findings.append(
-                Finding(
-                    code, path, position, count * size, self.queue.topic, self.queue.queue_id, self.first + at,
-                    self.physical_at(at), count, detail,
-                )
-            )  # fmt: skip
+            _, position = self.queue.path_at((self.first + at) * size)
+            count = min(b - at, max((self.queue.file_bytes - position) // size, 1))
+            found = _at_units(self.queue, self.first + at, count, self.physical_at(at), code, detail)
+            checked.findings.append(found)
             at += count
 
     def tags(self, checked: Checked, mask: Mask) -> None:
