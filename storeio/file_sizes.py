@@ -37,9 +37,11 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
         return lengths[size] + steps[size] - against, lengths[size], size == usual, size
 
     best = max(likely, key=votes)
+    if not steps[best]:
+        best = _longer(best, lengths, bases)
     if votes(best)[0] < 2 and not steps[best]:
         best = _size_of_few(best, lengths, bases, usual, unit)
-    elif 2 * (lengths[best] + steps[best]) < sum(lengths.values()):  # chance, of files that were all cut off
+    elif _is_chance(best, lengths, steps):
         best = _size_of_names(best, lengths, bases, usual, unit)
     is_sure = best == usual or steps[best] > 0
     if lengths[best]:
@@ -47,6 +49,23 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
         return best, f"inferred from {lengths[best]}{others} file{'s' if len(files) > 1 else ''}", is_sure
     names = f"inferred from the names of {len(bases)} file{'s' * (len(bases) > 1)}"
     return best, "default" if best == usual else names, is_sure
+
+
+def _longer(best: int, lengths: Counter[int], bases: Sequence[int]) -> int:
+    """Return a longer size that about as many files have, where no name tells: files are cut off, not lengthened."""
+    near = max(2, -(-lengths[best] // 2))
+    longer = (n for n, count in lengths.items() if n > best and count >= near and not any(base % n for base in bases))
+    return max(longer, key=lambda n: (lengths[n], n), default=best)
+
+
+def _is_chance(best: int, lengths: Counter[int], steps: Counter[int]) -> bool:
+    """Tell whether so few files speak for the best size that all may have been cut off, and some agree by chance.
+
+    Not where none is longer, and more agree than by chance: then the others were cut off.
+    """
+    half = -(-sum(lengths.values()) // 2)
+    few = min(max(3, -(-half // 2)), half) if best == max(lengths, default=0) else half
+    return lengths[best] + steps[best] < few
 
 
 def _steps(files: Sequence[StoreFile]) -> Iterable[int]:

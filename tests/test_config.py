@@ -144,6 +144,13 @@ def test_files_that_were_cut_off_anywhere_tell_no_size() -> None:
     assert infer_size(files, 6_000_000, 20)[:2] == (4000, "inferred from the names of 11 files")
 
 
+@pytest.mark.parametrize(("whole", "cut"), [(10, 11), (7, 14), (8, 3), (3, 3)])
+def test_of_files_without_a_name_that_tells_the_others_were_cut_off(whole: int, cut: int) -> None:
+    lengths = [4000] * whole + [1000] * cut
+    files = [f for n, size in enumerate(lengths) for f in segments((0, size), directory=f"consumequeue/t/{n}")]
+    assert infer_size(files, 6_000_000, 20) == (4000, f"inferred from {whole} of {whole + cut} files", False)
+
+
 @given(
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**40)), max_size=12),
     st.sampled_from([1, 20, 46]),

@@ -203,7 +203,7 @@ class Planner:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
                 require_placed(is_ahead=is_ahead)
-                require_index_clear(found.findings, last, made.untold)
+                require_index_clear(found, last, made.untold)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
                 is_sound = True
         if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file

@@ -8,11 +8,13 @@ from typing import Final
 
 from storeio.checks.index_shape import UNTOLD
 from storeio.findings import Finding
+from storeio.format.index import DEFAULT_SLOTS, DEFAULT_UNITS, HEADER_BYTES, file_length
+from storeio.paths import INDEX
 from storeio.planning.draft import Draft
 from storeio.planning.light import disowned
 from storeio.planning.limits import RefusedError
 from storeio.planning.undecided import of_queue
-from storeio.results import INDEX_SHAPE
+from storeio.results import INDEX_SHAPE, Audit
 
 DISOWNED: Final = "units of a light queue point at messages that do not list it, perhaps since these are damaged"
 UNDECIDED: Final = "a record and the only unit that points at it name different queues; which is right, nothing tells"
@@ -45,18 +47,27 @@ def require_clear(
         raise RefusedError(DAMAGED)
 
 
-def require_index_clear(findings: Sequence[Finding], last: set[int], untold: Sequence[int]) -> None:
+def require_index_clear(found: Audit, last: set[int], untold: Sequence[int]) -> None:
     """Raise where the index cannot be made anew, or may know better than the records; as for ``require_clear``.
 
     Raises:
         RefusedError: So it is.
     """
-    if any(f.detail == UNTOLD for f in findings):
+    findings = found.findings
+    if any(f.detail == UNTOLD for f in findings) or _are_no_defaults(found):
         raise RefusedError(SHAPELESS)
     if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in findings):
         raise RefusedError(UNDECIDED)
     if disagrees(findings, "LOG_INDEX_DISAGREES", untold):
         raise RefusedError(DAMAGED)
+
+
+def _are_no_defaults(found: Audit) -> bool:
+    """Tell whether index files that hold nothing any more have another length than the defaults would give them."""
+    usual = file_length(DEFAULT_SLOTS, DEFAULT_UNITS)
+    sizes = {file.size for file in found.files if file.kind == INDEX}
+    is_default = any(each.name in INDEX_SHAPE and each.is_default for each in found.settings)
+    return is_default and any(HEADER_BYTES < size != usual for size in sizes)
 
 
 def disagrees(findings: Iterable[Finding], code: str, places: Sequence[int]) -> bool:

@@ -239,3 +239,16 @@ def test_a_light_queues_file_with_a_negative_name_is_told_and_goes(tmp_path: Pat
     file.rename(file.with_name("-0000000000000004000"))
     assert any("-0000000000000004000" in path for _, path in mended(root, given_for("rich-5.3.3"), "5.3.3"))
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["base-5.3.3", "ext-5.3.3"])
+def test_index_files_of_zeros_are_not_replaced_by_others_of_the_default_size(name: str, tmp_path: Path) -> None:
+    """Their length says that the broker makes others, and not how many slots these have."""
+    edits = [
+        ["zero", f"index/{path.name}", 0, path.stat().st_size]
+        for path in sorted((golden.store(name) / "index").iterdir())
+    ]
+    root = golden.damaged(name, edits, tmp_path / "store")
+    found = plan_store(root, tmp_path / "plan.json", jobs=1)
+    assert not [action.path for action in found.plan.actions if action.path.startswith("index/")]
+    assert any("maxHashSlotNum and maxIndexNum as the broker has them" in text for text in found.plan.left)
