@@ -177,7 +177,9 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     into = "directory or URI to write, new or empty; of several stores one below it each"
     add("--into", metavar="DIR", required=True, help=into)
-    add("--donor", dest="donors", metavar="STORE", action="append", default=[], help="another copy of the log; repeat")
+    add(
+        "--donor", dest="donors", metavar="STORE", action="append", default=[], help="another copy of one store; repeat"
+    )
     add("--lost", dest="losses", choices=LOSSES, default=TOMBSTONES, help="what takes the numbers of lost messages")
     add("--topic", dest="topics", metavar="NAME", action="append", default=[], help="only this topic; repeat")
     add("--queue", dest="queues", metavar="TOPIC/ID", action="append", default=[], help="only this queue; repeat")

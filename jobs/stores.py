@@ -10,9 +10,9 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -25,6 +25,8 @@ from storeio.incremental.choice import parse_seconds, parse_share
 from storeio.output.targets import followed, is_inside, refuse_inside
 from storeio.safe import printable
 from storeio.uris import is_remote, parsed, place_of, shown
+
+T = TypeVar("T")
 
 MOST: Final = 2**31 - 1  # what Spark takes as an int, and as seconds or days still fits its longs as milliseconds
 MOST_BYTES: Final = 2**63 - 1
@@ -83,12 +85,17 @@ def schedule_of(args: argparse.Namespace) -> argparse.Namespace:
     for option, value in (("--recheck", args.recheck), ("--time-budget", args.time_budget)):
         if value is not None and not args.incremental:
             raise UsageError(f"{option} {value}: needs --incremental")
-    try:
-        args.recheck = parse_share(RECHECK if args.recheck is None else args.recheck)
-        args.time_budget = None if args.time_budget is None else parse_seconds(args.time_budget)
-    except UsageError as error:
-        raise UsageError(f"--recheck or --time-budget {error}") from error
+    args.recheck = _read("--recheck", parse_share, args.recheck or RECHECK)
+    args.time_budget = _read("--time-budget", parse_seconds, args.time_budget) if args.time_budget else None
     return args
+
+
+def _read(option: str, parse: Callable[[str], T], text: str) -> T:
+    """Return an option's value; what is wrong with it names the option."""
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from error
 
 
 def positive(text: str, most: int = MOST) -> int:

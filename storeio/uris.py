@@ -5,12 +5,15 @@ Whatever is printed, logged or kept in a table goes through ``shown`` first: a U
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from storeio.errors import UsageError
+from storeio.safe import printable
 
 FILE: Final = "file"
 HIDDEN: Final = "***"
@@ -48,8 +51,10 @@ def place_of(root: str) -> str:
     """Return the local path of a ``file:`` URI, anything else as it is.
 
     Raises:
-        UsageError: It names another machine, or has more than a path.
+        UsageError: It names another machine, or has more than a path; or no path can be it.
     """
+    if "\0" in root:
+        raise UsageError(f"{printable(root)}: no path holds a NUL")
     if not root.lower().startswith("file:"):
         return root
     parts = urlsplit(root)
@@ -58,6 +63,11 @@ def place_of(root: str) -> str:
     if parts.query or parts.fragment or root.endswith(("?", "#")):
         raise UsageError(f"{root}: a '?' or '#' in a path is written %3F or %23")
     return unquote(parts.path, errors="surrogateescape")
+
+
+def several(roots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str | os.PathLike[str], ...]:
+    """Return store directories; a single one need not stand in a list, of whose letters nobody means each."""
+    return (roots,) if isinstance(roots, (str, os.PathLike)) else tuple(roots)
 
 
 def named(root: str) -> str:

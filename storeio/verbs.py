@@ -7,6 +7,7 @@ they are called: pure packages stay free of what reads and writes files, and the
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -36,7 +37,16 @@ class _Callable(ModuleType):
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Return what the verb returns."""
-        return verb(self.__name__.rpartition(".")[2])(*arguments, **named)
+        return self._verb(*arguments, **named)
+
+    @property
+    def _verb(self) -> Callable[..., Any]:
+        return verb(self.__name__.rpartition(".")[2])
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The signature of the verb, for ``inspect.signature`` and what notebooks show."""
+        return inspect.signature(self._verb)
 
 
 def answer_calls(package: str) -> None:

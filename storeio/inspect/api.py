@@ -91,7 +91,13 @@ def _check(wanted: Filter, at: int | None, around: int, message_id: str | None, 
         raise UsageError("a physical offset and a message id are two questions")
     if around and at is None:
         raise UsageError("--around goes with --at: neighbours of which record?")
-    if around < 0 or (limit is not None and limit < 0):
+    if around < 0:
+        raise UsageError("counts cannot be negative")
+    _check_limit(limit)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
         raise UsageError("counts cannot be negative")
 
 
@@ -103,7 +109,12 @@ def units(
     queue_offset: Range | None = None,
     limit: int | None = None,
 ) -> Iterator[UnitView]:
-    """Return an iterator over the units of the queues, file by file, each with the record it points at."""
+    """Return an iterator over the units of the queues, file by file, each with the record it points at.
+
+    Raises:
+        UsageError: ``limit`` is negative. Others as ``open_reader``.
+    """
+    _check_limit(limit)
     reader = open_reader(root)
     return islice(queueunits.units(reader, topic=topic, queue_id=queue_id, queue_offsets=_range(queue_offset)), limit)
 
@@ -121,7 +132,11 @@ def index_entries(
     """Return an iterator over index entries: all, those whose hash is a key's or tag's, or those of one record.
 
     A hash is of topic and key; without a topic those of all topics that have a queue are taken.
+
+    Raises:
+        UsageError: A topic without a key, or ``limit`` is negative. Others as ``open_reader``.
     """
+    _check_limit(limit)
     reader = open_reader(root)
     names = [name for name in (key, unique_key) if name is not None] + ([f"T#{tag}"] if tag is not None else [])
     hashes = None

@@ -29,7 +29,7 @@ from storeio.scan import kept_open
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
-from storeio.uris import is_remote, place_of, shown
+from storeio.uris import is_remote, place_of, several, shown
 
 # What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so, or
 # a segment under its own name: recovery then begins earlier, comes to damage in the log that it would have passed over,
@@ -50,7 +50,7 @@ def plan_store(
     select: Selection | None = None,
     allow_log: bool = False,
     goal: str = REPAIR,
-    donors: Sequence[str | os.PathLike[str]] = (),
+    donors: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     jobs: int | None = None,
     progress: Tell | None = None,
 ) -> Planned:
@@ -75,7 +75,7 @@ def plan_store(
         UnreadableError, WriteError: A file could not be read, or written.
     """
     started, starting = time.monotonic(), rules_of(broker or NEWEST).version
-    store = place_of(os.fspath(root))
+    store, donors = place_of(os.fspath(root)), several(donors)
     _require_goal(goal, donors, store, allow_log=allow_log)
     copies = [place_of(os.fspath(donor)) for donor in donors]
     with output_for(out, store, *copies) as output, output.scratch() as scratch:

@@ -47,7 +47,7 @@ from storeio.scan import kept_open, naming_store
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
 from storeio.turns import thread_count
-from storeio.uris import shown
+from storeio.uris import several, shown
 
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
 ALL: Final = Choice()
@@ -62,7 +62,7 @@ def salvage(
     broker: str | None = None,
     losses: str = TOMBSTONES,
     choice: Choice = ALL,
-    donors: Sequence[str | os.PathLike[str]] = (),
+    donors: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     jobs: int | None = None,
     split_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -90,6 +90,7 @@ def salvage(
     """
     if losses not in LOSSES:
         raise UsageError(f"losses {losses!r}: there are {', '.join(LOSSES)}")
+    donors = several(donors)
     for donor in donors:
         refuse_itself("--donor", donor, root)
     for read in (root, *donors):

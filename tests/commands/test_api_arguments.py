@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,6 +41,11 @@ Call = Callable[[Path, Path], Any]
         lambda root, _: storeio.simulate(root, heap_bytes=2**63),
         lambda root, _: forecast_retention(root, heap_bytes=2**63),
         lambda root, _: storeio.open_store(root).units("topic_0", 0, kind="queue"),
+        lambda root, _: storeio.plan(f"{root}\0"),
+        lambda root, _: storeio.undo(f"{root}\0"),
+        lambda root, new: storeio.rebuild(root, f"{new}\0"),
+        lambda root, _: storeio.inspect.units(root, limit=-1),
+        lambda root, _: storeio.inspect.index_entries(root, limit=-1),
     ],
 )
 def test_refused(call: Call, tmp_path: Path) -> None:
@@ -60,6 +66,18 @@ def test_all_that_the_package_names_is_there_at_once() -> None:
     words = "import storeio; print([name for name in storeio.__all__ if getattr(storeio, name, None) is None])"
     ran = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, timeout=120)
     assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["plan", "simulate", "rebuild", "salvage", "apply", "diff", "check", "undo"])
+def test_a_verb_says_what_it_takes(name: str) -> None:
+    names = list(inspect.signature(getattr(storeio, name)).parameters)
+    assert "arguments" not in names and len(names) > 1
+
+
+def test_one_donor_need_not_stand_in_a_list(tmp_path: Path) -> None:
+    root = golden.damaged(ROOT, [["zero", "commitlog/00000000000000000000", 0, 4096]], tmp_path / "store")
+    saved = storeio.salvage(root, tmp_path / "new", donors=str(golden.store(ROOT)), given=golden.given_for(ROOT))
+    assert (saved.lost_count, saved.exit_code) == (0, 0)
 
 
 def test_of_a_version_that_is_not_known_it_is_said() -> None:
