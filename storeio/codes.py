@@ -64,6 +64,8 @@ _TABLE: Final = (
          "Permissions, a failing disk, or a file that vanished meanwhile.", "Make it readable and check again; nothing is known of its bytes."),
     Code("UNSUPPORTED_LAYOUT", INFO, "files of a kind that this audit does not read",
          "RocksDB queues or configuration, compacted topics, a DLedger log.", "None here; only what is listed was checked."),
+    Code("STRAY_PASSED_OVER", INFO, "a file that brokers pass over lies among the queues' directories",
+         "Something that a person or a tool left there.", "None needed; move it out of the store to have its bytes out of the way."),
     # commitlog
     Code("LOG_BODY_CRC", ERROR, "a message body does not have its CRC",
          "Bytes changed on the disk, or a write that never reached it.", _BROKER_CUTS + " " + SALVAGE),

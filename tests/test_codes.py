@@ -253,6 +253,7 @@ MADE: Final[dict[str, tuple[str, Callable[[Path], object]]]] = {
     "QUEUE_ELSEWHERE": ("base-5.3.3", lambda root: (root / "consumequeue").rename(root / "batchconsumequeue")),
     "UNREADABLE": ("base-5.3.3", loop),
     "UNSUPPORTED_LAYOUT": ("base-5.3.3", lambda root: (root / "dledger-n0").mkdir()),
+    "STRAY_PASSED_OVER": ("base-5.3.3", lambda root: (root / "consumequeue" / "notes").write_bytes(b"left here")),
     "LOG_BLANK_SIZE": ("base-5.3.3", wrong_blank),
     "LOG_BLANK_DIRTY": ("base-5.3.3", dirty_blank),
     "LOG_STALE": ("base-5.3.3", copy_into_tail),

@@ -43,6 +43,7 @@ _MUST_BE_FILES: Final = {
     LOCK: "brokers die at start: it is to be a file",
     **dict.fromkeys((ABORT, ABORT_COPY), "5.x brokers die or hang at start: it is to be a file"),
 }
+QUEUE_DEPTH: Final = 3  # directories above a queue's file
 _KEEP_NOTHING: Final = "brokers start, and can keep nothing there"
 _MUST_BE_DIRECTORIES: Final = {
     **dict.fromkeys((COMMITLOG, INDEX, *QUEUE_KINDS), _KEEP_NOTHING),
@@ -124,11 +125,11 @@ def queues_elsewhere(entries: Sequence[StoreFile], *, in_database: bool) -> bool
 
 def _in_data_directory(entry: StoreFile, length: int) -> list[Finding]:
     depth = entry.path.count("/")
-    leaf = depth == 1 if entry.kind == COMMITLOG else depth == 3
+    leaf = depth == (1 if entry.kind == COMMITLOG else QUEUE_DEPTH)
     if not leaf:
         return _beside_queues(entry, depth)
     if entry.kind != COMMITLOG and entry.queue_id is None:
-        return []  # the loader skips directories whose name is no queue id
+        return _passed_over(entry)  # the loader skips directories whose name is no queue id
     if entry.is_dir:
         return [Finding("STRAY_DIRECTORY", entry.path, topic=entry.topic, queue_id=entry.queue_id)]
     if not is_offset(entry, length):
@@ -153,7 +154,12 @@ def _beside_queues(entry: StoreFile, depth: int) -> list[Finding]:
         return []  # inside a stray directory, which is a finding of its own
     if depth == 2 and not entry.is_dir and parse_number(entry.path.rsplit("/", 1)[-1]) is not None:
         return [_stray(entry, "a file where a queue's directory belongs")]
-    return []
+    return _passed_over(entry) if depth < QUEUE_DEPTH else []  # deeper is inside a stray directory, too
+
+
+def _passed_over(entry: StoreFile) -> list[Finding]:
+    """Return that a file lies where brokers look for directories, and do nothing with others."""
+    return [] if entry.is_dir else [Finding("STRAY_PASSED_OVER", entry.path, 0, entry.size)]
 
 
 def _in_index(entry: StoreFile) -> list[Finding]:

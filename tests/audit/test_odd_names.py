@@ -353,3 +353,18 @@ def test_a_light_queue_s_file_where_positions_end(number: int, tmp_path: Path) -
     assert plan.cures
     assert salvage(root, tmp_path / "saved", given=sizes_of(options), jobs=1).exit_code == 0
     assert cli.run(["check", str(root), "--html", str(tmp_path / "page.html"), "--quiet"]) == 4
+
+
+@pytest.mark.parametrize("name", ["notes", "topic_0/notes", "topic_0/x/notes", "topic_0/x/00000000000000000000"])
+def test_a_file_that_brokers_pass_over_is_told_and_stays(name: str, tmp_path: Path) -> None:
+    """Its bytes are garbage in the table of bytes, which says why."""
+    root = copy(tmp_path)
+    sound = audit.check(root, jobs=1)
+    path = root / "consumequeue" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"hello")
+    found = audit.check(root, jobs=1)
+    (told,) = (finding for finding in found.findings if finding not in sound.findings)
+    assert (told.code, told.path, told.length) == ("STRAY_PASSED_OVER", f"consumequeue/{name}", 5)
+    assert (found.exit_code, found.queues) == (sound.exit_code, sound.queues)
+    assert not plan_store(root, jobs=1).plan.actions
