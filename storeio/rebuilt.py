@@ -21,6 +21,9 @@ class QueueBuilt:
     ``gaps`` are numbers that no record of the log has; of their units ``kept`` are the store's own, which
     point into the hole, and ``filled`` repeat the one before. ``replaced`` units belonged to records whose
     number was given out again, ``moved`` to records whose number contradicts its neighbours.
+
+    Of a queue that ``is_dead`` the log has no message any more: of its last file, which ends at ``stop``, ``kept``
+    units are the store's own, and ``filled`` repeat one.
     """
 
     kind: str
@@ -38,7 +41,12 @@ class QueueBuilt:
     @property
     def usual(self) -> bool:
         """Whether numbers follow on from each other."""
-        return not (self.gaps or self.replaced or self.moved)
+        return not (self.gaps or self.replaced or self.moved or (self.is_dead and self.filled))
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether retention has deleted all of its messages."""
+        return not self.units and self.kept > 0
 
 
 @dataclass(slots=True)

@@ -196,6 +196,7 @@ def finish(build: Building, jobs: int) -> Rebuilt:
         for key, count in laid.kept.items():
             kept[key] = kept.get(key, 0) + count
     queues = [queue_built(key, placed, kept.get(key, 0)) for key, placed in orders.placed.items()]
+    queues = build.tally.with_dead(queues, build.plan, staging)
     written = staging.written_bytes + sum(laid.written_bytes for laid in build.laid)
     names = staging.finish(jobs)
     index = [file.index for file in orders.files if file.index is not None]

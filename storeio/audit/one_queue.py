@@ -10,7 +10,7 @@ from typing import Final
 from storeio.audit.light_start import begins_too_high
 from storeio.audit.misnumbered import FIELD, units_of
 from storeio.audit.misplaced import told
-from storeio.audit.missing import missing_of
+from storeio.audit.missing import NO_NUMBERS, missing_of
 from storeio.audit.owners import Owners
 from storeio.audit.peek import record_at
 from storeio.audit.plan import AuditPlan, QueueKey
@@ -182,6 +182,10 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
             leftover.findings += begins_too_high(plan, read, queue, said.covered[0][0])
         if queue.kind == BATCHQUEUE:
             leftover.spans = spans_of(queue, read, [row[0] for rows in leftover.gone for row in rows])
+        if leftover.expired >= 0:
+            last = leftover.expired
+            spans = spans_of(queue, read, [last]) if queue.kind == BATCHQUEUE else {last: (last, last + 1)}
+            leftover.dead_stop = spans.get(last, NO_NUMBERS)[1]
     except UnreadableError as error:
         judged.failed = str(error)
         return judged

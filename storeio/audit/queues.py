@@ -137,6 +137,8 @@ def _result(
         starts = [low for low, _ in said.covered] + ([leftover.first_real] if leftover.first_real is not None else [])
         first = min(starts, default=0)
         stop = max([high for _, high in said.covered] + [leftover.stop], default=0)
+    if not first and not stop:
+        first = stop = leftover.dead_stop
     return QueueResult(
         queue.topic, queue.queue_id, _SHORT.get(queue.kind, "cq"), first, max(stop, first), covered + leftover.units,
         numbering.records, lost,

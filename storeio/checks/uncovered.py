@@ -41,7 +41,8 @@ class Leftover:
     ``beyond`` are (unit number, physical offset, size) of units behind the end of the log, ``damaged``
     of those that point into holes, ``unread`` of those whose record could not be read. ``spans`` are the queue offsets
     that these have in a batch queue, by unit number, as far as they are to be believed. ``stop`` is the number behind
-    the last unit that is no dirty tail.
+    the last unit that is no dirty tail. ``expired`` is the last unit whose record retention has deleted, -1 without:
+    a queue that has no other ends with it, at the queue offset ``dead_stop``.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -53,6 +54,8 @@ class Leftover:
     first_real: int | None = None
     stop: int = 0
     units: int = 0
+    expired: int = -1
+    dead_stop: int = 0
 
     @property
     def gone(self) -> tuple[list[UnitRow], list[UnitRow], list[UnitRow]]:
@@ -160,6 +163,7 @@ class _State:
         beyond = rest & ~expired & (physical > high - length)
         damaged = rest & ~expired & ~beyond & touching(physical, length, self.view.holes)
         other = rest & ~expired & ~beyond & ~damaged
+        result.expired = int(them.numbers[expired][-1]) if expired.any() else result.expired
         self.report(result, "CQ_UNIT_ORPHAN", astray, them, f"points below {low}, where the log starts")
         self.report(result, "CQ_UNIT_ORPHAN", served, them, SERVED)
         self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")

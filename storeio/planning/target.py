@@ -35,8 +35,11 @@ class Target:
 
     @property
     def first_byte(self) -> int:
-        """Where the queue's first unit stands."""
-        return self.built.first * consumequeue.UNIT_BYTES if self.built else NOWHERE
+        """Where the queue's first unit stands, of one without a message that of its last file."""
+        if self.built is None:
+            return NOWHERE
+        held = self.built.kept + self.built.filled if self.built.is_dead else 0
+        return (self.built.first - held) * consumequeue.UNIT_BYTES
 
     @property
     def stop_byte(self) -> int:

@@ -133,8 +133,11 @@ def in_order(plan: AuditPlan, wanted: Wanted, threads: int) -> Iterator[Derived]
 class Build:
     """One rebuild while it is made: takes what each split holds, in order."""
 
-    def __init__(self, plan: AuditPlan, wanted: Wanted, parts: frozenset[str], staging: Staging) -> None:
-        self.staging, self.wanted = staging, wanted
+    def __init__(
+        self, plan: AuditPlan, wanted: Wanted, parts: frozenset[str], staging: Staging, own: AuditPlan | None = None
+    ) -> None:
+        """Begin; ``own`` is of the store whose queues were the log's, where that is another one."""
+        self.staging, self.wanted, self.own = staging, wanted, own or plan
         self.tally = Tally(plan, wanted, parts)
         self.queues = QueueWriter(staging, sizes_of(plan))
         self.index = IndexWriter(staging if INDEXES in parts else None, shape_of(plan))
@@ -152,6 +155,7 @@ class Build:
         staging, index = self.staging, self.index
         index.close()  # first, so that the disk writes its many slots meanwhile
         queues = self.queues.finish(old_units(self.tally.plan, self.tally.intact()), self.tally.view())
+        queues = self.tally.with_dead(queues, self.own, staging)
         self.tally.require_known((queue.topic, queue.queue_id) for queue in queues)
         data = self.tally.checkpoint(index.rolled_ms, index.last_ms)
         if data is not None:

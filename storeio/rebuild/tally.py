@@ -6,7 +6,7 @@ No file is written here; one node and many workers share it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from storeio.kernels import tables as w
 from storeio.output.staging import Staging
 from storeio.paths import ABORT, CHECKPOINT, COMMITLOG, CONFIG, INDEX, QUEUE_KINDS
 from storeio.rebuild.checkpoint import checkpoint_bytes, index_ms
+from storeio.rebuild.dead import dead_queues
 from storeio.rebuild.derive import Derived, Wanted
 from storeio.rebuild.evidence import evidence_of
 from storeio.rebuild.index import Shape
@@ -103,6 +104,7 @@ class Tally:
         self._last: tuple[int, int] | None = None
         self._last_queued: tuple[int, int] | None = None
         self._left_out: dict[str, int] = {}
+        self._dead: tuple[list[str], int] = [], 0
 
     def add(self, found: Derived) -> None:
         """Take what the next split says; of units and keys nothing is looked at."""
@@ -150,6 +152,25 @@ class Tally:
             named = (name.rpartition("/") for name in self._left_out if name != OTHER_NAMES)
             there |= {(topic, int(number)) for topic, _, number in named}
             require_among(self.wanted.queues, there.union(queues))
+
+    def with_dead(self, queues: Sequence[QueueBuilt], own: AuditPlan, into: Staging) -> list[QueueBuilt]:
+        """Return the queues that were built, sorted, with those that have no message left, whose last files it writes.
+
+        ``own`` is of the store that has them.
+
+        Raises:
+            UnreadableError: A server does not answer.
+            WriteError: A file could not be written.
+        """
+        if QUEUES not in self.parts:
+            return list(queues)
+        keys = {(queue.kind, queue.topic, queue.queue_id) for queue in queues}
+        found = []
+        for last in dead_queues(own, keys, self.wanted, self.view()):
+            into.write(last.path, 0, last.data, size=last.size)
+            found.append(last.built)
+        self._dead = [f"{queue.topic}/{queue.queue_id}" for queue in found[: MOST_TOLD + 1]], len(found)
+        return sorted([*queues, *found], key=lambda queue: (queue.kind, queue.topic, queue.queue_id))
 
     def rebuilt(
         self,
@@ -217,6 +238,13 @@ class Tally:
             notes.append("no index is built: the store's settings say that it has none")
         if QUEUES in self.parts:
             notes += notes_of_database(self.plan)
+        dead, count = self._dead
+        if count:
+            names = ", ".join(map(printable, dead[:MOST_TOLD]))
+            more = f" and {count - MOST_TOLD} more" if count > MOST_TOLD else ""
+            notes.append(
+                f"{names}{more}: the log has no message of theirs any more; their last files keep their numbers"
+            )
         return notes
 
 

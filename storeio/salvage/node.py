@@ -161,16 +161,21 @@ def saved(
             mark = to_json(mark_of(result)).encode() + b"\n"
             staging.write(MARK, 0, mark, size=len(mark))
 
-        _build(result, wanted, prepare(str(staging.partial), given=settings), staging, threads, looked_at)
+        own = looked.plan if choice == ALL else None  # of chosen messages the rest is not missed
+        _build(result, wanted, prepare(str(staging.partial), given=settings), staging, threads, looked_at, own)
     result.seconds = (time.time_ns() // 1_000_000 - result.started_ms) / 1000
     return result
 
 
 def _build(
-    result: Salvaged, wanted: Wanted, plan: AuditPlan, staging: Staging, threads: int, looked_at: Callable[[], None]
-) -> None:
-    """Build queues, index and checkpoint of a new log; what came of it goes into the result once it was looked at."""
-    build, records = Build(plan, wanted, frozenset(PARTS), staging), 0
+    result: Salvaged, wanted: Wanted, plan: AuditPlan, staging: Staging, threads: int, looked_at: Callable[[], None],
+    own: AuditPlan | None,
+) -> None:  # fmt: skip
+    """Build queues, index and checkpoint of a new log; what came of it goes into the result once it was looked at.
+
+    Queues without a message in the log are those of the store that is its ``own``, if one is given.
+    """
+    build, records = Build(plan, wanted, frozenset(PARTS), staging, own), 0
     for derived in in_order(plan, wanted, threads):
         build.add(derived)
         records += derived.records

@@ -1,0 +1,144 @@
+"""Queues of which the log has no message any more: retention has deleted them all, and leaves a queue its last file.
+
+That alone tells how far the queue's numbers are. Without it a broker begins at 0 again, below what consumers have read.
+
+Source: ``ConsumeQueue.deleteExpiredFile``, ``ConsumeQueueStore.cleanExpired``, which only an admin command calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storeio.audit import AuditPlan
+from storeio.checks.queue_files import UNIT_BYTES
+from storeio.checks.segments import LogView
+from storeio.errors import UnreadableError
+from storeio.format import batchqueue, consumequeue
+from storeio.format import commitlog as log
+from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
+from storeio.rebuild.derive import Wanted, is_name
+from storeio.rebuild.stretches import QueueKey
+from storeio.rebuilt import QueueBuilt
+from storeio.scan import data_stretches, go_without
+from storeio.uris import is_remote
+
+Units = npt.NDArray[np.void]
+Mask = npt.NDArray[np.bool_]
+
+MOST_DAMAGED: Final = 2  # of a file's units one in so many; of one with more nothing is believed
+
+
+@dataclass(frozen=True, slots=True)
+class LastFile:
+    """The last file of such a queue: its bytes up to the last unit, and its length, rest zeros; what is told of it."""
+
+    path: str
+    size: int
+    data: bytes
+    built: QueueBuilt
+
+
+def dead_queues(plan: AuditPlan, built: Container[QueueKey], wanted: Wanted, view: LogView) -> Iterator[LastFile]:
+    """Yield the last files of the store's queues that have no message left, of those that are wanted, by queue.
+
+    They hold the store's own units. Of damaged ones between others each repeats the one before it: there is no message
+    at any of them. A queue of whose units too many are damaged, or one may point at a lost message, is left out.
+
+    Args:
+        plan: Of the store whose queues they are.
+        built: The queues of which the log has messages.
+        wanted: Which queues are.
+        view: The log; one that begins at 0 had no retention.
+
+    Raises:
+        UnreadableError: A server does not answer; an unreadable file of this machine is left out, and noted.
+    """
+    if view.min_physical_offset <= 0:
+        return
+    files: dict[QueueKey, list[StoreFile]] = {}
+    for kind in (CONSUMEQUEUE, BATCHQUEUE):
+        for file in plan.listing.of_kind(kind):
+            if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
+                files.setdefault((kind, file.topic, file.queue_id), []).append(file)
+    for key in sorted(files):
+        kind, topic, queue_id = key
+        if (CONSUMEQUEUE, topic, queue_id) in built or (BATCHQUEUE, topic, queue_id) in built or not is_name(topic):
+            continue
+        if wanted.takes(topic, queue_id):
+            try:
+                last = _last_file(plan, key, files[key], view)
+            except UnreadableError as error:
+                if is_remote(plan.root):
+                    raise
+                go_without(plan.root, error)
+                continue
+            if last is not None:
+                yield last
+
+
+def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: LogView) -> LastFile | None:
+    """Return the last of a queue's files that has units, None where it tells of no dead queue."""
+    kind = key[0]
+    unit = UNIT_BYTES[kind]
+    size = plan.config.batch_file_bytes if kind == BATCHQUEUE else plan.config.queue_file_bytes
+    for file in sorted(files, key=lambda each: each.base_offset or 0, reverse=True):
+        base = file.base_offset or 0
+        if base < 0 or base % size:
+            return None
+        data = _content(plan, file, min(file.size, size) // unit * unit)
+        units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
+        if (whole := _whole(units, view, kind)) is not None:
+            made, filled = whole
+            stop = base // unit + len(made)
+            built = QueueBuilt(*key, stop, stop, 0, kept=len(made) - filled, filled=filled)
+            return LastFile(f"{queue_directory(*key)}/{file_name(base)}", size, made.tobytes(), built)
+        if data.strip(b"\0"):
+            return None
+    return None
+
+
+def _content(plan: AuditPlan, file: StoreFile, length: int) -> bytes:
+    """Return a file's bytes up to the last that is in no hole, and no more than a length of whole units."""
+    stop = max((high for _, high in data_stretches(plan.root, file.path, 0, length)), default=0)
+    return plan.read(file.path, 0, stop).tobytes().ljust(length, b"\0") if stop else b""
+
+
+def _whole(units: Units, view: LogView, kind: str) -> tuple[Units, int] | None:
+    """Return a file's units up to the last that a broker keeps, and how many of them repeat the one before."""
+    offset, size = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+    held = (offset >= 0) & (size > 0) & (offset < view.max_physical_offset)
+    if kind == BATCHQUEUE:
+        held &= batchqueue.is_written(units)
+    dead = held & (offset < view.min_physical_offset)
+    sound = dead & (size >= log.MIN_RECORD_BYTES) & (size < consumequeue.PRE_BLANK_SIZE)
+    if not sound.any():
+        return None
+    stop = int(np.flatnonzero(held)[-1]) + 1
+    offset, size, sound = offset[:stop], size[:stop], sound[:stop]
+    damaged = ~sound
+    if kind == CONSUMEQUEUE:  # in front of a queue that began above 0
+        damaged[: int(np.argmax(sound))] &= ~consumequeue.is_pre_blank(units[: int(np.argmax(sound))])
+    which = np.flatnonzero(damaged)
+    if len(which) * MOST_DAMAGED > stop or (len(which) and kind == BATCHQUEUE):
+        return None
+    alive = which[held[:stop][which] & ~dead[:stop][which]]
+    if any(view.is_damaged(int(offset[i]), int(offset[i] + size[i])) for i in alive.tolist()):
+        return None
+    return _mended(units[:stop], sound, which), len(which)
+
+
+def _mended(units: Units, sound: Mask, damaged: npt.NDArray[np.int64]) -> Units:
+    """Return units of which damaged ones are as the sound one before them, the first ones as the next."""
+    if not len(damaged):
+        return units
+    numbers = np.arange(len(units))
+    before = np.maximum.accumulate(np.where(sound, numbers, -1))
+    source = np.where(before < 0, int(np.argmax(sound)), before)
+    made = units.copy()
+    made[damaged] = units[source[damaged]]
+    return made

@@ -1,0 +1,157 @@
+"""Queues of which retention has deleted all messages: their numbers go on, so their last file is kept, and mended."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import golden_data as golden
+import numpy as np
+import pytest
+from broker.brokers import run
+from golden_data import given_for
+
+from storeio import audit
+from storeio.apply import apply_plan
+from storeio.format import consumequeue
+from storeio.planning import plan_store
+from storeio.predict.start import simulate
+from storeio.rebuild.node import rebuild
+from storeio.report.rebuilding import render_rebuilt
+from storeio.salvage.node import salvage
+
+pytestmark = pytest.mark.share(2)
+
+Ends = dict[tuple[str, int], int]
+STORES = (("rich-5.5.1", 13), ("rich-4.9.8", 13), ("ext-5.5.1", 3), ("ext-5.3.3", 6))
+UNIT = consumequeue.UNIT_BYTES
+
+
+def expired(name: str, segments: int, root: Path) -> Path:
+    """Return the root of a store whose first segments retention has deleted."""
+    golden.copy_of(name, root)
+    for segment in sorted((root / "commitlog").iterdir())[:segments]:
+        segment.unlink()
+    return root
+
+
+def version_of(name: str) -> str:
+    return name.rpartition("-")[2]
+
+
+def ends(root: Path, name: str) -> Ends:
+    """Return where the numbers of each queue go on after a start."""
+    start = simulate(root, broker=version_of(name), given=given_for(name)).outcome.after_start
+    assert start is not None
+    named = (key.rpartition("/") for key in start.queues)
+    return {(topic, int(number)): start.queues[f"{topic}/{number}"][1] for topic, _, number in named}
+
+
+def dead(root: Path, name: str) -> list[tuple[str, int]]:
+    """Return the queues that have a file and no message."""
+    found = audit.check(root, given=given_for(name), jobs=1)
+    assert found.exit_code == 0
+    return [(queue.topic, queue.queue_id) for queue in found.queues if not queue.in_log and queue.kind == "cq"]
+
+
+def last_file(root: Path, queue: tuple[str, int]) -> Path:
+    return max((root / "consumequeue" / queue[0] / str(queue[1])).iterdir())
+
+
+def units(path: Path) -> int:
+    """Return how many units of a file are written."""
+    return int(np.flatnonzero(consumequeue.is_written(consumequeue.decode(path.read_bytes())))[-1]) + 1
+
+
+@pytest.mark.parametrize(("name", "segments"), STORES)
+def test_a_check_says_where_their_numbers_go_on(name: str, segments: int, tmp_path: Path) -> None:
+    root = expired(name, segments, tmp_path / "store")
+    told = {(q.topic, q.queue_id): (q.min_queue_offset, q.max_queue_offset) for q in audit.check(root, jobs=1).queues}
+    queues, after = dead(root, name), ends(root, name)
+    assert queues
+    assert {queue: told[queue] for queue in queues} == {queue: (after[queue], after[queue]) for queue in queues}
+
+
+@pytest.mark.parametrize(("name", "segments"), STORES)
+def test_a_rebuild_and_a_salvage_keep_them(name: str, segments: int, tmp_path: Path) -> None:
+    root = expired(name, segments, tmp_path / "store")
+    built = rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    saved = salvage(root, tmp_path / "saved", given=given_for(name), jobs=1)
+    assert (built.exit_code, saved.exit_code) == (0, 0)
+    queues = dead(root, name)
+    for made in ("built", "saved"):
+        for queue in queues:
+            assert last_file(tmp_path / made, queue).read_bytes() == last_file(root, queue).read_bytes()
+    after, then = ends(root, name), ends(tmp_path / "saved", name)
+    assert {queue: then.get(queue) for queue in queues} == {queue: after[queue] for queue in queues}
+    assert audit.check(tmp_path / "saved", given=given_for(name), jobs=1).exit_code == 0
+    assert f"{queues[0][0]}/{queues[0][1]}" in " ".join(render_rebuilt(built).partition("NOTES")[2].split())
+
+
+@pytest.mark.parametrize(("name", "segments"), [store for store in STORES if store[0] != "ext-5.5.1"])
+@pytest.mark.parametrize("damage", ["zeros", "far", "alive", "last"])
+def test_a_plan_takes_no_number_from_them(name: str, segments: int, damage: str, tmp_path: Path) -> None:
+    root = expired(name, segments, tmp_path / "store")
+    queue = max(dead(root, name), key=lambda one: units(last_file(root, one)))
+    path, before = last_file(root, queue), ends(root, name)
+    count = units(path)
+    assert count > 2
+    at = (count - 1 if damage == "last" else count // 2) * UNIT
+    data = bytearray(path.read_bytes())
+    if damage == "zeros":
+        data[at : at + UNIT] = bytes(UNIT)
+    elif damage == "far":
+        data[at] = 0x7F
+    else:
+        alive = int(golden.dump(name)[-1]["phy_offset"]) - 1
+        data[at : at + 8] = alive.to_bytes(8, "big")
+    path.write_bytes(data)
+    planned = plan_store(root, tmp_path / "plan.json", broker=version_of(name), given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert audit.check(root, given=given_for(name), jobs=1).exit_code == 0
+    assert ends(root, name) == before
+    again = plan_store(root, broker=version_of(name), given=given_for(name), jobs=1)
+    assert again.plan.actions == ()
+
+
+def test_units_of_which_most_are_damaged_are_not_believed(tmp_path: Path) -> None:
+    name = "rich-5.5.1"
+    root = expired(name, 13, tmp_path / "store")
+    queue = dead(root, name)[0]
+    path = last_file(root, queue)
+    data = bytearray(path.read_bytes())
+    for number in range(units(path) - 1):
+        data[number * UNIT] = 0x7F
+    path.write_bytes(data)
+    built = rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    assert queue not in {(one.topic, one.queue_id) for one in built.queues}
+
+
+def test_a_log_that_begins_at_0_has_none(tmp_path: Path) -> None:
+    """Units of which it has no message are somebody else's."""
+    root = golden.copy_of("base-5.5.1", tmp_path / "store")
+    shutil.copytree(root / "consumequeue/topic_0", root / "consumequeue/topic_7")
+    built = rebuild(root, tmp_path / "built", jobs=1)
+    assert {queue.topic for queue in built.queues} == {"topic_0", "topic_1"}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("name", "segments"), [store for store in STORES if store[0] != "ext-5.3.3"])
+def test_real_brokers_go_on_where_they_were(name: str, segments: int, tmp_path: Path) -> None:
+    root = expired(name, segments, tmp_path / "store")
+    queues, version = dead(root, name), version_of(name)
+    salvage(root, tmp_path / "saved", given=given_for(name), jobs=1)
+    swapped = shutil.copytree(root, tmp_path / "swapped")
+    rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    for part in ("consumequeue", "consumequeue_ext"):
+        if (tmp_path / "built" / part).is_dir():
+            shutil.rmtree(swapped / part, ignore_errors=True)
+            shutil.move(tmp_path / "built" / part, swapped / part)
+    told = []
+    for each in (root, tmp_path / "saved", swapped):
+        started = run(version, each, golden.options(name), stop="halt")
+        assert started.outcome == "starts", started.reason
+        told.append({queue: started.queues[queue][1] for queue in queues})
+    assert told[0] == told[1] == told[2]
+    assert all(told[0].values())
