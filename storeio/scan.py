@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -232,6 +232,11 @@ def data_stop(root: str, path: str, size: int) -> int:
     written need not be read to know that it is zero. Other file systems than local ones do not tell.
     """
     return size if is_remote(root) or not size else local_files.data_stop(os.path.join(root, path), size)
+
+
+def several(roots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str | os.PathLike[str], ...]:
+    """Return store directories; a single one need not stand in a list, of whose letters nobody means each."""
+    return (roots,) if isinstance(roots, (str, os.PathLike)) else tuple(roots)
 
 
 def data_stretches(root: str, path: str, start: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -5,15 +5,12 @@ Whatever is printed, logged or kept in a table goes through ``shown`` first: a U
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from storeio.errors import UsageError
-from storeio.safe import printable
 
 FILE: Final = "file"
 HIDDEN: Final = "***"
@@ -54,7 +51,7 @@ def place_of(root: str) -> str:
         UsageError: It names another machine, or has more than a path; or no path can be it.
     """
     if "\0" in root:
-        raise UsageError(f"{printable(root)}: no path holds a NUL")
+        raise UsageError(f"{root!r}: no path holds a NUL")
     if not root.lower().startswith("file:"):
         return root
     parts = urlsplit(root)
@@ -63,11 +60,6 @@ def place_of(root: str) -> str:
     if parts.query or parts.fragment or root.endswith(("?", "#")):
         raise UsageError(f"{root}: a '?' or '#' in a path is written %3F or %23")
     return unquote(parts.path, errors="surrogateescape")
-
-
-def several(roots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str | os.PathLike[str], ...]:
-    """Return store directories; a single one need not stand in a list, of whose letters nobody means each."""
-    return (roots,) if isinstance(roots, (str, os.PathLike)) else tuple(roots)
 
 
 def named(root: str) -> str:

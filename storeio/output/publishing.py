@@ -34,7 +34,11 @@ def target_of(into: str | os.PathLike[str], store: str | os.PathLike[str]) -> Pa
         UsageError: It lies in the store, which is never written, or holds something.
         UnreadableError: The URI does not answer.
     """
-    place, root = place_of(os.fspath(into)), place_of(os.fspath(store))
+    root = place_of(os.fspath(store))
+    try:
+        place = place_of(os.fspath(into))
+    except UsageError as error:
+        raise UsageError(f"--into {error}") from None
     if not is_remote(place):
         return checked_target(place, root)
     if not name_of(place):

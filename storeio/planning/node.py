@@ -25,11 +25,11 @@ from storeio.planning.selection import Selection
 from storeio.predict.start import simulate
 from storeio.results import Audit, Tell, messages_in
 from storeio.salvage.node import told_by
-from storeio.scan import kept_open
+from storeio.scan import kept_open, several
 from storeio.simulate.ends import STARTS
 from storeio.simulate.predicted import Prediction
 from storeio.simulate.rules import NEWEST, rules_of
-from storeio.uris import is_remote, place_of, several, shown
+from storeio.uris import is_remote, place_of, shown
 
 # What is left out where a plan would lead to a start that does more harm than before. A true checkpoint may do so, or
 # a segment under its own name: recovery then begins earlier, comes to damage in the log that it would have passed over,

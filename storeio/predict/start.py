@@ -37,6 +37,7 @@ from storeio.settings import log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
 from storeio.simulate.ends import STARTS
+from storeio.simulate.keys_lost import keys_lost
 from storeio.simulate.losses import Finder
 from storeio.simulate.metadata import REFUSING, TIMER_WHEEL
 from storeio.simulate.outcome import simulate_start, without_digests
@@ -163,10 +164,14 @@ def _started(
         store=shown(place_of(os.fspath(root))), line=rules.name, outcome=outcome, given_up=given_up, consumers=found,
         disk=disk, settings=(*config.settings, *index_settings(listing, config, shape)), emptied=emptied,
         stopped=stopped_by(started_broker, has_index=config.index_enabled) if starts else None,
-        keys_lost=started_broker.index.entries_lost if starts else 0,
+        keys_lost=_keys_lost(started_broker) if starts else 0,
         seconds=time.monotonic() - started, not_simulated=(*not_simulated(listing, config), *outcome.doubts),
         running_end=running_end, unread=tuple(f"{path}: {why}" for path, why in unlisted.items()) + gaps.told(),
     )  # fmt: skip
+
+
+def _keys_lost(broker: Broker) -> int:
+    return keys_lost(broker.index, broker.log.min_offset, broker.log.max_offset)
 
 
 def _unlisted(listing: Listing) -> dict[str, str]:

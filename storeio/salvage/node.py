@@ -43,11 +43,11 @@ from storeio.salvage.topics import topics_of
 from storeio.salvage.unread import unread, unread_since
 from storeio.salvage.writing import copy_others, write_log
 from storeio.salvaged import GAPS, LOSSES, TOMBSTONES, LostMessages, Moved, Salvaged
-from storeio.scan import kept_open, naming_store
+from storeio.scan import kept_open, naming_store, several
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
 from storeio.turns import thread_count
-from storeio.uris import several, shown
+from storeio.uris import shown
 
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
 ALL: Final = Choice()

@@ -12,7 +12,7 @@ else is said of it. What differs between broker lines is a row of ``rules``. Mod
 * ``ends`` are those of a start that fails, ``refused`` is what such a one leaves behind.
 * After: ``pull`` consumes every queue, ``buffers`` are the bytes that it gets for a unit, ``unseen`` what it passes
   over. ``losses`` are messages that nobody gets any more, told by ``units_there`` and numbers that were ``replaced``;
-  ``usual`` queues, whose units are all there, are told many at once.
+  ``usual`` queues, whose units are all there, are told many at once. ``keys_lost`` counts those of deleted index files.
 * ``retention`` goes on with the broker's own cleaning, by its ``clock``, and looks at the ``progress`` of consumers.
 
 ``java`` is arithmetic. ``storeio.simulate(root)`` is the verb, of ``storeio.predict.start``; a package hides a

@@ -130,7 +130,10 @@ class Disk:
 
     def read(self, path: str, start: int, stop: int) -> Bytes:
         """Return bytes of a file; a view of the store's where nothing of them was written."""
-        file = self.files[path]
+        return self.read_of(self.files[path], start, stop)
+
+    def read_of(self, file: File, start: int, stop: int) -> Bytes:
+        """Return bytes of a file, which may have been deleted since; otherwise as ``read``."""
         first, last = start // PAGE, -(-stop // PAGE)
         touched = (
             [n for n in range(first, last) if n in file.pages]
@@ -138,11 +141,11 @@ class Disk:
             else [n for n in file.pages if first <= n < last]
         )
         if not touched and stop <= file.stored:
-            return self._read(path, start, stop)
+            return self._read(file.path, start, stop)
         data = np.zeros(max(stop - start, 0), np.uint8)
         known = min(stop, file.stored)
         if known > start:
-            data[: known - start] = self._read(path, start, known)
+            data[: known - start] = self._read(file.path, start, known)
         for n in touched:
             low, high = max(n * PAGE, start), min((n + 1) * PAGE, stop)
             data[low - start : high - start] = np.frombuffer(file.pages[n], np.uint8)[low - n * PAGE : high - n * PAGE]

@@ -6,18 +6,24 @@ Source: ``IndexService``, ``IndexFile``, ``IndexHeader``.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from storeio.format import commitlog as log
 from storeio.format import index as format_
 from storeio.format import properties as text
-from storeio.simulate.disk import Disk
+from storeio.simulate.disk import Disk, File
 from storeio.simulate.ends import JavaError
 from storeio.simulate.java import MAX_INT, as_long
 from storeio.simulate.message import Request
 from storeio.simulate.rules import Rules
 
+Entries = npt.NDArray[np.void]
+AT_ONCE: Final = 1 << 20  # units that are looked at
 HEADER: Final = struct.Struct(">qqqqii")
 UNIT: Final = struct.Struct(">iqii")
 DAY_MS: Final = 86_400_000
@@ -47,8 +53,7 @@ class Index:
         self.disk, self.slots, self.units, self.rules, self.now_ms = disk, slots, units, rules, now_ms
         self.bytes = format_.file_length(slots, units)
         self.files: list[IndexFile] = []
-        self.destroyed: list[str] = []
-        self.loaded_entries = 0  # of all files as they were found
+        self.destroyed: list[tuple[IndexFile, File]] = []
 
     def load(self, *, clean: bool, index_timestamp_ms: int) -> str:
         """Map files; after a crash delete those newer than the checkpoint. Return the path at which loading stops."""
@@ -62,10 +67,9 @@ class Index:
             fields = HEADER.unpack(self.disk.read(path, 0, HEADER.size).tobytes())
             file = IndexFile(path, *fields)
             file.count = max(file.count, 1)
-            self.loaded_entries += self._entries(file)
             if not clean and file.end_ms > index_timestamp_ms:
+                self.destroyed.append((file, self.disk.files[path]))
                 self.disk.delete(path)
-                self.destroyed.append(path)
                 continue
             self.files.append(file)
         return ""
@@ -88,13 +92,14 @@ class Index:
             file = self.last()
             self.put(file, text.key_hash(f"{request.topic}#{key}"), request.offset, request.store_ms)
 
-    @property
-    def entries_lost(self) -> int:
-        """How many fewer entries there are than were found: those of deleted files that were not made again."""
-        return max(self.loaded_entries - sum(map(self._entries, self.files)), 0)
-
-    def _entries(self, file: IndexFile) -> int:
-        return min(file.count, self.units) - 1
+    def entries(self, file: IndexFile, of: File | None = None) -> Iterator[Entries]:
+        """Yield the units of a file that the header counts, in pieces; ``of`` is the file where it was deleted."""
+        of = self.disk.files[file.path] if of is None else of
+        first = format_.units_start(self.slots)
+        for number in range(1, min(file.count, self.units), AT_ONCE):
+            stop = min(number + AT_ONCE, file.count, self.units)
+            low, high = (first + format_.UNIT_BYTES * at for at in (number, stop))
+            yield self.disk.read_of(of, low, high).view(format_.UNIT)
 
     @property
     def obstacle(self) -> str:

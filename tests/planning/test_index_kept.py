@@ -96,3 +96,29 @@ def test_a_real_broker_then_finds_all_keys(tmp_path: Path) -> None:
     started = run(VERSION, root, golden_data.options(NAME), keys=keys, stop="halt")
     # Brokers index the last message once more after a crash.
     assert {key: set(found) for key, found in started.hits.items()} == {key: set(found) for key, found in keys.items()}
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("gone", [None, -1, 1])
+@pytest.mark.parametrize("name", ["rich-4.9.8", "rich-5.5.1"])
+def test_no_other_keys_stand_for_those_that_are_lost(name: str, gone: int | None, tmp_path: Path) -> None:
+    """Of an older store 5.5.1 indexes tags besides, and a file that was gone is made again: that replaces no key."""
+    options, keys = (
+        golden_data.options(name),
+        keys_of(records_of(golden_data.dump(name), golden_data.options(name)), tags=name.endswith(VERSION)),
+    )
+
+    def made(place: Path, *, clean: bool) -> Path:
+        root = golden_data.copy_of(name, place)
+        if gone is not None:
+            sorted((root / "index").iterdir())[gone].unlink()
+        if not clean:
+            (root / "abort").touch()
+            with (root / "checkpoint").open("r+b") as file:
+                file.write(bytes(48))
+        return root
+
+    lost = simulate(made(tmp_path / "said", clean=False), broker=VERSION, given=given_for(name)).keys_lost
+    before = run(VERSION, made(tmp_path / "clean", clean=True), options, keys=keys, stop="halt").hits
+    after = run(VERSION, made(tmp_path / "killed", clean=False), options, keys=keys, stop="halt").hits
+    assert lost == sum(len(set(before.get(key, ())) - set(after.get(key, ()))) for key in keys) > 0
