@@ -42,7 +42,7 @@ class Leftover:
     of those that point into holes, ``unread`` of those whose record could not be read. ``spans`` are the queue offsets
     that these have in a batch queue, by unit number, as far as they are to be believed. ``stop`` is the number behind
     the last unit that is no dirty tail. ``expired`` is the last unit whose record retention has deleted, -1 without:
-    a queue that has no other ends with it, at the queue offset ``dead_stop``.
+    a queue that has no other ends with it, at the queue offset ``dead_stop``. ``astray`` counts those amid the log.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -56,6 +56,7 @@ class Leftover:
     units: int = 0
     expired: int = -1
     dead_stop: int = 0
+    astray: int = 0
 
     @property
     def gone(self) -> tuple[list[UnitRow], list[UnitRow], list[UnitRow]]:
@@ -172,6 +173,7 @@ class _State:
         result.damaged += _rows(damaged, them.numbers, physical, length)
         result.unread += _rows(unread, them.numbers, physical, length)
         result.units += int((mask & ~below).sum())
+        result.astray += int(other.sum())
         self.count(result, "record", expired | damaged | unread, them)
         self.count(result, "stale", beyond | other, them)
         self.count(result, "garbage", astray | served, them)

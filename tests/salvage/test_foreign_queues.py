@@ -48,3 +48,31 @@ def test_bytes_that_slid_within_a_queue_tell_of_no_message_no_segment_could_hold
     assert "CQ_BEYOND_LOG" in {f.code for f in found.findings}
     assert list(found.lost) == []
     assert storeio.salvage(root, tmp_path / "out", jobs=1, given=given_for(NAME), broker="5.3.3").exit_code == 0
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize(
+    ("own", "place", "other", "taken"),
+    [
+        ("ext-5.5.1", "consumequeue/SCHEDULE_TOPIC_XXXX/10", "rich-4.9.8", "consumequeue/topic_0/0"),
+        ("ext-5.5.1", "consumequeue/SCHEDULE_TOPIC_XXXX/3", "rich-5.3.3", "consumequeue/topic_2/0"),
+        ("rich-5.3.3", "batchconsumequeue/bcq_a/0", "rich-5.3.3", "consumequeue/topic_1/0"),
+        ("rich-5.3.3", "batchconsumequeue/bcq_b/1", "rich-5.5.1", "consumequeue/topic_2/1"),
+    ],
+)
+def test_a_longer_file_over_a_short_queue_tells_of_none(
+    own: str, place: str, other: str, taken: str, cut: int, tmp_path: Path
+) -> None:
+    root = golden_data.copy_of(own, tmp_path / "store")
+    for segment in sorted((root / "commitlog").iterdir())[::-1][:cut]:
+        segment.unlink()
+    queue = Path(place).parent.name, int(Path(place).name)
+    others = [
+        part for part in storeio.check(root, jobs=1, given=given_for(own)).lost if (part.topic, part.queue_id) != queue
+    ]
+    shutil.rmtree(root / place)
+    shutil.copytree(golden_data.store(other) / taken, root / place)
+    assert storeio.check(root, jobs=1, given=given_for(own)).lost == others
+    if not cut:
+        made = storeio.salvage(root, tmp_path / "out", jobs=1, given=given_for(own), broker=own.rpartition("-")[2])
+        assert (made.exit_code, made.tombstones, made.lost) == (0, 0, [])
