@@ -77,7 +77,11 @@ class Given(dict[str, str]):
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         """Copy the settings of another mapping, with sources where it has them."""
-        super().__init__(values or {})
+        given = (
+            (name, str(value).lower() if isinstance(value, bool) else str(value))
+            for name, value in (values or {}).items()
+        )
+        super().__init__(given)
         self.sources: dict[str, str] = dict(getattr(values, "sources", {}))
         self.ignored: dict[str, str] = dict(getattr(values, "ignored", {}))
         self.unknown: dict[str, Setting] = dict(getattr(values, "unknown", {}))
@@ -234,7 +238,8 @@ def parse_delays_ms(text: str) -> tuple[int, ...]:
     if not words or any(n is None or w[-1] not in UNIT_MS for n, w in zip(numbers, words, strict=True)):
         shown = shortened(text, MOST_SHOWN)
         raise ValueError(f"messageDelayLevel={shown!r}: numbers with s, m, h or d are needed, one blank between them")
-    return (0, *((n or 0) * UNIT_MS[w[-1]] for n, w in zip(numbers, words, strict=True)))
+    products = ((n or 0) * UNIT_MS[w[-1]] for n, w in zip(numbers, words, strict=True))
+    return (0, *((ms + 2**63) % 2**64 - 2**63 for ms in products))  # as a long has it
 
 
 def infer_config(listing: Listing, given: Mapping[str, str] | None = None) -> StoreConfig:

@@ -101,6 +101,11 @@ def _check_limit(limit: int | None) -> None:
         raise UsageError("counts cannot be negative")
 
 
+def _check_range(offsets: tuple[int, int] | None) -> None:
+    if offsets is not None and offsets[0] > offsets[1]:
+        raise UsageError("the range of queue offsets ends before it starts")
+
+
 def units(
     root: Root,
     *,
@@ -112,9 +117,10 @@ def units(
     """Return an iterator over the units of the queues, file by file, each with the record it points at.
 
     Raises:
-        UsageError: ``limit`` is negative. Others as ``open_reader``.
+        UsageError: ``limit`` is negative, or a range ends before it starts. Others as ``open_reader``.
     """
     _check_limit(limit)
+    _check_range(_range(queue_offset))
     reader = open_reader(root)
     return islice(queueunits.units(reader, topic=topic, queue_id=queue_id, queue_offsets=_range(queue_offset)), limit)
 
@@ -163,5 +169,10 @@ def hex_view(root: Root, position: int, path: str | None = None, most: int = hex
 
 
 def body(root: Root, view: RecordView, most: int = MOST_BYTES) -> Body:
-    """Return a record's body, decompressed where it is compressed, at most ``most`` bytes of it."""
+    """Return a record's body, decompressed where it is compressed, at most ``most`` bytes of it.
+
+    Raises:
+        UsageError: ``most`` is negative.
+    """
+    _check_limit(most)
     return read_body(open_reader(root), view, most)

@@ -46,6 +46,8 @@ Call = Callable[[Path, Path], Any]
         lambda root, new: storeio.rebuild(root, f"{new}\0"),
         lambda root, _: storeio.inspect.units(root, limit=-1),
         lambda root, _: storeio.inspect.index_entries(root, limit=-1),
+        lambda root, _: storeio.inspect.units(root, queue_offset=(5, 2)),
+        lambda root, _: storeio.inspect.body(root, next(storeio.inspect.records(root)), -1),
     ],
 )
 def test_refused(call: Call, tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_refused(call: Call, tmp_path: Path) -> None:
 def test_nothing_is_chosen_by_numbers_below_zero(tmp_path: Path) -> None:
     choice = Choice(frozenset({("topic_0", None)}), queue_offsets=(-5, -3))
     found = storeio.salvage(golden.store(ROOT), tmp_path / "new", choice=choice)
-    assert sum(queue.records for queue in storeio.check(tmp_path / "new").queues) == 0
+    assert sum(queue.in_log for queue in storeio.check(tmp_path / "new").queues) == 0
     assert found.exit_code == 0
 
 
@@ -72,6 +74,13 @@ def test_all_that_the_package_names_is_there_at_once() -> None:
 def test_a_verb_says_what_it_takes(name: str) -> None:
     names = list(inspect.signature(getattr(storeio, name)).parameters)
     assert "arguments" not in names and len(names) > 1
+
+
+def test_settings_need_not_be_texts() -> None:
+    given = {"enableMultiDispatch": True, "mappedFileSizeCommitLog": 32768, "messageDelayLevel": "106751991168d 1s"}
+    found = storeio.check(golden.store(ROOT), given=given)
+    assert {s.value for s in found.settings if s.name in given} >= {"true", "32768"}
+    assert found.exit_code == 0
 
 
 def test_one_donor_need_not_stand_in_a_list(tmp_path: Path) -> None:
