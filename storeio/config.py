@@ -77,11 +77,8 @@ class Given(dict[str, str]):
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         """Copy the settings of another mapping, with sources where it has them."""
-        given = (
-            (name, str(value).lower() if isinstance(value, bool) else str(value))
-            for name, value in (values or {}).items()
-        )
-        super().__init__(given)
+        given = dict(values or {}).items()
+        super().__init__({n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in given})
         self.sources: dict[str, str] = dict(getattr(values, "sources", {}))
         self.ignored: dict[str, str] = dict(getattr(values, "ignored", {}))
         self.unknown: dict[str, Setting] = dict(getattr(values, "unknown", {}))
