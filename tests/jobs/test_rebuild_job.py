@@ -42,12 +42,16 @@ LOST = ("rich-4.9.8", "rich-5.3.3")
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return every store of a broker, two that lost their queues, and one with every trouble."""
+    """Return every store of a broker, two that lost their queues, one whose oldest messages retention has deleted, with
+    all that some queues had, and one with every trouble."""
     place = tmp_path_factory.mktemp("stores")
     builder = irregular_log(place / "irregular")
     with_hole(builder, place / "irregular")
     gone = [golden.without(name, place / f"lost-{name}", "consumequeue", "batchconsumequeue") for name in LOST]
-    return [*map(golden.store, golden.STORES), *gone, place / "irregular"]
+    expired = golden.copy_of("rich-5.5.1", place / "expired")
+    for segment in sorted((expired / "commitlog").iterdir())[:13]:
+        segment.unlink()
+    return [*map(golden.store, golden.STORES), *gone, expired, place / "irregular"]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,7 @@ def test_files_and_json_are_those_of_the_node(stores: list[Path], run: Path, tmp
         assert tree(run / "new" / root.name) == tree(tmp_path / root.name)
         assert timeless(said[str(root)]) == json.loads(json.dumps(timeless(rebuilt_object(result))))
     assert {p.name for p in (run / "new").iterdir()} == {root.name for root in stores}
+    assert [queue for queue in said[str(stores[-2])]["queues"] if not queue["units"] and queue["kept"]]
     odd = [queue for queue in said[str(stores[-1])]["queues"] if queue["gaps"]]
     assert odd
     assert odd[0]["kept"]
