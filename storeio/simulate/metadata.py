@@ -48,6 +48,8 @@ REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, TIMER_STAGE, DELAY_STAGE)
 TIMER_LOG_BYTES: Final = 100 << 20  # the default of mappedFileSizeTimerLog
 WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
 
+LOST: Final = "what clients miss of it; the broker begins with an empty table in its place"
+
 LOAD_ORDER: Final = (TOPICS, QUEUE_MAPPING, CONSUMER_OFFSETS, GROUPS, FILTERS, ORDER_INFO)
 LOAD_ORDER_4: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS, FILTERS)
 DATABASES: Final = tuple(path.rpartition("/")[0] for path in TOPIC_DATABASES)  # these then hold the tables instead
@@ -146,7 +148,8 @@ def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
         return ""
     copy = _verdict(disk, rules, path, backup(path), stage)  # of a table that is empty or not there it is loaded, too
     if copy.verdict == READS:
-        return ""
+        is_lost = said and table.verdict == REFUSES and not disk.size(backup(path))
+        return f"{path}: {LOST}, since it cannot be read: {table.why}" if is_lost else ""
     if copy.verdict == REFUSES and (table.verdict == REFUSES or not said):
         others = f" and {path}" if said else ""
         raise RefusesError(f"{backup(path)}{others} cannot be read: {copy.why}", path=path, stage=stage)

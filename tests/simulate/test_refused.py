@@ -500,3 +500,20 @@ def test_a_segment_that_is_a_link_to_itself(version: str, tmp_path: Path) -> Non
     found = simulate(root, broker=version)
     assert (found.outcome.outcome, found.unread) == (REFUSES, ())
     assert found.outcome.reason.startswith(f"{path} is 0 bytes long")
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_a_table_that_is_passed_over_is_told_unless_a_copy_is_read(version: str, tmp_path: Path) -> None:
+    """The broker then begins without it, and writes its own over it."""
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    (root / "config").mkdir(exist_ok=True)
+    table = root / "config/topics.json"
+    table.write_bytes(b'{"topicConfigTable":{"T')
+    found = simulate(root, broker=version)
+    assert (found.outcome.outcome, found.exit_code) == (STARTS, EXIT_FAILED)
+    assert any(text.startswith("config/topics.json: what clients miss of it") for text in found.not_simulated)
+    table.with_name("topics.json.bak").write_bytes(b'{"topicConfigTable":{}}')
+    assert simulate(root, broker=version).not_simulated == ()
+    table.unlink()
+    table.with_name("topics.json.bak").unlink()
+    assert simulate(root, broker=version).not_simulated == ()
