@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from storeio.checks.leftover import Leftover
 from storeio.checks.numbering import UNREAD, Numbering, between_units
 from storeio.checks.queue_files import Queue
 from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
-from storeio.checks.uncovered import Leftover
 from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE
 from storeio.results import LostRange

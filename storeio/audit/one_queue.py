@@ -19,12 +19,13 @@ from storeio.audit.split import SplitReport
 from storeio.checks.batch_numbers import spans_of
 from storeio.checks.begun_again import ABOUT_UNITS, BegunAgain, believed, own_stop, without_replaced
 from storeio.checks.columns import joined
+from storeio.checks.leftover import Leftover
 from storeio.checks.numbering import Numbering, Numbers, number_queue
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.queue_units import Classed
 from storeio.checks.ranges import merged, subtract
 from storeio.checks.segments import LogView
-from storeio.checks.uncovered import Leftover, Names, judge_uncovered
+from storeio.checks.uncovered import Names, judge_uncovered
 from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log

@@ -13,10 +13,10 @@ from storeio.audit.plan import AuditPlan, QueueKey
 from storeio.audit.shifts import NOBODY
 from storeio.audit.split import SplitReport
 from storeio.checks.begun_again import BegunAgain
+from storeio.checks.leftover import Leftover
 from storeio.checks.numbering import UNREAD, Numbering
 from storeio.checks.queue_files import Queue, unwritten_files
 from storeio.checks.segments import LogView
-from storeio.checks.uncovered import Leftover
 from storeio.findings import Finding
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 from storeio.results import LostRange, QueueResult

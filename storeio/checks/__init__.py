@@ -10,7 +10,7 @@
 * One index file: ``index_structure``, of a damaged one ``index_damage``, both on ``index_bytes``.
 * All of the log: ``segments`` tell where it ends, and ``bands`` what lies where; ``numbering`` judges each queue by
   its ``runs``, of which few may be ``astray``, and knows those that have ``begun_again``; ``uncovered`` are units that
-  no record implies, but for ``stand_ins``, and ``batch_numbers`` those that they have in batch queues;
+  no record implies (``leftover``), but for ``stand_ins``, and ``batch_numbers`` those that they have in batch queues;
   ``index_finish`` and ``index_outside`` end the index, ``tail`` tells what the log has lost, ``checkpoint`` comes last.
 * Means: ``queue_files``, ``unit_groups`` and ``locate`` for units, ``ranges`` of numbers, ``packed`` and ``columns``
   for many queues, ``places`` of segments.

@@ -12,6 +12,7 @@ from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Range, merged
 from storeio.checks.unit_groups import CHUNK_UNITS
 from storeio.format import batchqueue
+from storeio.format.batchqueue import Mask, Units
 
 
 def spans_of(queue: Queue, read: Read, numbers: Iterable[int]) -> dict[int, Range]:
@@ -32,12 +33,19 @@ def spans_of(queue: Queue, read: Read, numbers: Iterable[int]) -> dict[int, Rang
             units = decode(queue, queue.read(read, start * size, (stop + 1) * size)[0])
             begins = units["base_queue_offset"].astype(np.int64)
             ends = begins + units["batch_size"]
-            written = batchqueue.is_written(units) & (begins < LONG_JUMP)
-            meets, apart = np.zeros((2, len(units) + 1), np.bool_)  # each and the one before it
-            both = written[:-1] & written[1:]
-            meets[1:-1] = both & (ends[:-1] == begins[1:])
-            apart[1:-1] = both & ~meets[1:-1]
-            fits = written & (meets[:-1] | meets[1:] | ~(apart[:-1] | apart[1:]))
-            for i in np.flatnonzero(fits[first - start : stop - start]) + first - start:
+            for i in np.flatnonzero(fitting(units)[first - start : stop - start]) + first - start:
                 found[start + int(i)] = int(begins[i]), int(ends[i])
+    return found
+
+
+def fitting(units: Units) -> Mask:
+    """Tell which of some units that follow on from each other hold queue offsets that are to be believed."""
+    begins = units["base_queue_offset"].astype(np.int64)
+    ends = begins + units["batch_size"]
+    written = batchqueue.is_written(units) & (begins < LONG_JUMP)
+    meets, apart = np.zeros((2, len(units) + 1), np.bool_)  # each and the one before it
+    both = written[:-1] & written[1:]
+    meets[1:-1] = both & (ends[:-1] == begins[1:])
+    apart[1:-1] = both & ~meets[1:-1]
+    found: Mask = written & (meets[:-1] | meets[1:] | ~(apart[:-1] | apart[1:]))
     return found

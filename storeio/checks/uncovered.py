@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storeio.checks.batch_numbers import fitting
+from storeio.checks.leftover import Leftover
 from storeio.checks.locate import decode
-from storeio.checks.numbering import UnitRow
 from storeio.checks.queue_files import Queue, Read
-from storeio.checks.ranges import Range, Ranges, merged, subtract, touching
+from storeio.checks.ranges import Ranges, merged, subtract, touching
 from storeio.checks.segments import LogView
 from storeio.checks.stand_ins import hides_first, seems_first, stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
+from storeio.format import batchqueue, consumequeue
 from storeio.format import commitlog as log
-from storeio.format import consumequeue
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 
 Numbers = npt.NDArray[np.int64]
@@ -30,38 +31,9 @@ HIDING: Final = "brokers go on behind the log's first segment there: this queue'
 SERVED: Final = (
     "the log starts later: for offset 0 brokers give consumers bytes of its first segment, whatever they are"
 )
+MISNUMBERED: Final = "its queue offsets do not fit those beside it"
 NOT_INTACT: Final = "its record is not intact"
 MOST_NAMED: Final = 1000  # units of one queue whose record is looked up one by one
-
-
-@dataclass(slots=True)
-class Leftover:
-    """What the uncovered units of one queue are; ``classes`` counts bytes per class, covered ones excluded.
-
-    ``beyond`` are (unit number, physical offset, size) of units behind the end of the log, ``damaged``
-    of those that point into holes, ``unread`` of those whose record could not be read. ``spans`` are the queue offsets
-    that these have in a batch queue, by unit number, as far as they are to be believed. ``stop`` is the number behind
-    the last unit that is no dirty tail. ``expired`` is the last unit whose record retention has deleted, -1 without:
-    a queue that has no other ends with it, at the queue offset ``dead_stop``. ``astray`` counts those amid the log.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    classes: dict[str, dict[str, int]] = field(default_factory=dict)
-    beyond: list[UnitRow] = field(default_factory=list)
-    damaged: list[UnitRow] = field(default_factory=list)
-    unread: list[UnitRow] = field(default_factory=list)
-    spans: dict[int, Range] = field(default_factory=dict)
-    first_real: int | None = None
-    stop: int = 0
-    units: int = 0
-    expired: int = -1
-    dead_stop: int = 0
-    astray: int = 0
-
-    @property
-    def gone(self) -> tuple[list[UnitRow], list[UnitRow], list[UnitRow]]:
-        """The units whose records are lost or were not read: ``beyond``, ``damaged`` and ``unread``."""
-        return self.beyond, self.damaged, self.unread
 
 
 def judge_uncovered(
@@ -121,6 +93,8 @@ class _State:
         tail = self.tail_of(numbers, zero)
         filler = (physical == 0) & (length == consumequeue.PRE_BLANK_SIZE) & ~gone
         real = (physical >= 0) & (length > 0) & ~filler & ~gone
+        if self.queue.kind == BATCHQUEUE:
+            real &= batchqueue.is_written(units)
         instead = stand_ins(self.queue, self.covered, them, real & ~tail, self.read)
         inside = numbers < self.covered_stop
         self.report(result, "CQ_GAP", them.unknown & inside, them, "no file holds these units")
@@ -129,7 +103,7 @@ class _State:
         late = filler & ((numbers > start) | tail)
         self.report(result, "CQ_PRE_BLANK", late, them, "filler where none belongs")
         self.report(result, "CQ_PRE_BLANK", self.hiding(filler & ~late), them, HIDING)
-        self.dirty(result, tail & ~zero & ~filler & ~gone, them)
+        self.dirty(result, tail & ~zero & ~filler & ~gone, real, them)
         self.report(result, "CQ_UNIT_ORPHAN", ~real & ~zero & ~filler & ~gone & ~tail, them, "no unit at all")
         self.real(result, real & ~tail & ~instead, them, physical, length)
         self.count(result, "zero", zero, them)
@@ -159,13 +133,16 @@ class _State:
         rest = mask & ~unread
         below = rest & (physical < low)
         astray = below & ((length < log.MIN_RECORD_BYTES) | self.behind_the_log(below, them.numbers))
+        misnumbered = below & ~astray & ~(fitting(them.units) if self.queue.kind == BATCHQUEUE else below)
         served = below & ~astray & seems_first(self.queue, self.covered, physical, them.numbers)
-        expired, rest = below & ~astray & ~served, rest & ~astray & ~served
+        wrong = astray | misnumbered | served
+        expired, rest = below & ~wrong, rest & ~wrong
         beyond = rest & ~expired & (physical > high - length)
         damaged = rest & ~expired & ~beyond & touching(physical, length, self.view.holes)
         other = rest & ~expired & ~beyond & ~damaged
         result.expired = int(them.numbers[expired][-1]) if expired.any() else result.expired
         self.report(result, "CQ_UNIT_ORPHAN", astray, them, f"points below {low}, where the log starts")
+        self.report(result, "CQ_UNIT_ORPHAN", misnumbered, them, MISNUMBERED)
         self.report(result, "CQ_UNIT_ORPHAN", served, them, SERVED)
         self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
         self.report(result, "CQ_INTO_DAMAGE", damaged, them, NOT_INTACT)
@@ -176,7 +153,7 @@ class _State:
         result.astray += int(other.sum())
         self.count(result, "record", expired | damaged | unread, them)
         self.count(result, "stale", beyond | other, them)
-        self.count(result, "garbage", astray | served, them)
+        self.count(result, "garbage", wrong, them)
         alive = them.numbers[mask & ~below]
         if len(alive):
             result.stop = int(alive[-1]) + 1
@@ -220,10 +197,9 @@ class _State:
                 )
             )  # fmt: skip
 
-    def dirty(self, result: Leftover, mask: Mask, them: Units) -> None:
-        """Report what is not zero behind the end of the queue."""
+    def dirty(self, result: Leftover, mask: Mask, real: Mask, them: Units) -> None:
+        """Report what is not zero behind the end of the queue; ``real`` may be units."""
         self.report(result, "CQ_DIRTY_TAIL", mask, them, "behind the queue's last unit")
-        real = (them.units["physical_offset"] >= 0) & (them.units["size"] > 0)
         self.count(result, "stale", mask & real, them)
 
     def code(self, code: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan
+from storeio.checks.batch_numbers import fitting
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.checks.segments import LogView
 from storeio.errors import UnreadableError
@@ -30,6 +31,7 @@ from storeio.uris import is_remote
 Units = npt.NDArray[np.void]
 Mask = npt.NDArray[np.bool_]
 
+MOST_BATCH: Final = 2**15 - 1  # messages of a batch
 MOST_DAMAGED: Final = 2  # of a file's units one in so many; of one with more nothing is believed
 
 
@@ -46,8 +48,9 @@ class LastFile:
 def dead_queues(plan: AuditPlan, built: Container[QueueKey], wanted: Wanted, view: LogView) -> Iterator[LastFile]:
     """Yield the last files of the store's queues that have no message left, of those that are wanted, by queue.
 
-    They hold the store's own units. Of damaged ones between others each repeats the one before it: there is no message
-    at any of them. A queue of whose units too many are damaged, or one may point at a lost message, is left out.
+    They hold the store's own units. Of damaged ones between others each repeats the one before it, with queue offsets
+    of its own in a batch queue: there is no message at any of them. A queue of whose units too many are damaged, or one
+    may point at a lost message, is left out.
 
     Args:
         plan: Of the store whose queues they are.
@@ -116,6 +119,8 @@ def _whole(units: Units, view: LogView, kind: str) -> tuple[Units, int] | None:
         held &= batchqueue.is_written(units)
     dead = held & (offset < view.min_physical_offset)
     sound = dead & (size >= log.MIN_RECORD_BYTES) & (size < consumequeue.PRE_BLANK_SIZE)
+    if kind == BATCHQUEUE:
+        sound &= fitting(units)
     if not sound.any():
         return None
     stop = int(np.flatnonzero(held)[-1]) + 1
@@ -124,12 +129,18 @@ def _whole(units: Units, view: LogView, kind: str) -> tuple[Units, int] | None:
     if kind == CONSUMEQUEUE:  # in front of a queue that began above 0
         damaged[: int(np.argmax(sound))] &= ~consumequeue.is_pre_blank(units[: int(np.argmax(sound))])
     which = np.flatnonzero(damaged)
-    if len(which) * MOST_DAMAGED > stop or (len(which) and kind == BATCHQUEUE):
+    if len(which) * MOST_DAMAGED > stop:
         return None
     alive = which[held[:stop][which] & ~dead[:stop][which]]
     if any(view.is_damaged(int(offset[i]), int(offset[i] + size[i])) for i in alive.tolist()):
         return None
-    return _mended(units[:stop], sound, which), len(which)
+    made = _mended(units[:stop], sound, which)
+    if kind == BATCHQUEUE:
+        made = made[: int(np.flatnonzero(sound)[-1]) + 1]  # what a last one covered, nothing tells
+        which = which[which < len(made)]
+        if not _numbered(made, sound[: len(made)], which):
+            return None
+    return made, len(which)
 
 
 def _mended(units: Units, sound: Mask, damaged: npt.NDArray[np.int64]) -> Units:
@@ -142,3 +153,16 @@ def _mended(units: Units, sound: Mask, damaged: npt.NDArray[np.int64]) -> Units:
     made = units.copy()
     made[damaged] = units[source[damaged]]
     return made
+
+
+def _numbered(units: Units, sound: Mask, damaged: npt.NDArray[np.int64]) -> bool:
+    """Give mended units of a batch queue the queue offsets between those of the sound ones; tell whether that works."""
+    for i in damaged.tolist():
+        stop = i + 1 + int(np.argmax(sound[i + 1 :]))
+        last, left = int(units["base_queue_offset"][stop]), stop - i
+        first = int(units["base_queue_offset"][i - 1] + units["batch_size"][i - 1]) if i else last - left
+        count = last - first - (left - 1)  # the others have one each
+        if first < 0 or not 0 < count <= MOST_BATCH:
+            return False
+        units["base_queue_offset"][i], units["batch_size"][i] = first, count
+    return True

@@ -16,9 +16,10 @@ import pytest
 
 import storeio
 from storeio import audit, cli
+from storeio.checks.leftover import Leftover
 from storeio.checks.queue_files import Queue, QueueFile
 from storeio.checks.segments import view_log
-from storeio.checks.uncovered import Leftover, judge_uncovered
+from storeio.checks.uncovered import judge_uncovered
 from storeio.config import infer_config
 from storeio.findings import condense
 from storeio.inspect.filelist import files

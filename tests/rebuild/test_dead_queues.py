@@ -13,7 +13,7 @@ from golden_data import given_for
 
 from storeio import audit
 from storeio.apply import apply_plan
-from storeio.format import consumequeue
+from storeio.format import batchqueue, consumequeue
 from storeio.planning import plan_store
 from storeio.predict.start import simulate
 from storeio.rebuild.node import rebuild
@@ -155,3 +155,58 @@ def test_real_brokers_go_on_where_they_were(name: str, segments: int, tmp_path: 
         told.append({queue: started.queues[queue][1] for queue in queues})
     assert told[0] == told[1] == told[2]
     assert all(told[0].values())
+
+
+BATCH_QUEUE = ("bcq_b", 2)
+
+
+def batch_file(root: Path) -> Path:
+    return next((root / "batchconsumequeue" / BATCH_QUEUE[0] / str(BATCH_QUEUE[1])).iterdir())
+
+
+def damaged_at(path: Path, number: int, at: int, data: bytes) -> None:
+    """Overwrite bytes of a unit of a batch queue."""
+    with path.open("r+b") as file:
+        file.seek(number * batchqueue.UNIT_BYTES + at)
+        file.write(data)
+
+
+@pytest.mark.parametrize("name", ["rich-5.5.1", "rich-5.3.3"])
+@pytest.mark.parametrize(
+    ("number", "at", "data"),
+    [
+        pytest.param(3, 0, bytes(46), id="zeros"),
+        pytest.param(0, 0, b"\xff" * 46, id="the first"),
+        pytest.param(5, 28, b"\x10", id="its queue offset"),
+        pytest.param(7, 8, bytes(4), id="its size"),
+        pytest.param(2, 37, b"\0", id="its messages"),
+    ],
+)
+def test_a_batch_queue_without_messages_is_mended(name: str, number: int, at: int, data: bytes, tmp_path: Path) -> None:
+    """A broker would end it at a damaged unit; or go on at the queue offset that this one names."""
+    root = expired(name, 14, tmp_path / "store")
+    before = ends(root, name)
+    damaged_at(batch_file(root), number, at, data)
+    found = audit.check(root, given=given_for(name), jobs=1)
+    ends_there = data == bytes(46)  # to whom takes zeros for the queue's end
+    expected = "BCQ_DIRTY_TAIL" if ends_there else "BCQ_UNIT_ORPHAN"
+    assert {f.code for f in found.findings if f.severity != "info"} == {expected}
+    planned = plan_store(root, tmp_path / "plan.json", broker=version_of(name), given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert audit.check(root, given=given_for(name), jobs=1).exit_code == 0
+    assert ends(root, name) == before
+
+
+@pytest.mark.parametrize("name", ["rich-5.5.1", "rich-5.3.3"])
+def test_a_damaged_unit_of_a_deleted_batch_hides_no_message_behind_it(name: str, tmp_path: Path) -> None:
+    """Brokers end the queue at such a unit."""
+    root = expired(name, 4, tmp_path / "store")
+    before = ends(root, name)
+    damaged_at(batch_file(root), 1, 0, b"\xff" * 46)
+    assert ends(root, name) != before
+    assert audit.check(root, given=given_for(name), jobs=1).exit_code == 4
+    planned = plan_store(root, tmp_path / "plan.json", broker=version_of(name), given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert ends(root, name) == before
