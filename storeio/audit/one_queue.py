@@ -36,6 +36,7 @@ from storeio.results import LostRange
 from storeio.scan import data_stretches
 
 FEW: Final = 2  # of them, if some lead amid the log, where none of the queue's records begins, and no other is good
+FEWER: Final = 4  # units that tell of lost messages for each wrong one
 MANY: Final = 16  # times as many wrong units as good ones: the good ones may be chance
 
 
@@ -55,13 +56,16 @@ class Said:
         """Some units stand at other numbers than their records say."""
         return any(finding.code == SHIFTED for finding in self.findings)
 
-    def is_foreign(self, astray: int) -> bool:
-        """Nearly all units are of other records than those at their numbers, or ``astray``: another store's, maybe."""
+    def is_foreign(self, astray: int, lost: int) -> bool:
+        """Tell whether nearly all units are of other records than those at their numbers, or ``astray``.
+
+        They are another store's then, maybe. Not if many more tell of ``lost`` messages: then these are damaged.
+        """
         lengths = [(name, stop - start) for name, start, stop, _ in self.classed]
         wrong = astray + sum(length for name, length in lengths if name == "garbage")
         good = sum(stop - start for start, stop in self.covered) - sum(length for _, length in lengths)
         many = MANY * good if good else FEW if astray else MANY
-        return wrong >= many and not self.is_shifted
+        return wrong >= max(many, lost // FEWER) and not self.is_shifted
 
     def begin_again(self, numbering: Numbering) -> list[BegunAgain]:
         """Leave to later records the units whose number they have; return where the numbers begin again."""
@@ -194,7 +198,7 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
     judged.leftover, judged.beyond = leftover, [row[1:] for row in leftover.beyond]
     about = [*without_replaced(said.findings, {key[1:]: judged.begun}), *leftover.findings]
     judged.others = _given_away(queue, leftover, Owners(plan, read, all_said.runs, about))
-    judged.is_foreign = not judged.others and said.is_foreign(leftover.astray)
+    judged.is_foreign = not judged.others and said.is_foreign(leftover.astray, sum(map(len, leftover.gone)))
     if judged.is_foreign:  # then what no record has is no more its than the rest
         leftover.beyond, leftover.damaged, judged.beyond = [], [], []
     if said.is_shifted:

@@ -77,6 +77,7 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
     return result
 
 
+MOST_BATCH: Final = 2**15 - 1  # messages that a record of a batch queue has
 STRANGER: Final = "no record of this queue"
 COPY: Final = "a copy of another record"
 UNREAD: Final = "what could not be read may hold it"
@@ -95,6 +96,7 @@ def _without_outliers(
     """Return the runs without the few records whose numbers fit nowhere; the field is reported instead."""
     kept: list[list[int]] = []
     is_whole = not view.min_physical_offset  # then a queue begins at 0
+    each = MOST_BATCH if any(run[RUN_STOP] - run[RUN_FIRST] > run[RUN_RECORDS] for run in runs) else 1
     i = 0
     while i < len(runs):
         before = kept[-1][RUN_STOP] if kept else None
@@ -110,7 +112,7 @@ def _without_outliers(
             width = as_long(run[RUN_STOP] - run[RUN_FIRST])  # behind the last number of 64 bits is the lowest one
             expected = before if before is not None else 0 if found else before_next(after, width)
             expected = found.number if found and found.number >= 0 else expected
-            between = run[RUN_START_AT] - (kept[-1][RUN_STOP_AT] if kept else 0)
+            between = (run[RUN_START_AT] - (kept[-1][RUN_STOP_AT] if kept else 0)) * each
             is_wrong = found or ((len(runs) > 1 or is_whole) and is_out_of_reach(run, before, after, between))
             if is_wrong and run[RUN_FIRST] != expected:  # of those that are mixed up some may stand where they belong
                 result.findings.append(_misfit(view, topic, queue_id, run, expected))

@@ -132,7 +132,8 @@ class _State:
         unread = mask & touching(physical, length, self.view.unread)
         rest = mask & ~unread
         below = rest & (physical < low)
-        astray = below & ((length < log.MIN_RECORD_BYTES) | self.behind_the_log(below, them.numbers))
+        is_record = (length >= log.MIN_RECORD_BYTES) & (physical <= low - length)  # none reaches into the next segment
+        astray = below & (~is_record | self.behind_the_log(below, them.numbers))
         misnumbered = below & ~astray & ~(fitting(them.units) if self.queue.kind == BATCHQUEUE else below)
         served = below & ~astray & seems_first(self.queue, self.covered, physical, them.numbers)
         wrong = astray | misnumbered | served

@@ -32,7 +32,8 @@ Units = npt.NDArray[np.void]
 Mask = npt.NDArray[np.bool_]
 
 MOST_BATCH: Final = 2**15 - 1  # messages of a batch
-MOST_DAMAGED: Final = 2  # of a file's units one in so many; of one with more nothing is believed
+LEAST_SOUND: Final = 4  # of a file's units one in so many; one with fewer is not believed
+MOST_SIZE: Final = 1 << 29  # of a unit that may point at a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +96,21 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
             return None
         data = _content(plan, file, min(file.size, size) // unit * unit)
         units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
+        if _may_be_lost(units, view):
+            return None
         if (whole := _whole(units, view, kind)) is not None:
             made, filled = whole
             stop = base // unit + len(made)
             built = QueueBuilt(*key, stop, stop, 0, kept=len(made) - filled, filled=filled)
             return LastFile(f"{queue_directory(*key)}/{file_name(base)}", size, made.tobytes(), built)
-        if data.strip(b"\0"):
-            return None
     return None
+
+
+def _may_be_lost(units: Units, view: LogView) -> bool:
+    """Tell whether a unit may point at a message that is lost: into damage of the log."""
+    ranges = zip(units["physical_offset"].astype(np.int64).tolist(), units["size"].tolist(), strict=True)
+    low, high = view.min_physical_offset, view.max_physical_offset
+    return any(low <= at < high and 0 < size < MOST_SIZE and view.is_damaged(at, at + size) for at, size in ranges)
 
 
 def _content(plan: AuditPlan, file: StoreFile, length: int) -> bytes:
@@ -118,7 +126,7 @@ def _whole(units: Units, view: LogView, kind: str) -> tuple[Units, int] | None:
     if kind == BATCHQUEUE:
         held &= batchqueue.is_written(units)
     dead = held & (offset < view.min_physical_offset)
-    sound = dead & (size >= log.MIN_RECORD_BYTES) & (size < consumequeue.PRE_BLANK_SIZE)
+    sound = dead & (size >= log.MIN_RECORD_BYTES) & (offset + size <= view.min_physical_offset)
     if kind == BATCHQUEUE:
         sound &= fitting(units)
     if not sound.any():
@@ -129,10 +137,7 @@ def _whole(units: Units, view: LogView, kind: str) -> tuple[Units, int] | None:
     if kind == CONSUMEQUEUE:  # in front of a queue that began above 0
         damaged[: int(np.argmax(sound))] &= ~consumequeue.is_pre_blank(units[: int(np.argmax(sound))])
     which = np.flatnonzero(damaged)
-    if len(which) * MOST_DAMAGED > stop:
-        return None
-    alive = which[held[:stop][which] & ~dead[:stop][which]]
-    if any(view.is_damaged(int(offset[i]), int(offset[i] + size[i])) for i in alive.tolist()):
+    if int(sound.sum()) * LEAST_SOUND < stop:
         return None
     made = _mended(units[:stop], sound, which)
     if kind == BATCHQUEUE:

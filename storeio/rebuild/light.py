@@ -11,9 +11,11 @@ import numpy as np
 
 from storeio.audit import AuditPlan
 from storeio.checks.locate import decode
+from storeio.checks.queue_files import Queue
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
-from storeio.paths import CONSUMEQUEUE
+from storeio.rebuild.old import own_queues
+from storeio.scan import data_stretches
 
 AT_ONCE: Final = 1 << 16  # bytes of a queue
 
@@ -26,21 +28,22 @@ def light_starts(plan: AuditPlan) -> dict[str, Standing]:
     first = min((file.base_offset or 0 for file in plan.segments), default=0)
     if first <= 0:
         return {}
-    topics = (topic for kind, topic, number in plan.queues if kind == CONSUMEQUEUE and not number)
-    found = ((topic, _first_unit(plan, topic, first)) for topic in topics if topic.startswith(log.LMQ_PREFIX))
+    queues = own_queues(plan, lambda key: key[1].startswith(log.LMQ_PREFIX) and not key[2])
+    found = ((topic, _first_unit(plan, queue, first)) for (_, topic, _), queue in queues.items())
     return {topic: standing for topic, standing in found if standing is not None}
 
 
-def _first_unit(plan: AuditPlan, topic: str, first: int) -> Standing | None:
+def _first_unit(plan: AuditPlan, queue: Queue, first: int) -> Standing | None:
     """Return the first unit that points to a physical offset or behind it, None without one or where a read fails."""
-    queue, read = plan.queue(CONSUMEQUEUE, topic, 0), plan.nearby().read
-    step = AT_ONCE // queue.unit_bytes * queue.unit_bytes
-    for at in range(queue.start, queue.stop, step):
-        try:
-            units = decode(queue, queue.read(read, at, min(at + step, queue.stop))[0])
-        except UnreadableError:
-            return None
-        inside = np.flatnonzero((units["physical_offset"] >= first) & (units["size"] >= log.MIN_RECORD_BYTES))
-        if len(inside):
-            return int(units["physical_offset"][inside[0]]), at // queue.unit_bytes + int(inside[0])
+    read, step = plan.nearby().read, AT_ONCE // queue.unit_bytes * queue.unit_bytes
+    for file in queue.files:
+        stop = max((high for _, high in data_stretches(plan.root, file.path, 0, file.size)), default=0)
+        for at in range(file.base, file.base + stop, step):
+            try:
+                units = decode(queue, queue.read(read, at, min(at + step, file.base + file.size))[0])
+            except UnreadableError:
+                return None
+            inside = np.flatnonzero((units["physical_offset"] >= first) & (units["size"] >= log.MIN_RECORD_BYTES))
+            if len(inside):
+                return int(units["physical_offset"][inside[0]]), at // queue.unit_bytes + int(inside[0])
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,13 +64,18 @@ class StoreUnits:
 
 def old_units(plan: AuditPlan, intact: Numbers, keys: Container[QueueKey] | None = None) -> StoreUnits:
     """Return what reads the store's own units: of some queues, packed so that it travels, or of all."""
+    queues = own_queues(plan, lambda key: keys is None or key in keys)
+    return StoreUnits(plan.root, plan.config.queue_file_bytes, PackedQueues(queues), intact)
+
+
+def own_queues(plan: AuditPlan, wanted: Callable[[QueueKey], bool]) -> dict[QueueKey, Queue]:
+    """Return the store's consume queues that are wanted, as its listing has them: no file of them was looked at."""
     files: dict[QueueKey, list[QueueFile]] = {}
     for file in plan.listing.of_kind(CONSUMEQUEUE):
         if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
             key = CONSUMEQUEUE, file.topic, file.queue_id
-            if keys is None or key in keys:
+            if wanted(key):
                 size = min(file.size, plan.config.queue_file_bytes)
                 files.setdefault(key, []).append(QueueFile(file.path, file.base_offset, size))
     file_bytes = plan.config.queue_file_bytes
-    queues = {key: Queue(*key, file_bytes, tuple(of_queue)) for key, of_queue in files.items()}
-    return StoreUnits(plan.root, file_bytes, PackedQueues(queues), intact)
+    return {key: Queue(*key, file_bytes, tuple(of_queue)) for key, of_queue in files.items()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
+from storeio.simulate.disk import File
 from storeio.simulate.index import Entries, Index, IndexFile
 
 Numbers = npt.NDArray[np.int64]
@@ -19,14 +20,12 @@ def keys_lost(index: Index, log_min: int, log_end: int) -> int:
 
     A key of a record counts once, however many files have it. What brokers make of other keys besides replaces none.
     """
-    lost, before = 0, None
-    for file, of in index.destroyed:
+    lost = 0
+    for i, (file, of) in enumerate(index.destroyed):
+        others = [*((each, None) for each in index.files), *index.destroyed[:i]]  # where a file was there twice
         for units in index.entries(file, of):
             keys = _distinct(_inside(units, log_min, log_end))
-            if before is not None:  # a file that is there twice
-                keys = _without(keys, before)
-            lost += len(_without(keys, *_held(index, keys))[0])
-            before = keys
+            lost += len(_without(keys, *_held(index, keys, others))[0])
     return lost
 
 
@@ -46,13 +45,13 @@ def _distinct(keys: Keys) -> Keys:
     return places[new], hashes[new]
 
 
-def _held(index: Index, keys: Keys) -> Iterator[Keys]:
-    """Yield what the files that are there then have for the same records."""
+def _held(index: Index, keys: Keys, others: Iterable[tuple[IndexFile, File | None]]) -> Iterator[Keys]:
+    """Yield what other files have for the same records, as of ``Index.entries``."""
     if len(keys[0]):
         low, high = int(keys[0][0]), int(keys[0][-1]) + 1
-        for file in index.files:
+        for file, of in others:
             if _may_hold(file, low, high):
-                for units in index.entries(file):
+                for units in index.entries(file, of):
                     yield _inside(units, low, high)
 
 

@@ -210,3 +210,18 @@ def test_a_damaged_unit_of_a_deleted_batch_hides_no_message_behind_it(name: str,
     assert planned.cures
     apply_plan(tmp_path / "plan.json", root)
     assert ends(root, name) == before
+
+
+@pytest.mark.parametrize("segments", [4, 9, 11, 13])
+def test_light_queues_go_on_where_they_were(segments: int, tmp_path: Path) -> None:
+    """The numbers in lists run ahead of the units: how far, the store's own tell."""
+    name = "rich-5.5.1"
+    root = expired(name, segments, tmp_path / "store")
+    rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    before = ends(root, name)
+    shutil.rmtree(root / "consumequeue")
+    shutil.move(tmp_path / "built" / "consumequeue", root / "consumequeue")
+    after = ends(root, name)
+    light = [queue for queue in before if queue[0].startswith("%LMQ%")]
+    assert len(light) == 4
+    assert {queue: after[queue] for queue in light} == {queue: before[queue] for queue in light}
