@@ -289,7 +289,7 @@ def _setting(known: Given, name: str, value: str, source: str) -> Setting:
 def _size_setting(listing: Listing, name: str, known: Given) -> Setting:
     kind, unit = SIZES[name]
     if name not in known:
-        size, source, is_sure = infer_size(listing.of_kind(kind), int(default(name)), unit)
+        size, source, is_sure = infer_size(listing.of_kind(kind), int(default(name)), unit, listing.holds_behind)
         return replace(_setting(known, name, str(size), source), by_lengths=not is_sure)
     size = int(known[name])
     if name == QUEUE_SIZE:

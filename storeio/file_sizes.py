@@ -9,15 +9,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from storeio.paths import MOST_FILE_BYTES, StoreFile
 
+Reaches = Callable[[StoreFile, int], bool]
+"""``reaches(file, position)``: whether something is not zero behind a position of a file."""
+
+SEVERAL: Final = 2  # files of one length are no chance
 EVIDENCE: Final = 16  # sizes weighed at most; damage can bring as many lengths as there are files
 
 
-def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, str, bool]:
+def infer_size(
+    files: Sequence[StoreFile], usual: int, unit: int, reaches: Reaches = lambda file, position: False
+) -> tuple[int, str, bool]:
     """Return the file size that most files of a kind speak for, where it comes from, and whether it is beyond doubt.
 
     That it is not where lengths alone speak, for another size than the usual one: all files may have been cut off.
@@ -25,7 +31,8 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
     A file speaks for its length, two neighbours for the distance of their names, and a name
     against every size that it is no multiple of. So a truncated file or a renamed one is outvoted. That neighbours lie
     farther apart than their length speaks against nothing: files between them may be gone.
-    What is longer than any file of a broker speaks for nothing.
+    What is longer than any file of a broker speaks for nothing. Where no name tells, a longer size of several files
+    wins if one of them ``reaches`` over the shorter one: the others were cut off.
     """
     bases = [f.base_offset for f in files if f.base_offset is not None and f.base_offset >= 0]
     lengths = Counter(f.size for f in files if 0 < f.size <= MOST_FILE_BYTES and f.size % unit == 0)
@@ -38,7 +45,7 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
 
     best = max(likely, key=votes)
     if not steps[best]:
-        best = _longer(best, lengths, bases)
+        best = _longer(best, files, lengths, bases, reaches)
     if votes(best)[0] < 2 and not steps[best]:
         best = _size_of_few(best, lengths, bases, usual, unit)
     elif _is_chance(best, lengths, steps):
@@ -51,11 +58,17 @@ def infer_size(files: Sequence[StoreFile], usual: int, unit: int) -> tuple[int, 
     return best, "default" if best == usual else names, is_sure
 
 
-def _longer(best: int, lengths: Counter[int], bases: Sequence[int]) -> int:
-    """Return a longer size that about as many files have, where no name tells: files are cut off, not lengthened."""
-    near = max(2, -(-lengths[best] // 2))
+def _longer(
+    best: int, files: Sequence[StoreFile], lengths: Counter[int], bases: Sequence[int], reaches: Reaches
+) -> int:
+    """Return a longer size that half as many files have, if one holds something behind the best: none cut that off."""
+    near = max(SEVERAL, -(-lengths[best] // 2))
     longer = (n for n, count in lengths.items() if n > best and count >= near and not any(base % n for base in bases))
-    return max(longer, key=lambda n: (lengths[n], n), default=best)
+    for size in sorted(longer, key=lambda n: (lengths[n], n), reverse=True):
+        asked = itertools.islice((file for file in files if file.size == size), EVIDENCE)
+        if any(reaches(file, best) for file in asked):
+            return size
+    return best
 
 
 def _is_chance(best: int, lengths: Counter[int], steps: Counter[int]) -> bool:

@@ -27,6 +27,7 @@ from storeio.uris import is_remote, place_of, shown
 
 Bytes = npt.NDArray[np.uint8]
 
+AT_ONCE: Final = 4 << 20
 SHORT_HOLE_BYTES: Final = 1 << 20  # reading it costs no more than passing over it
 
 
@@ -53,6 +54,17 @@ class Listing:
     def get(self, path: str) -> StoreFile | None:
         """Return the entry with this path."""
         return next((f for f in self.files if f.path == path), None)
+
+    def holds_behind(self, file: StoreFile, position: int) -> bool:
+        """Tell whether something is not zero behind a position of a file; False where it cannot be read."""
+        try:
+            return any(
+                read_range(self.root, file.path, at, min(at + AT_ONCE, stop)).any()
+                for start, stop in data_stretches(self.root, file.path, position, file.size)
+                for at in range(start, stop, AT_ONCE)
+            )
+        except UnreadableError:
+            return False  # who reads it whole says so
 
     def versions_of(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the versions of some files, for ``require_versions``."""

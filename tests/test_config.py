@@ -144,11 +144,30 @@ def test_files_that_were_cut_off_anywhere_tell_no_size() -> None:
     assert infer_size(files, 6_000_000, 20)[:2] == (4000, "inferred from the names of 11 files")
 
 
-@pytest.mark.parametrize(("whole", "cut"), [(10, 11), (7, 14), (8, 3), (3, 3)])
-def test_of_files_without_a_name_that_tells_the_others_were_cut_off(whole: int, cut: int) -> None:
-    lengths = [4000] * whole + [1000] * cut
+@pytest.mark.parametrize(("longer", "others"), [(10, 11), (7, 14), (8, 3), (3, 3)])
+def test_a_longer_size_wins_where_a_file_of_it_holds_something_behind_the_other(longer: int, others: int) -> None:
+    """The others were cut off; with nothing there these were lengthened, or may have been."""
+    lengths = [4000] * longer + [1000] * others
     files = [f for n, size in enumerate(lengths) for f in segments((0, size), directory=f"consumequeue/t/{n}")]
-    assert infer_size(files, 6_000_000, 20) == (4000, f"inferred from {whole} of {whole + cut} files", False)
+    asked: list[tuple[str, int]] = []
+
+    def holds(file: StoreFile, position: int) -> bool:
+        asked.append((file.path, position))
+        return file.path.startswith("consumequeue/t/2/")
+
+    sizes = [infer_size(files, 6_000_000, 20, reaches)[0] for reaches in (holds, lambda file, position: False)]
+    assert sizes == [4000, 4000 if longer >= others else 1000]
+    assert {position for _, position in asked} <= {1000}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_files_hold_tells_whether_others_were_cut_off(cut: bool, tmp_path: Path) -> None:
+    root = golden_data.copy_of("ext-5.3.3", tmp_path / "store")
+    queues = sorted(path for path in (root / "consumequeue").glob("*/*/0*"))
+    for path in queues[::2] if cut else queues[::3]:
+        with path.open("r+b") as file:
+            file.truncate(1000 if cut else 8000)
+    assert infer_config(list_store(root)).queue_file_bytes == 4000
 
 
 @given(

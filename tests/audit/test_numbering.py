@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 import salvages
 from golden_data import given_for
+from implied import Settings
+from rebuilds import settings_of
+from storebuilder import StoreBuilder
 
 from storeio import audit, inspect
 from storeio.checks.numbering import number_queue
@@ -148,3 +152,26 @@ def test_numbers_that_go_back_and_jump_again_are_lost_once(
     assert [(part.first_queue_offset, part.stop_queue_offset) for part in found.lost] == lost
     gaps = [finding for finding in found.findings if finding.code == "LOG_QUEUE_OFFSET_GAP"]
     assert [gap.count for gap in gaps] == [80] * (1 if hole else 2)
+
+
+@pytest.mark.parametrize("inner", [1000, 20_000])
+def test_a_record_of_many_messages_behind_a_hole_leaves_room_for_as_many(inner: int, tmp_path: Path) -> None:
+    """Each record of a batch queue has thousands of numbers, and so had those that the hole took."""
+    builder = StoreBuilder(tmp_path / "store", settings=Settings(segment_bytes=16384, batch_topics=("bq",)))
+    for count, others in ((10, 100), (60, 100), (1, 1)):
+        for _ in range(count):
+            builder.message("bq", body=b"x" * 50, inner=inner)
+            builder.message("o", body=b"x" * 200)
+        for _ in range(others):
+            builder.message("o", body=b"x" * 100)
+    root = builder.close()
+    golden.declare(root, {"bq": "BatchCQ"})
+    for segment in sorted((root / "commitlog").iterdir())[1:-1]:
+        segment.write_bytes(bytes(16384))
+    shutil.rmtree(root / "batchconsumequeue")
+    records = [view for view in inspect.records(root) if view.topic == "bq"]
+    assert records[-1].queue_offset == 70 * inner
+    found = audit.check(root, given=settings_of(builder.settings), jobs=1)
+    assert not [f for f in found.findings if f.code == "LOG_FIELD"]
+    lost = sum(part.stop_queue_offset - part.first_queue_offset for part in found.lost if part.topic == "bq")
+    assert lost == (71 - len(records)) * inner

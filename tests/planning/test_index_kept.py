@@ -122,3 +122,12 @@ def test_no_other_keys_stand_for_those_that_are_lost(name: str, gone: int | None
     before = run(VERSION, made(tmp_path / "clean", clean=True), options, keys=keys, stop="halt").hits
     after = run(VERSION, made(tmp_path / "killed", clean=False), options, keys=keys, stop="halt").hits
     assert lost == sum(len(set(before.get(key, ())) - set(after.get(key, ()))) for key in keys) > 0
+
+
+def test_a_file_that_is_there_twice_loses_its_keys_once(tmp_path: Path) -> None:
+    root = crashed(tmp_path / "store")
+    once = simulate(root, broker=VERSION).keys_lost
+    last = max((root / "index").iterdir())
+    for later in (1, 2):
+        last.with_name(f"{int(last.name) + later:017d}").write_bytes(last.read_bytes())
+    assert simulate(root, broker=VERSION).keys_lost == once > 0

@@ -115,6 +115,24 @@ def test_a_plan_takes_no_number_from_them(name: str, segments: int, damage: str,
     assert again.plan.actions == ()
 
 
+@pytest.mark.parametrize("name", ["rich-5.5.1", "rich-4.9.8"])
+def test_a_unit_that_reaches_into_the_log_is_none_of_a_deleted_message(name: str, tmp_path: Path) -> None:
+    """Brokers take its end for how far the queue is dispatched, and pass over new messages."""
+    root = expired(name, 13, tmp_path / "store")
+    queue, before = dead(root, name)[0], ends(root, name)
+    path = last_file(root, queue)
+    with path.open("r+b") as file:
+        file.seek((units(path) - 1) * UNIT + 8)
+        file.write((1 << 19).to_bytes(4, "big"))
+    assert audit.check(root, given=given_for(name), jobs=1).exit_code == 4
+    salvage(root, tmp_path / "saved", given=given_for(name), jobs=1)
+    assert last_file(tmp_path / "saved", queue).read_bytes() != path.read_bytes()
+    planned = plan_store(root, tmp_path / "plan.json", broker=version_of(name), given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert ends(root, name) == before
+
+
 def test_units_of_which_most_are_damaged_are_not_believed(tmp_path: Path) -> None:
     name = "rich-5.5.1"
     root = expired(name, 13, tmp_path / "store")

@@ -8,6 +8,9 @@ from pathlib import Path
 import golden_data
 import pytest
 from golden_data import given_for
+from implied import Settings
+from rebuilds import settings_of
+from storebuilder import StoreBuilder
 
 import storeio
 
@@ -76,3 +79,29 @@ def test_a_longer_file_over_a_short_queue_tells_of_none(
     if not cut:
         made = storeio.salvage(root, tmp_path / "out", jobs=1, given=given_for(own), broker=own.rpartition("-")[2])
         assert (made.exit_code, made.tombstones, made.lost) == (0, 0, [])
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2, 12])
+def test_a_queue_of_which_all_messages_are_lost_is_believed_though_some_units_are_damaged(
+    damaged: int, tmp_path: Path
+) -> None:
+    """Those that are damaged point amid the log, where no record begins."""
+    builder = StoreBuilder(tmp_path / "store", settings=Settings(segment_bytes=16384, units_per_file=200))
+    for _ in range(100):
+        builder.message("old", body=b"x" * 100)
+    lost = [builder.message("new", body=b"y" * 100) for _ in range(150)]
+    root = builder.close()
+    first = lost[0].physical_offset // 16384 + 1
+    kept = sum(placed.physical_offset < first * 16384 for placed in lost)
+    for segment in sorted((root / "commitlog").iterdir())[first:]:
+        segment.unlink()
+    log = root / "commitlog" / f"{(first - 1) * 16384:020d}"
+    log.write_bytes(log.read_bytes()[: lost[0].physical_offset % 16384].ljust(16384, b"\0"))
+    with (root / f"consumequeue/new/0/{0:020d}").open("r+b") as file:
+        for number in range(damaged):
+            file.seek(20 * (10 + 7 * number))
+            file.write((1000 + number).to_bytes(8, "big"))
+    found = storeio.check(root, jobs=1, given=settings_of(builder.settings))
+    assert kept
+    counted = sum(part.stop_queue_offset - part.first_queue_offset for part in found.lost if part.topic == "new")
+    assert 150 - damaged <= counted <= 150
