@@ -122,8 +122,8 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
         length -= length % consumequeue.UNIT_BYTES
         data = b"".join(draft.store.pieces(path, 0, length))
         units = consumequeue.decode(data)
-        sound = consumequeue.is_written(units) & (units["physical_offset"] < log_min)
-        sound &= units["size"] >= log.MIN_RECORD_BYTES
+        sound = consumequeue.is_written(units) & (units["size"] >= log.MIN_RECORD_BYTES)
+        sound &= units["physical_offset"] <= log_min - units["size"].astype(np.int64)
         if stop - base >= target.file_bytes:  # no message is left in it, and consumers may come to all of its units
             sound &= units["physical_offset"] > 0
         count = int(np.argmin(sound)) if not sound.all() else len(units)
