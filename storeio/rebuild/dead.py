@@ -32,6 +32,8 @@ Units = npt.NDArray[np.void]
 Mask = npt.NDArray[np.bool_]
 
 MOST_BATCH: Final = 2**15 - 1  # messages of a batch
+FEW: Final = 2  # units that may be damaged where half as many others are sound
+FEWER: Final = 16  # of more of them each needs so many others
 LEAST_SOUND: Final = 4  # of a file's units one in so many; one with fewer is not believed
 MOST_SIZE: Final = 1 << 29  # of a unit that may point at a message
 
@@ -50,8 +52,8 @@ def dead_queues(plan: AuditPlan, built: Container[QueueKey], wanted: Wanted, vie
     """Yield the last files of the store's queues that have no message left, of those that are wanted, by queue.
 
     They hold the store's own units. Of damaged ones between others each repeats the one before it, with queue offsets
-    of its own in a batch queue: there is no message at any of them. A queue of whose units too many are damaged, or one
-    may point at a lost message, is left out.
+    of its own in a batch queue: there is no message at any of them. A queue of whose units too many are damaged, or
+    some may point at messages that are there, or lost, is left out.
 
     Args:
         plan: Of the store whose queues they are.
@@ -96,7 +98,7 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
             return None
         data = _content(plan, file, min(file.size, size) // unit * unit)
         units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
-        if _may_be_lost(units, view):
+        if _may_live(units, view):
             return None
         if (whole := _whole(units, view, kind)) is not None:
             made, filled = whole
@@ -106,11 +108,15 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
     return None
 
 
-def _may_be_lost(units: Units, view: LogView) -> bool:
-    """Tell whether a unit may point at a message that is lost: into damage of the log."""
-    ranges = zip(units["physical_offset"].astype(np.int64).tolist(), units["size"].tolist(), strict=True)
-    low, high = view.min_physical_offset, view.max_physical_offset
-    return any(low <= at < high and 0 < size < MOST_SIZE and view.is_damaged(at, at + size) for at, size in ranges)
+def _may_live(units: Units, view: LogView) -> bool:
+    """Tell whether units point at what the log has, or may have lost: more than a few, or one into damage of it."""
+    offset, size = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+    some = (size > 0) & (size < MOST_SIZE) & (offset >= 0) & (offset < view.max_physical_offset)
+    dead = some & (offset < view.min_physical_offset)
+    alive = np.flatnonzero(some & ~dead)
+    if len(alive) * (FEWER if len(alive) > FEW else 2) > int(dead.sum()):
+        return True
+    return any(view.is_damaged(at, at + length) for at, length in np.stack((offset, size))[:, alive].T.tolist())
 
 
 def _content(plan: AuditPlan, file: StoreFile, length: int) -> bytes:

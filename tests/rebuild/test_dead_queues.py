@@ -154,6 +154,15 @@ def test_a_log_that_begins_at_0_has_none(tmp_path: Path) -> None:
     assert {queue.topic for queue in built.queues} == {"topic_0", "topic_1"}
 
 
+@pytest.mark.parametrize("segments", [1, 4, 7, 9])
+def test_a_copy_of_a_queue_that_lives_is_none(segments: int, tmp_path: Path) -> None:
+    name = "base-5.5.1"
+    root = expired(name, segments, tmp_path / "store")
+    shutil.copytree(root / "consumequeue/topic_0", root / "consumequeue/topic_7")
+    built = rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    assert {queue.topic for queue in built.queues} == {"topic_0", "topic_1"}
+
+
 @pytest.mark.broker
 @pytest.mark.parametrize(("name", "segments"), [store for store in STORES if store[0] != "ext-5.3.3"])
 def test_real_brokers_go_on_where_they_were(name: str, segments: int, tmp_path: Path) -> None:
