@@ -92,10 +92,9 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
     kind = key[0]
     unit = UNIT_BYTES[kind]
     size = plan.config.batch_file_bytes if kind == BATCHQUEUE else plan.config.queue_file_bytes
-    for file in sorted(files, key=lambda each: each.base_offset or 0, reverse=True):
-        base = file.base_offset or 0
-        if base < 0 or base % size:
-            return None
+    based = [((each.base_offset or 0), each) for each in files if (each.base_offset or 0) >= 0]
+    for base, file in sorted(based, key=lambda row: (not row[0] % size, row[0]), reverse=True):
+        base -= base % size  # a wrong name counts where no other file has units
         data = _content(plan, file, min(file.size, size) // unit * unit)
         units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
         if _may_live(units, view):

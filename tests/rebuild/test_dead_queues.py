@@ -133,6 +133,19 @@ def test_a_unit_that_reaches_into_the_log_is_none_of_a_deleted_message(name: str
     assert ends(root, name) == before
 
 
+@pytest.mark.parametrize("name", ["rich-5.5.1", "ext-5.3.3"])
+def test_a_wrong_name_takes_no_number(name: str, tmp_path: Path) -> None:
+    root = expired(name, dict(STORES)[name], tmp_path / "store")
+    queue, before = dead(root, name)[0], ends(root, name)
+    path = last_file(root, queue)
+    path.rename(path.with_name(f"{10:020d}"))
+    planned = plan_store(root, tmp_path / "plan.json", broker=version_of(name), given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert path.is_file()
+    assert ends(root, name) == before
+
+
 def test_units_of_which_most_are_damaged_are_not_believed(tmp_path: Path) -> None:
     name = "rich-5.5.1"
     root = expired(name, 13, tmp_path / "store")
