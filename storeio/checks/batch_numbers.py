@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from storeio.checks.astray import LONG_JUMP
 from storeio.checks.locate import decode
@@ -13,6 +14,8 @@ from storeio.checks.ranges import Range, merged
 from storeio.checks.unit_groups import CHUNK_UNITS
 from storeio.format import batchqueue
 from storeio.format.batchqueue import Mask, Units
+
+Numbers = npt.NDArray[np.int64]
 
 
 def spans_of(queue: Queue, read: Read, numbers: Iterable[int]) -> dict[int, Range]:
@@ -38,13 +41,19 @@ def spans_of(queue: Queue, read: Read, numbers: Iterable[int]) -> dict[int, Rang
     return found
 
 
-def fitting(units: Units) -> Mask:
-    """Tell which of some units that follow on from each other hold queue offsets that are to be believed."""
+def fitting(units: Units, numbers: Numbers | None = None) -> Mask:
+    """Tell which of some units hold queue offsets that are to be believed.
+
+    They follow on from each other, or have these ``numbers``, ascending: of units that are no neighbours neither speaks
+    against the other.
+    """
     begins = units["base_queue_offset"].astype(np.int64)
     ends = begins + units["batch_size"]
     written = batchqueue.is_written(units) & (begins < LONG_JUMP)
     meets, apart = np.zeros((2, len(units) + 1), np.bool_)  # each and the one before it
     both = written[:-1] & written[1:]
+    if numbers is not None:
+        both &= np.diff(numbers) == 1
     meets[1:-1] = both & (ends[:-1] == begins[1:])
     apart[1:-1] = both & ~meets[1:-1]
     found: Mask = written & (meets[:-1] | meets[1:] | ~(apart[:-1] | apart[1:]))

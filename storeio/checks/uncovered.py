@@ -134,7 +134,7 @@ class _State:
         below = rest & (physical < low)
         is_record = (length >= log.MIN_RECORD_BYTES) & (physical <= low - length)  # none reaches into the next segment
         astray = below & (~is_record | self.behind_the_log(below, them.numbers))
-        misnumbered = below & ~astray & ~(fitting(them.units) if self.queue.kind == BATCHQUEUE else below)
+        misnumbered = below & ~astray & ~(fitting(them.units, them.numbers) if self.queue.kind == BATCHQUEUE else below)
         served = below & ~astray & seems_first(self.queue, self.covered, physical, them.numbers)
         wrong = astray | misnumbered | served
         expired, rest = below & ~wrong, rest & ~wrong

@@ -239,6 +239,19 @@ def test_a_batch_queue_without_messages_is_mended(name: str, number: int, at: in
 
 
 @pytest.mark.parametrize("name", ["rich-5.5.1", "rich-5.3.3"])
+@pytest.mark.parametrize("gone", range(2, 13))
+def test_sound_units_of_deleted_batches_are_none_the_worse_for_damage_behind_them(
+    name: str, gone: int, tmp_path: Path
+) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    segments = sorted((root / "commitlog").iterdir())
+    for segment in (segments[0], segments[gone]):
+        segment.unlink()
+    found = audit.check(root, given=given_for(name), jobs=1)
+    assert {f.detail for f in found.findings if f.code == "BCQ_UNIT_ORPHAN"} <= {"its record is not intact"}
+
+
+@pytest.mark.parametrize("name", ["rich-5.5.1", "rich-5.3.3"])
 def test_a_damaged_unit_of_a_deleted_batch_hides_no_message_behind_it(name: str, tmp_path: Path) -> None:
     """Brokers end the queue at such a unit."""
     root = expired(name, 4, tmp_path / "store")
