@@ -35,9 +35,9 @@ from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, QUEUE_EXT
 from storeio.results import LostRange
 from storeio.scan import data_stretches
 
-FEW: Final = 2  # of them, if some lead amid the log, where none of the queue's records begins, and no other is good
-FEWER: Final = 4  # units that tell of lost messages for each wrong one
 MANY: Final = 16  # times as many wrong units as good ones: the good ones may be chance
+FEW: Final = 2  # wrong units, where none is good and some lead amid the log, where no record of the queue begins
+FEWER: Final = 4  # units that tell of lost messages for each wrong one
 
 
 @dataclass(slots=True)
@@ -188,10 +188,7 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
             leftover.findings += begins_too_high(plan, read, queue, said.covered[0][0])
         if queue.kind == BATCHQUEUE:
             leftover.spans = spans_of(queue, read, [row[0] for rows in leftover.gone for row in rows])
-        if leftover.expired >= 0:
-            last = leftover.expired
-            spans = spans_of(queue, read, [last]) if queue.kind == BATCHQUEUE else {last: (last, last + 1)}
-            leftover.dead_stop = spans.get(last, NO_NUMBERS)[1]
+        leftover.dead_stop = _stop_of(queue, read, leftover.expired)
     except UnreadableError as error:
         judged.failed = str(error)
         return judged
@@ -205,6 +202,13 @@ def judge_queue(plan: AuditPlan, read: Read, key: QueueKey, all_said: AllSaid, v
         leftover.beyond = list(as_recorded(plan, read, queue, leftover.beyond))
         leftover.damaged = list(as_recorded(plan, read, queue, leftover.damaged))
     return judged
+
+
+def _stop_of(queue: Queue, read: Read, last: int) -> int:
+    """Return the queue offset behind a unit, 0 without one, and where one of a batch queue is not to be believed."""
+    if queue.kind != BATCHQUEUE or last < 0:
+        return last + 1
+    return spans_of(queue, read, [last]).get(last, NO_NUMBERS)[1]
 
 
 def _given_away(queue: Queue, leftover: Leftover, owners: Owners) -> dict[Owner, Leftover]:

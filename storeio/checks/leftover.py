@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from storeio.checks.numbering import UnitRow
 from storeio.checks.ranges import Range
 from storeio.findings import Finding
+from storeio.format import commitlog as log
+from storeio.format import consumequeue
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -37,3 +45,18 @@ class Leftover:
     def gone(self) -> tuple[list[UnitRow], list[UnitRow], list[UnitRow]]:
         """The units whose records are lost or were not read: ``beyond``, ``damaged`` and ``unread``."""
         return self.beyond, self.damaged, self.unread
+
+
+def are_deleted(physical: Numbers, length: Numbers, log_min: int) -> Mask:
+    """Tell which units may be those of records that retention has deleted: whole ones in front of the log.
+
+    A segment ends where the next one begins, so that none reaches into the log. The broker's filler is none.
+
+    Args:
+        physical: The physical offsets that they hold, shape ``(n,)``.
+        length: The sizes, likewise.
+        log_min: Where the log begins.
+    """
+    is_size = (length >= log.MIN_RECORD_BYTES) & (length < consumequeue.PRE_BLANK_SIZE)
+    found: Mask = is_size & (physical >= 0) & (physical <= log_min - length)
+    return found

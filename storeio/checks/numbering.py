@@ -21,6 +21,7 @@ from storeio.checks.runs import copies_among, runs_of, without
 from storeio.checks.segments import LogView
 from storeio.findings import Finding
 from storeio.format import commitlog as log
+from storeio.format.batchqueue import MOST_MESSAGES
 from storeio.kernels.group import RUN_FIRST, RUN_RECORDS, RUN_START_AT, RUN_STOP, RUN_STOP_AT
 from storeio.results import LostRange
 from storeio.simulate.java import as_long
@@ -77,7 +78,6 @@ def number_queue(topic: str, queue_id: int, tables: Sequence[Numbers], view: Log
     return result
 
 
-MOST_BATCH: Final = 2**15 - 1  # messages that a record of a batch queue has
 STRANGER: Final = "no record of this queue"
 COPY: Final = "a copy of another record"
 UNREAD: Final = "what could not be read may hold it"
@@ -96,7 +96,7 @@ def _without_outliers(
     """Return the runs without the few records whose numbers fit nowhere; the field is reported instead."""
     kept: list[list[int]] = []
     is_whole = not view.min_physical_offset  # then a queue begins at 0
-    each = MOST_BATCH if any(run[RUN_STOP] - run[RUN_FIRST] > run[RUN_RECORDS] for run in runs) else 1
+    each = MOST_MESSAGES if any(run[RUN_STOP] - run[RUN_FIRST] > run[RUN_RECORDS] for run in runs) else 1
     i = 0
     while i < len(runs):
         before = kept[-1][RUN_STOP] if kept else None

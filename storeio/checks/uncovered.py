@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.checks.batch_numbers import fitting
-from storeio.checks.leftover import Leftover
+from storeio.checks.leftover import Leftover, are_deleted
 from storeio.checks.locate import decode
 from storeio.checks.queue_files import Queue, Read
 from storeio.checks.ranges import Ranges, merged, subtract, touching
@@ -19,7 +19,6 @@ from storeio.checks.stand_ins import hides_first, seems_first, stand_ins
 from storeio.checks.unit_groups import Stretches, Units, grouped, read_units, up_to_holes, wide_gaps
 from storeio.findings import Finding
 from storeio.format import batchqueue, consumequeue
-from storeio.format import commitlog as log
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE
 
 Numbers = npt.NDArray[np.int64]
@@ -132,8 +131,7 @@ class _State:
         unread = mask & touching(physical, length, self.view.unread)
         rest = mask & ~unread
         below = rest & (physical < low)
-        is_record = (length >= log.MIN_RECORD_BYTES) & (physical <= low - length)  # none reaches into the next segment
-        astray = below & (~is_record | self.behind_the_log(below, them.numbers))
+        astray = below & (~are_deleted(physical, length, low) | self.behind_the_log(below, them.numbers))
         misnumbered = below & ~astray & ~(fitting(them.units, them.numbers) if self.queue.kind == BATCHQUEUE else below)
         served = below & ~astray & seems_first(self.queue, self.covered, physical, them.numbers)
         wrong = astray | misnumbered | served

@@ -31,6 +31,7 @@ UNIT: Final = np.dtype(
     ]
 )
 UNIT_BYTES: Final = UNIT.itemsize
+MOST_MESSAGES: Final = 2**15 - 1  # of one unit and its record: the field is a short
 
 
 def decode(data: bytes | memoryview) -> Units:

@@ -15,7 +15,7 @@ from storeio.inspect.bodies import Body, read_body
 from storeio.inspect.lookup import records_around
 from storeio.inspect.matching import Filter
 from storeio.inspect.reader import Failed, Note, Reader
-from storeio.inspect.selection import by_message_id, check_wanted, known_topics, select
+from storeio.inspect.selection import by_message_id, check_range, check_wanted, known_topics, select
 from storeio.inspect.views import MOST_BYTES, EntryView, FileView, RecordView, UnitView
 
 Root = str | os.PathLike[str] | Reader
@@ -91,19 +91,12 @@ def _check(wanted: Filter, at: int | None, around: int, message_id: str | None, 
         raise UsageError("a physical offset and a message id are two questions")
     if around and at is None:
         raise UsageError("--around goes with --at: neighbours of which record?")
-    if around < 0:
+    _check_counts(around, limit)
+
+
+def _check_counts(*counts: int | None) -> None:
+    if any(count is not None and count < 0 for count in counts):
         raise UsageError("counts cannot be negative")
-    _check_limit(limit)
-
-
-def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 0:
-        raise UsageError("counts cannot be negative")
-
-
-def _check_range(offsets: tuple[int, int] | None) -> None:
-    if offsets is not None and offsets[0] > offsets[1]:
-        raise UsageError("the range of queue offsets ends before it starts")
 
 
 def units(
@@ -119,10 +112,12 @@ def units(
     Raises:
         UsageError: ``limit`` is negative, or a range ends before it starts. Others as ``open_reader``.
     """
-    _check_limit(limit)
-    _check_range(_range(queue_offset))
+    _check_counts(limit)
+    offsets = _range(queue_offset)
+    if offsets is not None:
+        check_range(offsets)
     reader = open_reader(root)
-    return islice(queueunits.units(reader, topic=topic, queue_id=queue_id, queue_offsets=_range(queue_offset)), limit)
+    return islice(queueunits.units(reader, topic=topic, queue_id=queue_id, queue_offsets=offsets), limit)
 
 
 def index_entries(
@@ -142,7 +137,7 @@ def index_entries(
     Raises:
         UsageError: A topic without a key, or ``limit`` is negative. Others as ``open_reader``.
     """
-    _check_limit(limit)
+    _check_counts(limit)
     reader = open_reader(root)
     names = [name for name in (key, unique_key) if name is not None] + ([f"T#{tag}"] if tag is not None else [])
     hashes = None
@@ -174,5 +169,5 @@ def body(root: Root, view: RecordView, most: int = MOST_BYTES) -> Body:
     Raises:
         UsageError: ``most`` is negative.
     """
-    _check_limit(most)
+    _check_counts(most)
     return read_body(open_reader(root), view, most)

@@ -168,7 +168,16 @@ def check_wanted(wanted: Filter) -> None:
     if wanted.queue_offsets is not None:
         if wanted.topic is None or wanted.queue_id is None:
             raise UsageError("a queue offset needs a topic and a queue id")
-        if wanted.queue_offsets[0] > wanted.queue_offsets[1]:
-            raise UsageError("the range of queue offsets ends before it starts")
+        check_range(wanted.queue_offsets)
     if wanted.since_ms is not None and wanted.until_ms is not None and wanted.since_ms > wanted.until_ms:
         raise UsageError("the time range ends before it starts")
+
+
+def check_range(offsets: tuple[int, int]) -> None:
+    """Refuse a range of queue offsets that ends before it starts.
+
+    Raises:
+        UsageError: It does.
+    """
+    if offsets[0] > offsets[1]:
+        raise UsageError("the range of queue offsets ends before it starts")

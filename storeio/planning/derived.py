@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio import audit
+from storeio.checks.leftover import are_deleted
 from storeio.format import checkpoint as checkpoint_layout
-from storeio.format import commitlog as log
 from storeio.format import consumequeue
 from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, CONSUMEQUEUE, INDEX, has_usual_name, parse_number
 from storeio.planning.deliver_times import keep_deliver_times
@@ -122,8 +122,8 @@ def _dead_bytes(draft: Draft, target: Target, have: dict[int, str], log_min: int
         length -= length % consumequeue.UNIT_BYTES
         data = b"".join(draft.store.pieces(path, 0, length))
         units = consumequeue.decode(data)
-        sound = consumequeue.is_written(units) & (units["size"] >= log.MIN_RECORD_BYTES)
-        sound &= units["physical_offset"] <= log_min - units["size"].astype(np.int64)
+        sound = are_deleted(units["physical_offset"].astype(np.int64), units["size"].astype(np.int64), log_min)
+        sound |= consumequeue.is_pre_blank(units)  # in front of a queue that began above 0
         if stop - base >= target.file_bytes:  # no message is left in it, and consumers may come to all of its units
             sound &= units["physical_offset"] > 0
         count = int(np.argmin(sound)) if not sound.all() else len(units)

@@ -31,8 +31,6 @@ STRAY_FILE: Final = "STRAY_FILE"
 STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
-AT_ONCE: Final = 16 << 20
-MOST_RECORD_BYTES: Final = 64 << 20  # of one that is read whole: its size may be damaged
 
 
 def plan_layout(

@@ -107,9 +107,8 @@ def _lost(before: Audit, best: _Attempt) -> int:
     if best.planner.in_place.lost >= 0:
         return best.planner.in_place.lost
     after = best.after
-    made = best.planner.later or best.planner.basis
     parts = [(part.physical_start, part.physical_stop) for part in before.lost]
-    torn = sum(any(low <= at < high for low, high in parts) for at in (made.untold if made is not None else ()))
+    torn = sum(any(low <= at < high for low, high in parts) for at in best.planner.untold)
     again = after.log.records - before.log.records - torn + messages_in(after.misplaced)
     return max(messages_in([*before.lost, *before.misplaced]) - max(again, 0), messages_in(after.lost))
 

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,26 +38,14 @@ from storeio.planning.summary import (
     queues_of,
     summary_of,
 )
-from storeio.planning.target import Target, has_ext
+from storeio.planning.target import Built, Target, has_ext
 from storeio.planning.undecided import last_pointers
 from storeio.rebuild.node import rebuild
-from storeio.rebuilt import Rebuilt
 from storeio.results import Audit, Progress, Tell
 from storeio.scan import list_store, naming_store
 from storeio.simulate.predicted import Prediction
 
 EVERYTHING: Final = "everything"
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """What a rebuild of the store, as it is planned so far, has put into a place; ``untold`` as ``with_true_heads``."""
-
-    place: Path
-    rebuilt: Rebuilt
-    untold: Sequence[int] = ()
-
-
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
 
 
@@ -105,6 +93,12 @@ class Planner:
     def changes_log(self) -> bool:
         """Whether the plan changes what brokers read as the log."""
         return any(action.risk == model.LOG for action in self.draft.actions)
+
+    @property
+    def untold(self) -> Sequence[int]:
+        """Physical offsets of damaged records of which nothing tells what they were, as the last rebuild saw it."""
+        made = self.later or self.basis
+        return made.untold if made is not None else ()
 
     def audited(self) -> Audit:
         """Return the audit of the store as the plan would leave it, with the settings of the first one."""

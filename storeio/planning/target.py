@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,10 +11,22 @@ from storeio.format import consumequeue
 from storeio.paths import QUEUE_EXT, queue_directory
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
-from storeio.rebuilt import QueueBuilt
+from storeio.rebuilt import QueueBuilt, Rebuilt
 
 NOWHERE: Final = 2**63 - 1  # behind all bytes of a queue
 OF_EXT: Final = frozenset(("EXT_CHAIN", "EXT_LENGTH", "MISALIGNED_NAME"))
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a rebuild of a store, as it is planned so far, has put into a place.
+
+    ``untold`` are the physical offsets, ascending, of damaged records of which nothing tells what they were.
+    """
+
+    place: Path
+    rebuilt: Rebuilt
+    untold: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

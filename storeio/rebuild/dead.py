@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.audit import AuditPlan
+from storeio.audit.missing import MOST_UNIT_BYTES
 from storeio.checks.batch_numbers import fitting
+from storeio.checks.leftover import are_deleted
 from storeio.checks.queue_files import UNIT_BYTES
 from storeio.checks.segments import LogView
 from storeio.errors import UnreadableError
 from storeio.format import batchqueue, consumequeue
-from storeio.format import commitlog as log
+from storeio.format.batchqueue import MOST_MESSAGES
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
 from storeio.rebuild.derive import Wanted, is_name
+from storeio.rebuild.old import files_by_queue
 from storeio.rebuild.stretches import QueueKey
 from storeio.rebuilt import QueueBuilt
 from storeio.scan import data_stretches, go_without
@@ -31,11 +34,9 @@ from storeio.uris import is_remote
 Units = npt.NDArray[np.void]
 Mask = npt.NDArray[np.bool_]
 
-MOST_BATCH: Final = 2**15 - 1  # messages of a batch
 FEW: Final = 2  # units that may be damaged where half as many others are sound
 FEWER: Final = 16  # of more of them each needs so many others
 LEAST_SOUND: Final = 4  # of a file's units one in so many; one with fewer is not believed
-MOST_SIZE: Final = 1 << 29  # of a unit that may point at a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,21 @@ def dead_queues(plan: AuditPlan, built: Container[QueueKey], wanted: Wanted, vie
     """
     if view.min_physical_offset <= 0:
         return
-    files: dict[QueueKey, list[StoreFile]] = {}
-    for kind in (CONSUMEQUEUE, BATCHQUEUE):
-        for file in plan.listing.of_kind(kind):
-            if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
-                files.setdefault((kind, file.topic, file.queue_id), []).append(file)
-    for key in sorted(files):
-        kind, topic, queue_id = key
-        if (CONSUMEQUEUE, topic, queue_id) in built or (BATCHQUEUE, topic, queue_id) in built or not is_name(topic):
+    kinds = CONSUMEQUEUE, BATCHQUEUE
+    for key, files in sorted(files_by_queue(plan, kinds).items()):
+        _, topic, queue_id = key
+        has_messages = any((kind, topic, queue_id) in built for kind in kinds)
+        if has_messages or not is_name(topic) or not wanted.takes(topic, queue_id):
             continue
-        if wanted.takes(topic, queue_id):
-            try:
-                last = _last_file(plan, key, files[key], view)
-            except UnreadableError as error:
-                if is_remote(plan.root):
-                    raise
-                go_without(plan.root, error)
-                continue
-            if last is not None:
-                yield last
+        try:
+            last = _last_file(plan, key, files, view)
+        except UnreadableError as error:
+            if is_remote(plan.root):
+                raise
+            go_without(plan.root, error)
+            continue
+        if last is not None:
+            yield last
 
 
 def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: LogView) -> LastFile | None:
@@ -92,7 +89,7 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
     kind = key[0]
     unit = UNIT_BYTES[kind]
     size = plan.config.batch_file_bytes if kind == BATCHQUEUE else plan.config.queue_file_bytes
-    based = [((each.base_offset or 0), each) for each in files if (each.base_offset or 0) >= 0]
+    based = [(each.base_offset or 0, each) for each in files if (each.base_offset or 0) >= 0]
     for base, file in sorted(based, key=lambda row: (not row[0] % size, row[0]), reverse=True):
         base -= base % size  # a wrong name counts where no other file has units
         data = _content(plan, file, min(file.size, size) // unit * unit)
@@ -110,7 +107,7 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
 def _may_live(units: Units, view: LogView) -> bool:
     """Tell whether units point at what the log has, or may have lost: more than a few, or one into damage of it."""
     offset, size = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
-    some = (size > 0) & (size < MOST_SIZE) & (offset >= 0) & (offset < view.max_physical_offset)
+    some = (size > 0) & (size < MOST_UNIT_BYTES) & (offset >= 0) & (offset < view.max_physical_offset)
     dead = some & (offset < view.min_physical_offset)
     alive = np.flatnonzero(some & ~dead)
     if len(alive) * (FEWER if len(alive) > FEW else 2) > int(dead.sum()):
@@ -130,8 +127,7 @@ def _whole(units: Units, view: LogView, kind: str) -> tuple[Units, int] | None:
     held = (offset >= 0) & (size > 0) & (offset < view.max_physical_offset)
     if kind == BATCHQUEUE:
         held &= batchqueue.is_written(units)
-    dead = held & (offset < view.min_physical_offset)
-    sound = dead & (size >= log.MIN_RECORD_BYTES) & (offset + size <= view.min_physical_offset)
+    sound = held & are_deleted(offset, size, view.min_physical_offset)
     if kind == BATCHQUEUE:
         sound &= fitting(units)
     if not sound.any():
@@ -172,7 +168,7 @@ def _numbered(units: Units, sound: Mask, damaged: npt.NDArray[np.int64]) -> bool
         last, left = int(units["base_queue_offset"][stop]), stop - i
         first = int(units["base_queue_offset"][i - 1] + units["batch_size"][i - 1]) if i else last - left
         count = last - first - (left - 1)  # the others have one each
-        if first < 0 or not 0 < count <= MOST_BATCH:
+        if first < 0 or not 0 < count <= MOST_MESSAGES:
             return False
         units["base_queue_offset"][i], units["batch_size"][i] = first, count
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,7 @@ from storeio.checks.packed import PackedQueues
 from storeio.checks.queue_files import Queue, QueueFile
 from storeio.errors import UnreadableError
 from storeio.format import consumequeue
-from storeio.paths import CONSUMEQUEUE
+from storeio.paths import CONSUMEQUEUE, StoreFile
 from storeio.rebuild.layout import UnitsOf
 from storeio.rebuild.stretches import QueueKey
 from storeio.scan import go_without, read_range
@@ -70,12 +70,19 @@ def old_units(plan: AuditPlan, intact: Numbers, keys: Container[QueueKey] | None
 
 def own_queues(plan: AuditPlan, wanted: Callable[[QueueKey], bool]) -> dict[QueueKey, Queue]:
     """Return the store's consume queues that are wanted, as its listing has them: no file of them was looked at."""
-    files: dict[QueueKey, list[QueueFile]] = {}
-    for file in plan.listing.of_kind(CONSUMEQUEUE):
-        if file.topic is not None and file.queue_id is not None and file.base_offset is not None:
-            key = CONSUMEQUEUE, file.topic, file.queue_id
-            if wanted(key):
-                size = min(file.size, plan.config.queue_file_bytes)
-                files.setdefault(key, []).append(QueueFile(file.path, file.base_offset, size))
-    file_bytes = plan.config.queue_file_bytes
-    return {key: Queue(*key, file_bytes, tuple(of_queue)) for key, of_queue in files.items()}
+    size = plan.config.queue_file_bytes
+    return {
+        key: Queue(*key, size, tuple(QueueFile(f.path, f.base_offset or 0, min(f.size, size)) for f in files))
+        for key, files in files_by_queue(plan, (CONSUMEQUEUE,)).items()
+        if wanted(key)
+    }
+
+
+def files_by_queue(plan: AuditPlan, kinds: Iterable[str]) -> dict[QueueKey, list[StoreFile]]:
+    """Return the files of all queues of some kinds that the store has, those of each in order."""
+    found: dict[QueueKey, list[StoreFile]] = {}
+    for kind in kinds:
+        for file in plan.listing.of_kind(kind):
+            if file.topic is not None and file.queue_id is not None:
+                found.setdefault((kind, file.topic, file.queue_id), []).append(file)
+    return found

@@ -10,6 +10,7 @@ from typing import Final
 from storeio.dispatch import listed_numbers
 from storeio.format import commitlog as log
 from storeio.format import properties as p
+from storeio.format.batchqueue import MOST_MESSAGES
 from storeio.results import LostRange
 from storeio.salvage.evidence import Unit
 from storeio.salvage.fillers import Lost, least_tombstone
@@ -19,8 +20,6 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 NOWHERE: Final = "storeio_tombstones"
 """Topic to which tombstones of delayed messages are delivered when their time has come."""
-
-MOST_BATCH: Final = 2**15 - 1  # messages in one inner batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def missing_of(lost: Iterable[LostRange], units: Iterable[Unit], batch_topics: f
             continue  # its units are those of other queues' messages
         first = max(part.first_queue_offset, taken.get(queue, 0))
         taken[queue] = max(part.stop_queue_offset, taken.get(queue, 0))
-        step = MOST_BATCH if part.topic in batch_topics else 1
+        step = MOST_MESSAGES if part.topic in batch_topics else 1
         room = max(part.physical_stop - part.physical_start, 0) // log.MIN_RECORD_BYTES
         own = numbers.get(queue, [])
         stop = first

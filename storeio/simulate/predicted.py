@@ -71,7 +71,7 @@ class Prediction:
 
     ``given_up`` and ``consumers`` are None where the log was not read for them. ``emptied`` are the
     deleted files of log and queues that held something, ``stopped`` what new messages do not get into.
-    ``keys_lost`` counts the index entries of files that the start deletes and does not make again, as brokers do after
+    ``keys_lost`` counts the keys of messages that only index files had which the start deletes, as brokers do after
     each crash: messages are there, queries by these keys do not find them.
     ``running_end`` is the end of the log at the moment that was looked at, where a broker runs on the store.
     ``not_simulated`` names what the store or its settings have that is not followed here, so that the

@@ -23,6 +23,7 @@ from storebuilder import StoreBuilder
 from storeio import cli
 from storeio.apply import apply_plan, undo
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
+from storeio.format import consumequeue
 from storeio.plan import from_json, model
 from storeio.plan.results import Planned
 from storeio.planning import Selection, plan_store
@@ -151,6 +152,13 @@ def test_sound_units_of_deleted_messages_stay(tmp_path: Path) -> None:
     assert kinds(found) == [("write", cq(3000))]
     (action,) = found.plan.actions
     assert 40 <= action.position < action.position + action.length <= 60
+
+
+def test_so_do_those_behind_the_filler_of_a_queue_that_began_above_0(tmp_path: Path) -> None:
+    filler = consumequeue.PRE_BLANK.tobytes().hex()
+    begun = [["delete", cq(0)], *(["write", cq(1000), 20 * number, filler] for number in range(5))]
+    found = planned([*DEAD, *begun, ["zero", cq(3000), 40, 20]], tmp_path)
+    assert kinds(found) == [("write", cq(3000))]
 
 
 def test_files_of_deleted_messages_in_front_of_a_missing_one_give_way(tmp_path: Path) -> None:
