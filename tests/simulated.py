@@ -24,7 +24,10 @@ from storeio.reading.pieces import Agreeing
 from storeio.scan import list_store, read_range
 from storeio.simulate.broker import Setup
 from storeio.simulate.disk import Disk
-from storeio.simulate.rules import LINES
+from storeio.simulate.metadata import TIMER_CHECK, Switches
+from storeio.simulate.outcome import Outcome, simulate_start
+from storeio.simulate.rules import LINES, rules_of
+from storeio.simulate.tables import DELAY_OFFSETS
 from storeio.walk import DEFAULT_DELAYS_MS
 
 SEGMENT = 4096
@@ -140,3 +143,26 @@ def recorded(state: dict[str, Any]) -> dict[str, Any]:
         if name.isprintable() and not name.startswith("SCHEDULE_TOPIC_XXXX")
     }
     return {**state, "queues": queues, "index": sorted(state["index"])}
+
+
+def started(root: Path, version: str, base: str, **switches: bool) -> tuple[Outcome, Disk]:
+    """Return the outcome of a start without digests, and the disk after it."""
+    disk, setup = disk_of(root), setup_of(root, golden_data.options(base))
+    return simulate_start(disk, rules_of(version), setup, digests=False, switches=Switches(**switches))[0], disk
+
+
+def store_with(tmp_path: Path, files: dict[str, bytes], *edits: list[Any]) -> Path:
+    """Return a damaged 5.5.1 store with some files more."""
+    root = golden_data.damaged("base-5.5.1", list(edits), tmp_path / "store")
+    for path, content in files.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_bytes(content)
+    return root
+
+
+SOUND_FILES = {DELAY_OFFSETS: b'{"offsetTable":{3:7}}', TIMER_CHECK: bytes(4096), "abort": b"123"}
+
+
+def paths_left(found: Outcome) -> list[str]:
+    """Return what a refused start leaves behind, by path."""
+    return [each.path for each in found.leaves]
