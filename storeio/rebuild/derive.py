@@ -19,7 +19,7 @@ from storeio.format import queueext
 from storeio.kernels import tables as w
 from storeio.kernels.place import KEY, pick_keys
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, is_legal_topic, is_named
-from storeio.rebuild.light import Standing
+from storeio.rebuild.light import Standings, number_of_first
 from storeio.rebuild.stretches import NO_HEADS, Stretch, Stretches
 from storeio.scan import read_range
 from storeio.splits import Split, WalkState, settled
@@ -49,7 +49,7 @@ class Wanted:
     index: bool = True
     tags_from: int | None = None
     queues: frozenset[tuple[str, int | None]] | None = None
-    light_starts: Mapping[str, Standing] = field(default_factory=dict, hash=False)
+    light_starts: Mapping[str, Standings] = field(default_factory=dict, hash=False)
 
     def takes(self, topic: str, queue_id: int) -> bool:
         """Tell whether a queue was asked for."""
@@ -185,12 +185,9 @@ def _add(found: Derived, implied: Implied, wanted: Wanted) -> None:
 
 def _first_number(implied: Implied, wanted: Wanted) -> int:
     """Return at which number the first unit stands: as the store's own tell of a light queue, else as it says."""
-    said = int(implied.queue_offset[0])
-    physical, number = wanted.light_starts.get(implied.topic, (-1, 0)) if not implied.queue_id else (-1, 0)
-    row = int(np.searchsorted(implied.physical(), physical))
-    if physical < 0 or row == len(implied.record) or implied.physical_at(row) != physical:
-        return said
-    return number - row if row <= number <= int(implied.queue_offset[row]) else said  # lists never lag behind
+    standings = wanted.light_starts.get(implied.topic, ()) if not implied.queue_id else ()
+    told = number_of_first(standings, implied.physical(), implied.queue_offset) if standings else None
+    return int(implied.queue_offset[0]) if told is None else told
 
 
 def is_name(topic: str) -> bool:

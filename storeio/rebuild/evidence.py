@@ -15,7 +15,7 @@ from storeio.audit.peek import record_at
 from storeio.errors import UnreadableError
 from storeio.format import checkpoint, consumequeue, index, properties, queueext
 from storeio.paths import CHECKPOINT, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile
-from storeio.rebuild.light import Standing, light_starts
+from storeio.rebuild.light import Standings, light_starts
 from storeio.scan import go_without
 from storeio.simulate.rules import rules_of
 
@@ -37,7 +37,7 @@ class Evidence:
     light: bool
     ext: bool
     tags_from: int | None
-    light_starts: dict[str, Standing]
+    light_starts: dict[str, Standings]
 
 
 def evidence_of(plan: AuditPlan, broker: str | None = None) -> Evidence:

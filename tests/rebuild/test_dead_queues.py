@@ -278,3 +278,22 @@ def test_light_queues_go_on_where_they_were(segments: int, tmp_path: Path) -> No
     light = [queue for queue in before if queue[0].startswith("%LMQ%")]
     assert len(light) == 4
     assert {queue: after[queue] for queue in light} == {queue: before[queue] for queue in light}
+
+
+@pytest.mark.parametrize("number", [0, 5, 11])
+def test_a_unit_of_a_deleted_message_that_points_into_the_log_moves_no_light_queue(number: int, tmp_path: Path) -> None:
+    """It is the first that does, and stands where others do not say that the queue begins."""
+    name = "rich-5.5.1"
+    root = expired(name, 9, tmp_path / "store")
+    rebuild(root, tmp_path / "sound", given=given_for(name), jobs=1)
+    queue = "%LMQ%a0", 0
+    path = last_file(root, queue)
+    stored = consumequeue.decode(path.read_bytes())
+    log_min = min(int(segment.name) for segment in (root / "commitlog").iterdir())
+    alive = np.flatnonzero(stored["physical_offset"] >= log_min)
+    assert number < alive[0]
+    data = bytearray(path.read_bytes())
+    data[number * UNIT : number * UNIT + 12] = data[alive[0] * UNIT : alive[0] * UNIT + 12]
+    path.write_bytes(data)
+    rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    assert last_file(tmp_path / "built", queue).read_bytes() == last_file(tmp_path / "sound", queue).read_bytes()
