@@ -50,7 +50,7 @@ def number_of_first(standings: Standings, physical: Numbers, listed: Numbers) ->
     row = np.minimum(np.searchsorted(physical, at), len(physical) - 1)
     holds = (physical[row] == at) & (row <= number) & (number <= listed[row])
     starts, votes = np.unique((number - row)[holds], return_counts=True)
-    return int(starts[np.argmax(votes)]) if len(starts) else None
+    return int(starts[votes == votes.max()][-1]) if len(starts) else None  # of deleted messages there are more units
 
 
 def _first_units(plan: AuditPlan, queue: Queue, first: int) -> Standings:
