@@ -23,7 +23,7 @@ class QueueBuilt:
     number was given out again, ``moved`` to records whose number contradicts its neighbours.
 
     Of a queue that ``is_dead`` the log has no message any more: of its last file, which ends at ``stop``, ``kept``
-    units are the store's own, and ``filled`` repeat one.
+    units are the store's own, and ``filled`` repeat one, or are made up.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class QueueBuilt:
     @property
     def is_dead(self) -> bool:
         """Whether retention has deleted all of its messages."""
-        return not self.units and self.kept > 0
+        return not self.units and self.kept + self.filled > 0
 
 
 @dataclass(slots=True)

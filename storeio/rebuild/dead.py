@@ -22,6 +22,7 @@ from storeio.checks.queue_files import UNIT_BYTES
 from storeio.checks.segments import LogView
 from storeio.errors import UnreadableError
 from storeio.format import batchqueue, consumequeue
+from storeio.format import commitlog as log
 from storeio.format.batchqueue import MOST_MESSAGES
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
 from storeio.rebuild.derive import Wanted, is_name
@@ -53,8 +54,8 @@ def dead_queues(plan: AuditPlan, built: Container[QueueKey], wanted: Wanted, vie
     """Yield the last files of the store's queues that have no message left, of those that are wanted, by queue.
 
     They hold the store's own units. Of damaged ones between others each repeats the one before it, with queue offsets
-    of its own in a batch queue: there is no message at any of them. A queue of whose units too many are damaged, or
-    some may point at messages that are there, or lost, is left out.
+    of its own in a batch queue: there is no message at any of them. A queue some of whose units may point at messages
+    that are there, or lost, is left out. Where too many are damaged, the file's name tells, if it is not a first one.
 
     Args:
         plan: Of the store whose queues they are.
@@ -90,7 +91,8 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
     unit = UNIT_BYTES[kind]
     size = plan.config.batch_file_bytes if kind == BATCHQUEUE else plan.config.queue_file_bytes
     based = [(each.base_offset or 0, each) for each in files if (each.base_offset or 0) >= 0]
-    for base, file in sorted(based, key=lambda row: (not row[0] % size, row[0]), reverse=True):
+    based.sort(key=lambda row: (not row[0] % size, row[0]), reverse=True)
+    for base, file in based:
         base -= base % size  # a wrong name counts where no other file has units
         data = _content(plan, file, min(file.size, size) // unit * unit)
         units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
@@ -101,7 +103,22 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
             stop = base // unit + len(made)
             built = QueueBuilt(*key, stop, stop, 0, kept=len(made) - filled, filled=filled)
             return LastFile(f"{queue_directory(*key)}/{file_name(base)}", size, made.tobytes(), built)
-    return None
+    return _by_name(key, based[0][0], size, view) if based and kind == CONSUMEQUEUE else None
+
+
+def _by_name(key: QueueKey, base: int, size: int, view: LogView) -> LastFile | None:
+    """Return a last file of one unit, where the name alone tells how far the numbers are at least.
+
+    Brokers make a file for its first unit, and those of 5.x refuse a last one without any.
+    """
+    length = log.MIN_RECORD_BYTES
+    if base <= 0 or base % size or view.min_physical_offset < length:
+        return None
+    unit = np.zeros(1, consumequeue.UNIT)
+    unit["physical_offset"], unit["size"] = view.min_physical_offset - length, length
+    stop = base // UNIT_BYTES[CONSUMEQUEUE] + 1
+    built = QueueBuilt(*key, stop, stop, 0, filled=1)
+    return LastFile(f"{queue_directory(*key)}/{file_name(base)}", size, unit.tobytes(), built)
 
 
 def _may_live(units: Units, view: LogView) -> bool:

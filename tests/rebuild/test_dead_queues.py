@@ -58,6 +58,10 @@ def last_file(root: Path, queue: tuple[str, int]) -> Path:
     return max((root / "consumequeue" / queue[0] / str(queue[1])).iterdir())
 
 
+def random_bytes(count: int) -> bytes:
+    return np.random.default_rng(1).bytes(count)
+
+
 def units(path: Path) -> int:
     """Return how many units of a file are written."""
     return int(np.flatnonzero(consumequeue.is_written(consumequeue.decode(path.read_bytes())))[-1]) + 1
@@ -144,6 +148,30 @@ def test_a_wrong_name_takes_no_number(name: str, tmp_path: Path) -> None:
     apply_plan(tmp_path / "plan.json", root)
     assert path.is_file()
     assert ends(root, name) == before
+
+
+@pytest.mark.parametrize(("name", "segments"), STORES)
+@pytest.mark.parametrize("content", ["zeros", "random"])
+def test_a_file_without_a_unit_tells_by_its_name_how_far_the_numbers_are(
+    name: str, segments: int, content: str, tmp_path: Path
+) -> None:
+    """Brokers take a unit for granted in the last file, whatever it holds; without one, 5.x do not start."""
+    root = expired(name, segments, tmp_path / "store")
+    queue = dead(root, name)[0]
+    path = last_file(root, queue)
+    path = path.rename(path.with_name(f"{path.stat().st_size:020d}"))
+    path.write_bytes(random_bytes(path.stat().st_size) if content == "random" else bytes(path.stat().st_size))
+    before = ends(root, name)
+    assert before[queue] == path.stat().st_size // UNIT + 1
+    built = rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    mine = next(one for one in built.queues if (one.topic, one.queue_id) == queue)
+    assert (mine.units, mine.kept, mine.filled, mine.stop, built.exit_code) == (0, 0, 1, before[queue], 4)
+    planned = plan_store(root, tmp_path / "plan.json", broker=version_of(name), given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert audit.check(root, given=given_for(name), jobs=1).exit_code == 0
+    assert ends(root, name) == before
+    assert plan_store(root, broker=version_of(name), given=given_for(name), jobs=1).plan.actions == ()
 
 
 def test_units_of_which_most_are_damaged_are_not_believed(tmp_path: Path) -> None:
