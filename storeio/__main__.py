@@ -1,6 +1,6 @@
 """``storeio`` and ``python -m storeio``: the way into the command line.
 
-It is small, so that Ctrl-C and SIGTERM are answered as later on while all else is still being imported.
+It is small, so that requests to stop are answered as later on while all else is still being imported.
 """
 
 from __future__ import annotations

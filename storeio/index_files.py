@@ -14,15 +14,23 @@ from storeio.scan import Listing, go_without, read_range
 def index_shape_of(listing: Listing, config: StoreConfig) -> tuple[int, int] | None:
     """Return (slots, units) of a store's index files; None where neither settings nor files tell.
 
-    Where one is given, the other is the usual one if some file is as long as that makes it.
+    Where one is given, the other is the usual one if some file is as long as that makes it, else the files': if these
+    were made with another one than is given, they are wrong for the broker.
 
     A file that cannot be read tells nothing; who reads it whole reports it, and others by what is noted of it.
     """
-    if config.index_slots is not None and config.index_units is not None:
-        return config.index_slots, config.index_units
-    likely, is_given = config.likely_index, config.index_slots is not None or config.index_units is not None
-    if is_given and file_length(*likely) in {file.size for file in listing.of_kind(INDEX)}:
-        return likely
+    slots, units = config.index_slots, config.index_units
+    if slots is not None and units is not None:
+        return slots, units
+    is_given = slots is not None or units is not None
+    if is_given and file_length(*config.likely_index) in {file.size for file in listing.of_kind(INDEX)}:
+        return config.likely_index
+    told = _told_by_files(listing)
+    return told and (slots or told[0], units or told[1])
+
+
+def _told_by_files(listing: Listing) -> tuple[int, int] | None:
+    """Return (slots, units) of index files as they tell themselves."""
 
     def reader(path: str) -> Read:
         return lambda start, stop: read_range(listing.root, path, start, stop)

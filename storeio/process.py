@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 COLLECTED_AFTER: Final = (20_000, 20, 10)  # objects, then collections
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 COMES_AGAIN_S: Final = 0.01
+ASKING: Final = (signal.SIGTERM, signal.SIGHUP)  # of service managers and ``timeout``, of a session that ends
 
 
 def own_process() -> None:
-    """Have Python look for garbage less often, and SIGTERM stop the work; a library leaves it to its caller.
+    """Have Python look for garbage less often, and SIGTERM and SIGHUP stop the work; a library leaves it to its caller.
 
     To be called before numpy is imported, and before any file is opened.
 
@@ -48,8 +49,8 @@ def hold_streams() -> None:
 
 
 def stop_at_once() -> None:
-    """Have Ctrl-C and SIGTERM end the process, which only imports modules yet, so that nothing is to be cleared up."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Have requests to stop end the process, which only imports modules yet, so that nothing is to be cleared up."""
+    for number in heeded():
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _end)
 
@@ -61,23 +62,33 @@ def _end(*_: object) -> None:
 
 
 def stop_when_asked() -> None:
-    """Have SIGTERM, which service managers and ``timeout`` send, stop the work as Ctrl-C does: cleaned up, and said."""
-    if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _end):
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Have SIGTERM and SIGHUP stop the work as Ctrl-C does: cleaned up, and said."""
+    for number in ASKING:
+        if signal.getsignal(number) in (signal.SIG_DFL, _end):
+            signal.signal(number, signal.default_int_handler)
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.unraisablehook = come_again
 
 
 def stop_alike() -> None:
-    """Have SIGTERM, where it stops the work, do what Ctrl-C does by now: a library has its own work end, too."""
-    if signal.getsignal(signal.SIGTERM) is signal.default_int_handler:
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    """Have the others, where they stop the work, do what Ctrl-C does by now: a library has its own work end, too."""
+    for number in ASKING:
+        if signal.getsignal(number) is signal.default_int_handler:
+            signal.signal(number, signal.getsignal(signal.SIGINT))
+
+
+def heeded() -> list[signal.Signals]:
+    """Return the signals that ask to stop: Ctrl-C, SIGTERM and SIGHUP, those left out that are ignored.
+
+    Whoever starts a process has it ignore them where it is to go on, as ``nohup`` does, and a shell's ``&``.
+    """
+    return [number for number in (signal.SIGINT, *ASKING) if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
 def undivided() -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM wait for the end of the block, unless they come twice; only the main thread gets them.
+    """Have requests to stop wait for the end of the block, unless they come twice; only the main thread gets them.
 
     Raises:
         KeyboardInterrupt: One came.
@@ -92,7 +103,7 @@ def undivided() -> Iterator[None]:
         if len(came) > 1:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in heeded()}
     try:
         yield
     finally:
@@ -126,8 +137,8 @@ def come_again(dropped: UnraisableHookArgs) -> None:
 
 
 def end_undisturbed() -> None:
-    """Have Ctrl-C and SIGTERM change nothing any more, since all is said and only Python clears up."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Have requests to stop change nothing any more, since all is said and only Python clears up."""
+    for number in heeded():
         signal.signal(number, signal.SIG_IGN)
     # Ctrl-C in code that was made of text, as dataclass makes it, has Python end itself by SIGINT instead of with our
     # exit code, until other such code has run.

@@ -75,7 +75,9 @@ def needs_again(split: Split, before_end: WalkState, *, skipped_until: int | Non
         asked: Last place where its result depended on store times that it did not know, -1 for none.
     """
     if before_end.mode == w.SEARCH:
-        return asked >= 0 or before_end.position != split.start
+        # What it skipped is damage then, not the end of a record in front: whoever judged the split did not know.
+        goes_on = skipped_until is not None and skipped_until != split.start
+        return goes_on or asked >= 0 or before_end.position != split.start
     if before_end.position >= split.stop:
         return skipped_until is not None
     # Where the chain goes on, its first record is one whatever its store time.

@@ -131,8 +131,13 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """Take interrupts, and let child processes take them: a shell starts background jobs with interrupts ignored."""
+    """Take interrupts, and let child processes take them: a shell starts background jobs with interrupts ignored.
+
+    ``nohup`` has hangups ignored: those of child processes are not, while this one goes on.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ def test_a_reader_that_has_seen_enough_is_no_repair(words: str) -> None:
         assert (process.stderr.read(), process.wait(60)) == (b"", 0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_ends_with_32(number: signal.Signals) -> None:
     script = (
         "import sys, time, storeio.cli as c, storeio.commands.check as k\n"
@@ -132,6 +132,7 @@ def test_interrupt_ends_with_32(number: signal.Signals) -> None:
         (["rebuild", "--into"], "storeio.rebuild.node:Build.add", signal.SIGINT),
         (["rebuild", "--into"], "storeio.rebuild.node:Build.add", signal.SIGTERM),
         (["salvage", "--into"], "storeio.salvage.node:write_log", signal.SIGINT),
+        (["salvage", "--into"], "storeio.salvage.node:write_log", signal.SIGHUP),
         (["plan", "--out"], "storeio.planning.planner:Planner.run", signal.SIGTERM),
         (["simulate", "--into"], "storeio.output.staging:Staging.write", signal.SIGINT),
     ],
@@ -157,6 +158,22 @@ def test_who_is_stopped_leaves_nothing(words: list[str], hook: str, number: sign
         process.send_signal(number)
         assert process.wait(60) == 32
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_is_to_be_ignored_stops_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    """As ``nohup`` asks for, and a shell's ``&``."""
+    script = (
+        f"import signal, sys; signal.signal({number:d}, signal.SIG_IGN)\n"
+        "import storeio.salvage.node as m, storeio.cli as c\n"
+        "write = m.write_log\n"
+        f"m.write_log = lambda *a, **k: (signal.raise_signal({number:d}), write(*a, **k))[1]\n"
+        "c.main(['salvage', sys.argv[1], '--into', sys.argv[2], '--quiet'])"
+    )
+    call = [sys.executable, "-c", script, str(golden_data.store("base-5.3.3")), str(tmp_path / "made")]
+    done = subprocess.run(call, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "made").is_dir()
 
 
 def test_topic_that_the_terminal_cannot_show() -> None:

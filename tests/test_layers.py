@@ -131,7 +131,7 @@ LAYERS: Final = {
         "turns",
     },
     "replay": FILES | {"salvage", "inspect", "output.staging", "output.whole_file"},
-    "apply": PURE | {"reading.holes", "reading.local_files", "report"},
+    "apply": PURE | {"process", "reading.holes", "reading.local_files", "report"},
     "inspect": FILES,
     "history": {"errors", "uris", "report", "output.targets"},
     "process": set[str](),

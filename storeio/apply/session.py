@@ -15,6 +15,7 @@ from storeio.apply.operations import OperationError
 from storeio.apply.tree import Tree, open_tree
 from storeio.errors import NotAppliedError
 from storeio.plan.model import Action
+from storeio.process import heeded
 from storeio.report.next_step import root_word
 from storeio.results import Progress, Tell
 
@@ -55,7 +56,7 @@ class Patience:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._stop) for number in heeded()}
         try:
             yield
         finally:

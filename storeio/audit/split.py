@@ -124,7 +124,7 @@ def _audited(
         _look_at_records(walked, report)
         apart = _compare_queues(plan, walked, report)
     if plan.index:
-        report.index = check_content(plan.index, index_reader(plan), walked, unread or ())
+        report.index = check_content(plan.index, index_reader(plan), walked, unread or (), is_guess=begin is None)
     report.findings = condense(report.findings, plan.kept) + apart
     report.misplaced = misplaced_runs(plan, walked, delays, piece_bytes)
     return report

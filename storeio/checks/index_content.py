@@ -81,7 +81,12 @@ class IndexContent:
 
 
 def check_content(
-    files: IndexFiles, read_units: ReadUnits, walked: Walked, unread: Sequence[tuple[int, int]] = ()
+    files: IndexFiles,
+    read_units: ReadUnits,
+    walked: Walked,
+    unread: Sequence[tuple[int, int]] = (),
+    *,
+    is_guess: bool = False,
 ) -> IndexContent:
     """Return the comparison of one split with the index files, which are in name order.
 
@@ -90,9 +95,10 @@ def check_content(
         walked: The split after stitching, so that no other split has the same records.
         unread: Merged positions of the segment that could not be read, and were walked as zeros: nothing is said of
             units that point there.
+        is_guess: Whether the split was walked from a guess.
     """
     start, stop = covered(walked)
-    pieces, holes = pieces_of(files, read_units, start, stop), _holes(walked)
+    pieces, holes = pieces_of(files, read_units, start, stop), _holes(walked, is_guess=is_guess)
     if unread:
         base = walked.split.base_offset
         silent = [row for row in merged(holes) if meeting(unread, row[0] - base, row[1] - base)]
@@ -117,27 +123,28 @@ def check_content(
 def covered(walked: Walked) -> tuple[int, int]:
     """Return the physical range of a split whose index units it can judge.
 
-    What lies behind its last record may be the end of the log, which only all splits together know.
+    What lies behind its last record may be the end of the log, which only all splits together know. One without a
+    record judges nothing: it may be of a file that has no business there.
     """
-    base = walked.split.base_offset
+    base, begin = walked.split.base_offset, walked.begin
+    start = walked.split.start if begin.mode == w.CHAIN else max(begin.position, walked.split.start)
+    if not walked.count:
+        return base + start, base + start
     kinds = walked.spans[w.SPAN_CLASS]
-    known = np.flatnonzero((kinds == w.RECORD) | (kinds == w.BLANK))
-    if not len(known):
-        return base + walked.split.start, base + walked.split.start
-    last = known[-1]
+    last = np.flatnonzero((kinds == w.RECORD) | (kinds == w.BLANK))[-1]
     stop = walked.split.stop if last == len(kinds) - 1 else int(walked.spans[w.SPAN_STOP, last])
-    return base + walked.split.start, base + min(stop, walked.split.stop)
+    return base + start, base + max(min(stop, walked.split.stop), start)
 
 
-def _holes(walked: Walked) -> list[tuple[int, int]]:
+def _holes(walked: Walked, *, is_guess: bool) -> list[tuple[int, int]]:
     """Return the physical ranges of a split without intact records, in order.
 
-    What was passed over in search of its first one is none: that is the end of the record before, or the split is
+    What a guess passed over in search of the first one is none: that is the end of the record before, or the split is
     judged again.
     """
     kinds = walked.spans[w.SPAN_CLASS]
     is_passed = (walked.spans[w.SPAN_WHY] == w.WHY_SEARCHED) & (walked.spans[w.SPAN_START] == walked.split.start)
-    bad = walked.spans[:, (kinds != w.RECORD) & (kinds != w.BLANK) & ~is_passed]
+    bad = walked.spans[:, (kinds != w.RECORD) & (kinds != w.BLANK) & ~(is_passed & is_guess)]
     base = walked.split.base_offset
     return [(base + int(a), base + int(b)) for a, b in zip(bad[w.SPAN_START], bad[w.SPAN_STOP], strict=True)]
 
@@ -170,12 +177,15 @@ def _times(stretch: Stretch, late: Numbers) -> Iterator[FileTimes]:
 
 
 def _known(stretch: Stretch, piece: Piece, i: int) -> Seconds | None:
-    """Return the seconds of a unit if it points at a record of the split."""
+    """Return the seconds of a unit if it points at a record of the split, and has the hash of one of its keys."""
     positions = stretch.records[w.R_POSITION]
     position = int(piece.units["physical_offset"][i]) - stretch.base
     record = int(np.searchsorted(positions, position))
     if record >= len(positions) or positions[record] != position:
         return None
+    own = slice(*np.searchsorted(stretch.keys[1], (record, record + 1)))
+    if int(piece.units["key_hash"][i]) not in stretch.keys[0, own]:
+        return None  # it stands for no key of the record: zeros lead to the log's first one
     return _seconds(stretch, piece, i, record)
 
 

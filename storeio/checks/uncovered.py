@@ -26,6 +26,7 @@ Mask = npt.NDArray[np.bool_]
 Names = Callable[[int, int], str]
 """``names(physical, size)``: what an intact record of that place and size says it is, empty if none."""
 
+LOG_ENDS: Final = "the log ends at"
 HIDING: Final = "brokers go on behind the log's first segment there: this queue's messages in it reach no consumer"
 SERVED: Final = (
     "the log starts later: for offset 0 brokers give consumers bytes of its first segment, whatever they are"
@@ -143,7 +144,7 @@ class _State:
         self.report(result, "CQ_UNIT_ORPHAN", astray, them, f"points below {low}, where the log starts")
         self.report(result, "CQ_UNIT_ORPHAN", misnumbered, them, MISNUMBERED)
         self.report(result, "CQ_UNIT_ORPHAN", served, them, SERVED)
-        self.report(result, "CQ_BEYOND_LOG", beyond, them, f"the log ends at {high}")
+        self.report(result, "CQ_BEYOND_LOG", beyond, them, f"{LOG_ENDS} {high}")
         self.report(result, "CQ_INTO_DAMAGE", damaged, them, NOT_INTACT)
         result.beyond += _rows(beyond, them.numbers, physical, length)
         result.damaged += _rows(damaged, them.numbers, physical, length)

@@ -18,6 +18,7 @@ from storeio.linked import copied
 from storeio.output.targets import refuse_itself
 from storeio.paths import CHECKPOINT, COMMITLOG, INDEX
 from storeio.plan.results import GOALS, REPAIR, SALVAGE, Planned
+from storeio.planning.finished import finished
 from storeio.planning.harm import is_worse, takes_more
 from storeio.planning.output import output_for
 from storeio.planning.planner import EVERYTHING, Planner
@@ -87,11 +88,12 @@ def plan_store(
         donors_of_log = donors if goal == SALVAGE else None
         make = partial(Planner, Path(root), scratch, settings, jobs, progress=progress)
         attempts = _Attempts(make, starts, before, select, donors_of_log, broker, allow_log)
-        best = _least_harmful(attempts.plan, starts)
+        best = _with_most_keys(_least_harmful(attempts.plan, starts), attempts.plan, starts)
         first, then = replace(starts.first, store=shown(store)), starts.after(best)
-        plan = best.planner.finish(
-            shown(store), starting, output.bytes.name, (before, best.after), (first, then), allow_log=allow_log
-        )
+        audits, bytes_name = (before, best.after), output.bytes.name
+        plan = finished(
+            best.planner, shown(store), starting, bytes_name, audits, (first, then), allow_log=allow_log
+        )  # fmt: skip
         output.keep(plan, scratch, best.planner.draft.bytes_path)
         found = Planned(plan, before, best.after, first, then, time.monotonic() - started, goal, allow_log)
         notes = (*output.notes, *best.planner.in_place.notes)
@@ -173,6 +175,11 @@ class _Starts:
         """Return the start by which a plan is judged."""
         return self._judged(planner.store.root) if planner.draft.actions else self.now
 
+    def log_end(self, planner: Planner) -> int:
+        """Return where the log ends for the start by which a plan is judged so far; 0 if it does not come so far."""
+        state = self.judged(planner).outcome.after_load
+        return 0 if state is None else state.max_physical_offset
+
     def loses_keys(self, start: Prediction) -> bool:
         """Tell whether a start deletes index entries for good; where a broker runs, it is not the next thing there."""
         return start.keys_lost > 0 and self.first.running_end is None
@@ -217,6 +224,7 @@ class _Attempts:
         """Return the plan without what is withheld; one that contradicts itself is made again."""
         planner = self.make(frozenset(withheld), former=former)
         planner.donors, planner.broker = self.donors, self.broker
+        planner.read_to = lambda: self.starts.log_end(planner)
         planner.keeps_keys = keeps_keys = keeps_keys or self.starts.loses_keys(self.starts.now)
         after = planner.run(self.before, self.select, allow_log=self.allow_log)
         if planner.rewritten:
@@ -258,3 +266,16 @@ def _least_harmful(attempt: Callable[[Iterable[str]], _Attempt], starts: _Starts
         tame = attempt((EVERYTHING,))
         tame.planner.in_place.problems.extend(tried[0].planner.draft.left_out.sentences())
     return tame
+
+
+def _with_most_keys(best: _Attempt, attempt: Callable[[Iterable[str]], _Attempt], starts: _Starts) -> _Attempt:
+    """Return a plan, or the same one without the checkpoint where that has the start delete more of the index for good.
+
+    Behind a crash without a checkpoint, brokers make the index of the whole log; with a true one they delete files that
+    it does not vouch for, and begin in the last segments: a pity where the index is left since nobody can make it anew.
+    """
+    if not best.planner.changes((CHECKPOINT,)) or not starts.loses_keys(best.start):
+        return best
+    other = attempt((*best.planner.withheld, CHECKPOINT))
+    is_better = other.start.keys_lost < best.start.keys_lost and not starts.is_harmful(other, takes_more)
+    return other if is_better else best

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from storeio import __version__, audit
+from storeio import audit
 from storeio.codes import DOUBT_CODES, ERROR, WARNING
 from storeio.config import infer_config
-from storeio.errors import AuditError, UnreadableError, UsageError
+from storeio.errors import UnreadableError
 from storeio.findings import Finding
 from storeio.format import commitlog as log
 from storeio.linked import LinkedStore
 from storeio.paths import BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT
-from storeio.plan import Plan, model
-from storeio.plan.rules import check_plan
+from storeio.plan import model
 from storeio.planning.derived import make_way_for, plan_checkpoint, plan_index, plan_queue
 from storeio.planning.draft import Draft, Why
 from storeio.planning.layout import OF_NAMES, is_of_log, look_at_lock, plan_layout
 from storeio.planning.limits import RefusedError, RewrittenError
 from storeio.planning.misplaced import index_points_at, misplaced, queues_pointing_at
+from storeio.planning.read_on import READ_ON, TAILS, may_be_read, read_on
 from storeio.planning.reasons import CONTRADICTED, require_clear, require_index_clear, require_placed
 from storeio.planning.salvaging import InPlace, plan_salvage, with_true_heads
 from storeio.planning.selection import Selection
@@ -34,16 +33,14 @@ from storeio.planning.summary import (
     by_names,
     codes_of,
     into_damage,
-    left_of,
     queues_of,
-    summary_of,
+    units_of,
 )
 from storeio.planning.target import Built, Target, has_ext
 from storeio.planning.undecided import last_pointers
 from storeio.rebuild.node import rebuild
 from storeio.results import Audit, Progress, Tell
 from storeio.scan import list_store, naming_store
-from storeio.simulate.predicted import Prediction
 
 EVERYTHING: Final = "everything"
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
@@ -75,6 +72,8 @@ class Planner:
         self._rebuilds, self.progress = 0, progress
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.broker: str | None = None  # whose index it is, where nothing else tells
+        self.read_to: Callable[[], int] | None = None  # where brokers find the log's end, if they start
+        self.kept: list[Finding] = []  # of units and keys that brokers keep, although they point behind our end
         self.keeps_keys = False  # whether the next start would delete index files for what the checkpoint says of them
         self.in_place = InPlace()
         self.rewritten: set[str] = set()  # what was planned of one rebuild, and is otherwise in a later one
@@ -113,19 +112,19 @@ class Planner:
         self.draft.allow_log, self.draft.may_move = allow_log, select.takes_risk(model.METADATA)
         for number in range(ROUNDS if EVERYTHING not in self.withheld else 0):
             count = self.draft.steps
-            wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+            wanted = self._wanted(found, select)
             if self.donors is not None and not number:
                 named = [finding for finding in wanted if finding.code in OF_NAMES]
                 self._layout(found, named, select, allow_log=allow_log)
                 self._salvage(self.donors)
                 found = self.audited()
-                wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+                wanted = self._wanted(found, select)
             if any(f.code == "LOG_MISSING" for f in found.findings):
                 break  # nothing follows from a log that is not there, and what starts without it deletes all queues
             self._layout(found, wanted, select, allow_log=allow_log)
             if self.draft.steps > count:
                 found = self.audited()
-                wanted = [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f)]
+                wanted = self._wanted(found, select)
             middle = self.draft.steps
             self._derived(found, wanted, select)
             if self.rewritten:
@@ -136,6 +135,14 @@ class Planner:
                 break
         look_at_lock(self.draft)
         return found
+
+    def _wanted(self, found: Audit, select: Selection) -> list[Finding]:
+        """Return the findings that are to be cured, without those of units that brokers keep: remember these."""
+        self.kept, end = [], found.log.max_physical_offset
+        if self.read_to is not None and any(map(may_be_read, found.findings)) and (stop := self.read_to()) > end:
+            self.kept = read_on(self.draft, found.findings, stop)
+        kept = set(self.kept)
+        return [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f) and f not in kept]
 
     def _salvage(self, donors: Sequence[str | os.PathLike[str]]) -> None:
         """Make the log whole."""
@@ -153,6 +160,9 @@ class Planner:
         risky = allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld
         tame, size = select.takes_risk(model.METADATA), self.config.commitlog_file_bytes
         chosen = [f for f in wanted if (risky if is_of_log(f, size) else tame)]
+        for finding in [f for f in chosen if self.kept and f.code in TAILS]:
+            self.draft.left_out.add(READ_ON, finding.path)
+            chosen.remove(finding)
         plan_layout(self.draft, found, chosen, segment_bytes=size, salvaged=self.in_place.lost >= 0)
 
     def _derived(self, found: Audit, wanted: list[Finding], select: Selection) -> None:
@@ -182,7 +192,7 @@ class Planner:
         pointing = queues_pointing_at(self.draft, found.findings, elsewhere)
         is_ahead = bool(pointing) or index_points_at(found.findings, elsewhere)  # of what the log is as it lies there
         by_queue = {(queue.kind, queue.topic, queue.queue_id): queue for queue in built.queues}
-        about = by_names(found.findings)
+        about, kept = by_names(found.findings), by_names(self.kept)
         last = last_pointers(self.draft, found.findings, {key: queue.units for key, queue in by_queue.items()})
         for key, codes in sorted(queues.items()):
             name = f"queue {key[1]}/{key[2]}"
@@ -192,12 +202,13 @@ class Planner:
                 require_clear(self.draft, about[key[1:]], key, last, made.untold)
                 why = Why(model.DERIVED, "as the commitlog says", codes, *key[1:])
                 target = Target(*key, by_queue.get(key), self._sizes[key[0]], why)
-                self._queue(place, target, into_damage(about[key[1:]], key), built.min_physical_offset)
+                held = [*into_damage(about[key[1:]], key), *units_of(kept.get(key[1:], ()), key)]
+                self._queue(place, target, held, built.min_physical_offset)
         if index:
             with self._derived_part("the index"):
                 self._require_agreed("the index")
                 require_placed(is_ahead=is_ahead)
-                require_index_clear(found, last, made.untold)
+                require_index_clear(found, last, made.untold, self.kept)
                 plan_index(self.draft, place, Why(model.DERIVED, "built anew from the commitlog", index))
                 is_sound = True
         if point or (index and may_point and select.takes_path(CHECKPOINT)):  # it names the end of an index file
@@ -264,30 +275,3 @@ class Planner:
             make_way_for(self.draft, place, each)
         for each in targets:
             plan_queue(self.draft, place, each, log_min=log_min, delays_ms=self.config.delays_ms)
-
-    def finish(
-        self, store: str, broker: str, bytes_name: str, audits: tuple[Audit, Audit],
-        starts: tuple[Prediction, Prediction], *, allow_log: bool,
-    ) -> Plan:  # fmt: skip
-        """Return the plan."""
-        digest = self.draft.close()
-        plan = Plan(
-            store, __version__, time.time_ns() // 1_000_000, broker,
-            bytes_name if self.draft.bytes_length else "", self.draft.bytes_length, digest,
-            tuple(self.draft.actions), self.settings,
-            summary_of(audits[0], starts[0]), summary_of(audits[1], starts[1]),
-            (
-                *self._withheld(broker), *self.in_place.problems, *self.draft.left_out.sentences(),
-                *left_of(audits[1], starts[1], allow_log=allow_log),
-            ),
-        )  # fmt: skip
-        try:
-            check_plan(plan, allow_log=allow_log)
-        except UsageError as error:
-            raise AuditError(f"no apply would carry out what was planned: {error}") from error
-        return plan
-
-    def _withheld(self, broker: str) -> list[str]:
-        """Return sentences on what was left out on purpose."""
-        why = f"broker {broker} would then do more harm than it does now, because of damage that stays: salvage first"
-        return [f"{what} is left as it is: {why}" for what in sorted(self.withheld)]

@@ -13,6 +13,7 @@ from storeio.paths import INDEX
 from storeio.planning.draft import Draft
 from storeio.planning.light import disowned
 from storeio.planning.limits import RefusedError
+from storeio.planning.read_on import READ_ON
 from storeio.planning.undecided import of_queue
 from storeio.results import INDEX_SHAPE, Audit
 
@@ -47,13 +48,17 @@ def require_clear(
         raise RefusedError(DAMAGED)
 
 
-def require_index_clear(found: Audit, last: set[int], untold: Sequence[int]) -> None:
+def require_index_clear(found: Audit, last: set[int], untold: Sequence[int], kept: Sequence[Finding]) -> None:
     """Raise where the index cannot be made anew, or may know better than the records; as for ``require_clear``.
+
+    Where some of ``kept`` are its own, findings of what brokers keep, it has keys of records that we do not read.
 
     Raises:
         RefusedError: So it is.
     """
     findings = found.findings
+    if any(f.code.startswith("INDEX_") for f in kept):
+        raise RefusedError(READ_ON)
     if any(f.detail == UNTOLD for f in findings) or _are_no_defaults(found):
         raise RefusedError(SHAPELESS)
     if any(f.code == "LOG_INDEX_DISAGREES" and f.physical_offset in last for f in findings):

@@ -42,14 +42,19 @@ def by_names(findings: Iterable[Finding]) -> dict[tuple[str | None, int | None],
 
 
 def into_damage(findings: Iterable[Finding], queue: Queue) -> list[range]:
-    """Return the numbers of a queue's units that point at records that are damaged or lost.
+    """Return the numbers of a queue's units that point at records that are damaged or lost."""
+    return units_of(filter(is_into_damage, findings), queue)
+
+
+def units_of(findings: Iterable[Finding], queue: Queue) -> list[range]:
+    """Return the numbers of the units that findings of a queue are about.
 
     One finding may span many places, with sound units between them.
     """
     return [
         range(f.queue_offset, f.queue_offset + max(f.count, f.length // consumequeue.UNIT_BYTES))
         for f in findings
-        if is_into_damage(f) and (f.path.split("/")[0], f.topic, f.queue_id) == queue and f.queue_offset is not None
+        if (f.path.split("/")[0], f.topic, f.queue_id) == queue and f.queue_offset is not None
     ]
 
 

@@ -47,7 +47,7 @@ from storeio.scan import kept_open, naming_store, several
 from storeio.simulate.ends import STARTS
 from storeio.simulate.rules import NEWEST
 from storeio.turns import thread_count
-from storeio.uris import shown
+from storeio.uris import below, is_remote, shown
 
 OF_GAPS: Final = ("LOG_QUEUE_OFFSET_GAP", "CQ_UNIT_ORPHAN")
 ALL: Final = Choice()
@@ -237,8 +237,9 @@ def _from(origins: Mapping[str, Concluded], piece: Moved) -> Moved:
     """Return what was moved with the name that its source has, and not the one that it was given for a moment."""
     for root, one in origins.items():
         if piece.source.startswith(f"{root}/"):
-            return replace(piece, source=f"{one.plan.root}{piece.source.removeprefix(root)}")
-    return piece
+            own, path = one.plan.root, piece.source.removeprefix(f"{root}/")
+            return replace(piece, source=shown(below(own, path) if is_remote(own) else f"{own}/{path}"))
+    return replace(piece, source=shown(piece.source))
 
 
 def _barren(first: Audit, placed: Audit, result: Salvaged) -> list[str]:

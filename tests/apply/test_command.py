@@ -181,7 +181,7 @@ def test_cancelled_is_32(plan: str, root: Path, maker: Maker, capsys: Captured) 
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 6, 12])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_before_the_first_action_nothing_is_left(
     number: signal.Signals, at: int, plan: str, root: Path, capsys: Captured
 ) -> None:

@@ -165,7 +165,7 @@ last = Last()
 
 
 @pytest.mark.share(2)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(
     ("begin", "words"),
     [

@@ -32,6 +32,8 @@ DAMAGES: Final[dict[str, tuple[str, list[list[Any]]]]] = {
     "segment gone, segment cut": (
         "base-4.9.8", [["zero", f"commitlog/{294912:020d}", 646, 32122], ["delete", f"commitlog/{98304:020d}"]],
     ),
+    "log zero over a split's border": ("base-5.5.1", [["zero", f"commitlog/{196608:020d}", 4159, 6000]]),
+    "log zero over two borders": ("base-4.9.8", [["zero", f"commitlog/{196608:020d}", 7300, 9500]]),
     "index file gone, log zero": (
         "rich-5.5.1", [["zero", f"commitlog/{917504:020d}", 3609, 61927], ["delete", "index/20261121000416068"]],
     ),
@@ -91,3 +93,28 @@ def test_no_unit_before_the_header_s_begin_is_believed(place: Path, tmp_path: Pa
     golden_data.apply_edits(root, [["write", path, 168, "00000074"]])  # low half of the offset in the second unit
     told = [(f["code"], f["path"], f["position"]) for f in facts(root)["findings"] if f["path"].startswith("index/")]
     assert told == [("INDEX_UNIT_WRONG", path, 164)]
+
+
+@pytest.mark.parametrize("size", [None, *SIZES])
+def test_a_copy_of_a_segment_across_others_changes_nothing_of_the_index(size: int | None, tmp_path: Path) -> None:
+    """It closes with a blank record, which names no place; what it has besides is none of the log there."""
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    units = audit.check(root, jobs=1).checks["index_units"]
+    shutil.copyfile(root / golden_data.segment(6), root / f"commitlog/{212992:020d}")
+    found = audit.check(root, jobs=1, split_bytes=size)
+    assert found.checks["index_units"] == units
+    assert not [finding for finding in found.findings if finding.code.startswith("INDEX_")]
+    assert "MISALIGNED_NAME" in {finding.code for finding in found.findings}
+
+
+@pytest.mark.parametrize("size", [None, *SIZES])
+def test_a_lost_tail_of_an_index_file_speaks_against_no_record(size: int | None, tmp_path: Path) -> None:
+    """Zeros for the last unit seem to lead to the log's first record, of which they have no key."""
+    root = golden_data.copy_of("base-5.3.3", tmp_path / "store")
+    path = min((root / "index").iterdir())
+    data = path.read_bytes()
+    path.write_bytes(data[:2293].ljust(len(data), b"\0"))
+    found = audit.check(root, jobs=1, split_bytes=size).findings
+    assert {finding.code for finding in found if finding.severity != "info"} == {
+        "INDEX_CHAIN", "INDEX_UNIT_MISSING", "INDEX_UNIT_WRONG",
+    }  # fmt: skip

@@ -23,6 +23,7 @@ from storeio.apply import apply_plan
 from storeio.checks.index_shape import infer_shape
 from storeio.format import index
 from storeio.planning import plan_store
+from storeio.rebuild.node import rebuild
 
 pytestmark = pytest.mark.share(2)
 
@@ -176,3 +177,29 @@ def test_an_only_file_without_a_unit_is_no_index(content: bytes, tmp_path: Path)
     assert plan_store(root, tmp_path / "plan.json", broker="5.3.3", given=given, jobs=1).cures
     apply_plan(tmp_path / "plan.json", root)
     assert [path.read_bytes() for path in (root / "index").iterdir()] == [whole]
+
+
+@pytest.mark.parametrize("given", [{"maxHashSlotNum": "500"}, {"maxIndexNum": "900"}, {"maxIndexNum": "700"}])
+def test_one_that_is_given_alone_counts(given: dict[str, str], tmp_path: Path) -> None:
+    """A broker that was set otherwise since finds no key in the files that there are; in those that are made, all."""
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    both = {"maxHashSlotNum": "200", "maxIndexNum": "800"} | given
+    found = audit.check(root, given=given, jobs=1)
+    assert {s.name: s.value for s in found.settings if s.name in both} == both
+    assert found.findings == audit.check(root, given=both, jobs=1).findings
+    assert found.exit_code == 4
+    rebuild(root, tmp_path / "made", given=given, jobs=1)
+    rebuild(root, tmp_path / "expected", given=both, jobs=1)
+    made, expected = (sorted((tmp_path / name / "index").iterdir()) for name in ("made", "expected"))
+    assert [path.read_bytes() for path in made] == [path.read_bytes() for path in expected]
+    planned = plan_store(root, tmp_path / "plan.json", broker="5.5.1", given=given, jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert audit.check(root, given=given, jobs=1).exit_code == 0
+
+
+def test_one_that_is_given_as_the_files_have_it_changes_nothing() -> None:
+    root = golden_data.store("base-5.5.1")
+    for given in ({"maxHashSlotNum": "200"}, {"maxIndexNum": "800"}):
+        found = audit.check(root, given=given, jobs=1)
+        assert (found.exit_code, found.findings) == (0, audit.check(root, jobs=1).findings)

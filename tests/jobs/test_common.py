@@ -158,7 +158,7 @@ def test_exit_codes(main: Callable[[], int], code: int, monkeypatch: pytest.Monk
     jvm.java.lang.System.err.close.assert_called_once()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_job_that_is_stopped_before_it_begins_says_so(number: int) -> None:
     script = f"import signal, sys; sys.argv[0] = '-m'; import jobs; signal.raise_signal({number:d})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -131,3 +131,21 @@ def test_a_file_that_is_there_twice_loses_its_keys_once(tmp_path: Path) -> None:
     for later in (1, 2):
         last.with_name(f"{int(last.name) + later:017d}").write_bytes(last.read_bytes())
     assert simulate(root, broker=VERSION).keys_lost == once > 0
+
+
+@pytest.mark.parametrize("lost", [b"", bytes(4096), None])
+def test_no_checkpoint_is_made_that_takes_keys_of_an_index_that_is_left(lost: bytes | None, tmp_path: Path) -> None:
+    """The disk lost the log's tail and the checkpoint: without one, brokers make the index anew, of the whole log."""
+    root = crashed(tmp_path / "store")
+    with (root / golden_data.segment(9)).open("r+b") as file:  # cut in a record's properties
+        file.seek(12288)
+        file.write(bytes(32768 - 12288))
+    checkpoint = root / "checkpoint"
+    checkpoint.write_bytes(lost or b"")
+    if lost is None:
+        checkpoint.unlink()
+    planned = plan_store(root, tmp_path / "plan.json", broker=VERSION, given=given_for(NAME), jobs=1)
+    assert planned.predicted_after.keys_lost <= planned.predicted_before.keys_lost
+    assert any(text.startswith("checkpoint is left as it is") for text in planned.plan.left)
+    assert "checkpoint" not in {action.path for action in planned.plan.actions}
+    assert planned.plan.actions

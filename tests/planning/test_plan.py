@@ -363,7 +363,7 @@ def test_a_plan_that_fails_leaves_an_earlier_one_whole(tmp_path: Path, monkeypat
         place.mkdir()
     planned(DAMAGES, again)
     kept = contents(again)
-    monkeypatch.setattr("storeio.planning.planner.Planner.finish", fail)
+    monkeypatch.setattr("storeio.planning.node.finished", fail)
     for place in (first, again):
         root = again / "store" if place == again else golden_data.damaged(BASE, DAMAGES, place / "store")
         with pytest.raises(UnreadableError):

@@ -10,7 +10,7 @@ from typing import Any
 import golden_data as golden
 import pytest
 from rebuilds import tree
-from remote.objects import DOWN, RESET, SECRET, Fault, Objects, Proxy, Request, no_fault
+from remote.objects import DOWN, QUOTED_SECRET, RESET, SECRET, Fault, Objects, Proxy, Request, no_fault
 from sampled import sampled
 
 from storeio.audit import prepare
@@ -62,6 +62,33 @@ def test_bytes_are_those_of_the_local_rebuild(
     with pytest.raises(UsageError, match="is not empty"):
         rebuild(objects.uri("store"), objects.uri(name))
     assert {f.path for f in list_store(objects.uri(name)).files if not f.is_dir} == set(local)  # the mark is no part
+
+
+@pytest.mark.parametrize("is_donor", [True, False])
+def test_where_bytes_were_taken_from_is_told_without_secrets(
+    is_donor: bool, objects: Objects, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    root = golden.copy_of(STORE, tmp_path / "store")
+    first, second = (root / golden.segment(number) for number in (2, 4))
+    if is_donor:
+        objects.put_store(root, "whole")
+        first.write_bytes(bytes(first.stat().st_size))
+        words = [str(root), "--donor", objects.uri("whole")]
+    else:
+        content = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+        objects.put_store(root, "swapped")
+        words = [objects.uri("swapped")]
+    told = tmp_path / "told.json"
+    assert run(["salvage", *words, "--into", str(tmp_path / "made"), "--json", str(told)]) == 0
+    sources = [piece["source"] for piece in json.loads(told.read_text())["moved"]]
+    assert sources
+    assert all(f"/commitlog/{first.name if is_donor else ''}" in source for source in sources)
+    said = capsys.readouterr()
+    for text in (said.out, said.err, told.read_text(), (tmp_path / "made/storeio-salvage.json").read_text()):
+        assert SECRET not in text
+        assert QUOTED_SECRET not in text
 
 
 def test_a_server_that_dies_leaves_what_says_that_it_is_not_complete(
