@@ -97,7 +97,7 @@ def test_what_goes_wrong_is_one_line(engine: Engine, store: str, capsys: pytest.
     assert store in err
     assert "\x1b" not in err
     assert "Traceback" not in err
-    assert ("STOREIO_DEBUG=1" in err) == (store in ("void", "crash", "memory"))
+    assert ("STOREIO_DEBUG=1" in err) == (store in ("void", "crash"))
 
 
 def test_debug_shows_where(engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,9 +60,13 @@ def home_of(root: str) -> str:
     """Return the directory beside a resolved store root; a link of its name, to another disk, is followed.
 
     Raises:
-        UsageError: It would lie inside the store.
+        UsageError: It would lie inside the store, or something else is there, be it a link that leads nowhere: the disk
+            that it leads to may not be mounted.
     """
     path = os.path.realpath(root + SUFFIX)
+    if os.path.lexists(root + SUFFIX) and not os.path.isdir(path):
+        what = f"leads to {path}, which is no directory" if os.path.islink(root + SUFFIX) else "is no directory"
+        raise UsageError(f"{root}{SUFFIX}: {what}; what an apply replaces is kept there")
     if Path(path).is_relative_to(root) or Path(root).is_relative_to(path):
         raise UsageError(f"{root}{SUFFIX}: leads into the store, or the store lies in it")
     return path

@@ -147,6 +147,10 @@ def _names_it(error: Exception) -> bool:
     return isinstance(error, UsageError | NotAStoreError) and re.match(r"\S+: ", str(error)) is not None
 
 
+def _is_short_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
+
+
 def explain(error: Exception, store: str | None = None) -> int:
     """Say in one line what went wrong, and return the exit code for it."""
     about = f"{shown(store)}: " if store and shown(store) not in str(error) and not _names_it(error) else ""
@@ -157,6 +161,9 @@ def explain(error: Exception, store: str | None = None) -> int:
         return EXIT_USAGE
     if isinstance(error, StoreError | OSError) and not isinstance(error, AuditError):
         complain(f"{about}{error}")
+        return EXIT_FAILED
+    if _is_short_of_memory(error):
+        complain(f"{about}there is not enough memory for it, or for a thread more: see --jobs and --split-bytes")
         return EXIT_FAILED
     kind = "the audit contradicts itself" if isinstance(error, AuditError) else f"unexpected {type(error).__name__}"
     complain(f"{about}{kind}: {error}; its result is void ({DEBUG}=1 shows where it happened)")

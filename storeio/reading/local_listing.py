@@ -30,7 +30,9 @@ def list_files(base: str, links: list[str]) -> tuple[list[StoreFile], list[tuple
     files, unreadable = list[StoreFile](), list[tuple[str, str]]()
     try:
         is_one = _holds(base, OF_A_STORE)
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # a NUL in its name
+    except FileNotFoundError as error:
+        raise NotAStoreError(f"{base}: no such directory") from error
+    except (NotADirectoryError, ValueError) as error:  # a NUL in its name
         raise NotAStoreError(f"{base}: not a directory") from error
     except OSError as error:
         raise UnreadableError(f"{shown(base)}: cannot be listed: {error.strerror or error}") from error

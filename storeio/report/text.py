@@ -163,11 +163,11 @@ def where_of(finding: Finding, sizes: Mapping[str, int]) -> tuple[str, str, str]
 
     Args:
         finding: The finding.
-        sizes: Bytes of each file; 0 of one that is not there.
+        sizes: Bytes of each file; 0 of one that is not there, or is none.
     """
     where = printable(finding.path) or "(the store)"
     if sizes.get(finding.path) == 0 and finding.length:
-        where += f" (not there; {finding.length} bytes are expected)"
+        where += f" (no byte of it is there; {finding.length} are expected)"
     elif finding.length:
         where += f" at byte {finding.position}, {counted(finding.length, 'byte')}"
     elif finding.position:

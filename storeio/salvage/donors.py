@@ -47,11 +47,12 @@ def donated(known: Survey, donor: Concluded) -> Donated:
     if better:
         own = sorted(part for row in own for part in subtract(row, better))
     both = _common(own, ranges)
-    pieces = []
+    pieces, ends = [], _ends(donor)
     for start, stop in sorted({*_holes(known, judged), *better}):
         if start < stop and _agree(known, theirs, own, both, start, stop):
             for low, high in meeting(ranges, start, stop):
-                pieces.append(_piece(donor.plan, good[low, high], (max(low, start), min(high, stop))))
+                last = high if ends.get(high, stop) < stop else min(high, stop)
+                pieces.append(_piece(donor.plan, good[low, high], (max(low, start), last)))
     return Donated([*pieces, *_tail(known, theirs, good, own, both)], otherwise)
 
 
@@ -78,6 +79,15 @@ def _good(donor: Concluded, wrong: Ranges) -> Good:
             found |= dict.fromkeys(subtract((low, high), wrong), segment)
             end = high
     return found
+
+
+def _ends(donor: Concluded) -> dict[int, int]:
+    """Return where the closing blank records of a copy begin, by where they end: such a one is taken whole.
+
+    What stands here behind its head may be of another one, and would be left as something that is not zero.
+    """
+    rows = [(s.base, s.spans[:, s.spans[w.SPAN_CLASS] == w.BLANK].T.tolist()) for s in donor.view.segments]
+    return {base + high: base + low for base, spans in rows for low, high, *_ in spans}
 
 
 def _piece(plan: AuditPlan, segment: Segment, part: tuple[int, int]) -> Piece:

@@ -230,6 +230,24 @@ def test_backups_may_lie_on_another_file_system(tmp_path: Path, disk_path: Path)
     assert (root / "stray").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("what", ["a link that leads nowhere", "a link to a file", "a file"])
+def test_backups_are_kept_nowhere_but_in_a_directory(what: str, root: Path, tmp_path: Path) -> None:
+    """A disk for them may not be mounted: the link to its directory then leads nowhere."""
+    (tmp_path / "file").write_bytes(b"")
+    if what == "a file":
+        home(root).write_bytes(b"")
+    else:
+        home(root).symlink_to(tmp_path / ("file" if what.endswith("file") else "mount/backups"))
+    (tmp_path / "mount").mkdir()
+    before = tree_of(root)
+    plan = Maker(root).write("checkpoint", 8, b"12345678").save(tmp_path / "plans")
+    for work in (lambda: apply_plan(plan), lambda: undo(root)):
+        with pytest.raises(UsageError, match="no directory; what an apply replaces is kept there"):
+            work()
+    assert tree_of(root) == before
+    assert list((tmp_path / "mount").iterdir()) == []
+
+
 def test_backups_never_lie_in_the_store(root: Path, tmp_path: Path) -> None:
     home(root).symlink_to(root / "config")
     maker = Maker(root).write("checkpoint", 8, b"12345678")

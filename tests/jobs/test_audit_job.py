@@ -264,7 +264,7 @@ def test_a_store_that_cannot_be_read_stops_no_other(
     lines = {line["store"]: line for line in map(json.loads, out.splitlines())}
     assert [lines[root]["exit_code"] for root in roots] == [8, 0, 16, 4]
     assert "locked: Permission denied" in err
-    assert "nowhere: not a directory" in err
+    assert "nowhere: no such directory" in err
 
 
 def test_a_segment_that_cannot_be_read(

@@ -68,7 +68,7 @@ def test_tables_are_those_of_an_audit_by_spark(
     assert collect_reports.main([*words, "collected"]) == 4 | 16
     out, err = capsys.readouterr()
     assert [line.split(":")[0] for line in out.splitlines()] == ["SOUND", "DAMAGED"]
-    assert err == f"storeio: {reports[0].parent / 'nowhere'}: not a directory\nrun collected is in {where}\n"
+    assert err == f"storeio: {reports[0].parent / 'nowhere'}: no such directory\nrun collected is in {where}\n"
     audited = ["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]
     with monkeypatch.context() as patch:
         if written == "by Spark":

@@ -149,7 +149,7 @@ def test_json(run: Path) -> None:
 
 
 def test_text_of_a_store_and_of_none(run: Path) -> None:
-    assert "nowhere: not a directory" in (run / "err").read_text()
+    assert "nowhere: no such directory" in (run / "err").read_text()
     lines = (run / "out").read_text().partition(f"{golden.store('base-4.9.8')}: ")[2].splitlines()
     assert lines[0].startswith("850 messages, 317 kB, stored from 2026-11-20T23:57:08")
     assert [line.split()[:3] for line in lines[3:5]] == [["topic_0", "2", "412"], ["topic_1", "2", "438"]]
@@ -244,4 +244,4 @@ def test_a_segment_that_cannot_be_listed_is_said(run: Path, spark: SparkSession)
     rows = tables.rows_with(spark, str(run / "tables"), "profile_runs", {})
     told = {Path(row["store"]).name: (row["exit_code"], row["failed"]) for row in rows if row["exit_code"]}
     assert told.pop("partly") == (8, why)
-    assert [(code, text.rpartition(": ")[2]) for code, text in told.values()] == [(16, "not a directory")]
+    assert [(code, text.rpartition(": ")[2]) for code, text in told.values()] == [(16, "no such directory")]

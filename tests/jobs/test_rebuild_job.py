@@ -97,7 +97,7 @@ def test_tables_hold_the_run(stores: list[Path], run: Path, spark: SparkSession)
     assert {store: row["exit_code"] for store, row in rows.items()} == {
         **{str(root): 0 for root in stores[:-1]}, str(stores[-1]): 4, str(run / "nowhere"): 16,
     }  # fmt: skip
-    assert "not a directory" in rows[str(run / "nowhere")]["error"]
+    assert "no such directory" in rows[str(run / "nowhere")]["error"]
     queues = tables.rows_with(spark, str(run / "tables"), "rebuilt_queues", {})
     for root in stores:
         found = json.loads(rows[str(root)]["json"])

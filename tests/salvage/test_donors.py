@@ -12,7 +12,9 @@ from rebuilds import no_waiting_for_disks, settings_of
 from salvages import Bytes, log_of
 from sampled import seeds
 
+from storeio.apply import apply_plan
 from storeio.format import commitlog as log
+from storeio.plan.results import SALVAGE
 from storeio.planning.node import plan_store
 from storeio.salvage.node import salvage
 
@@ -218,3 +220,18 @@ def test_what_a_donor_holds_otherwise_is_said_where_nothing_tells_which_is_right
         notes = tuple(result.notes)
     (note,) = notes
     assert note.startswith(f"{golden.store(name)} holds intact records with other bytes, 2, the first at {places[0]}:")
+
+
+@pytest.mark.parametrize("name", ["base-4.9.8", "base-5.5.1"])
+def test_a_donor_gives_the_end_of_a_segment_with_what_is_behind_it(name: str, tmp_path: Path) -> None:
+    """Half of another segment stands there, and that one ends farther behind."""
+    root = golden.copy_of(name, tmp_path / "store")
+    path, other = (root / golden.segment(number) for number in (8, 1))
+    path.write_bytes(path.read_bytes()[:16384] + other.read_bytes()[16384:])
+    found = plan_store(
+        root, tmp_path / "plan.json", broker=name.rpartition("-")[2], given=golden.given_for(name), allow_log=True,
+        goal=SALVAGE, donors=[golden.store(name)], jobs=1,
+    )  # fmt: skip
+    assert found.cures
+    apply_plan(tmp_path / "plan.json", root, allow_log=True)
+    assert path.read_bytes() == (golden.store(name) / golden.segment(8)).read_bytes()
