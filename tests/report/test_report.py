@@ -140,7 +140,7 @@ def test_missing_file_is_said_to_be_missing() -> None:
     gap = Finding("LOG_GAP", "commitlog/00000000000000131072", 0, 65536)
     missing = FileResult(gap.path, "commitlog", 0, {"missing": 65536})
     audit = audits.sound(findings=[gap], files=[*audits.sound().files, missing])
-    assert "not there; 65536 bytes are expected" in render(audit)
+    assert "no byte of it is there; 65536 are expected" in " ".join(render(audit).split())
     assert next_steps(audit)[0].command == "storeio inspect /data/store"
 
 
