@@ -246,6 +246,8 @@ class _Decider:
         self.holes = [(replace(hole, setting=self._setting(hole, fixed, gone)), slots) for hole, slots in joined]
         tombstones = Tombstones(self.survey, self.holes, gone)
         self.made.unplaced += tombstones.place(self.made.missing) if self.losses == TOMBSTONES else self.made.missing
+        if self.losses == TOMBSTONES:
+            tombstones.place_light()
         for i, (hole, _) in enumerate(self.holes):
             hole.wants = tombstones.wants(i)
             try:

@@ -124,8 +124,9 @@ def stands_for(
         delay = delays_ms[min(level, len(delays_ms) - 1)]
         due = missing.unit.tags_code - delay if missing.unit is not None else 0
         is_known = due > 0 and times_ms[0] <= due <= times_ms[1]
-        return Lost(topic.encode(), missing.queue_id, missing.first, {p.DELAY: str(level), **real},
-                    store_ms=due if is_known else 0)  # fmt: skip
+        delayed = Lost(topic.encode(), missing.queue_id, missing.first, {p.DELAY: str(level), **real},
+                       store_ms=due if is_known else 0)  # fmt: skip
+        return _listed(delayed, missing.unit, light)
     said: dict[str, str] = {}
     if topic == HALF_TOPIC:
         said = {**real, "PGROUP": NOWHERE}
@@ -134,12 +135,16 @@ def stands_for(
     if topic in batch_topics:
         said |= {p.INNER_NUM: str(missing.stop - missing.first), p.INNER_BASE: str(missing.first)}
         return Lost(topic.encode(), missing.queue_id, missing.first, said, log.SYS_INNER_BATCH)
-    plain = Lost(topic.encode(), missing.queue_id, missing.first, said)
-    if not light or missing.unit is None:
+    return _listed(Lost(topic.encode(), missing.queue_id, missing.first, said), missing.unit, light)
+
+
+def _listed(plain: Lost, unit: Unit | None, light: Sequence[Unit]) -> Lost:
+    """Return what a tombstone says with the light queues that it is in, if there is room where its unit points."""
+    if not light or unit is None:
         return plain
     lists = {
         p.MULTI_DISPATCH: ",".join(unit.topic for unit in light),
         p.MULTI_QUEUE_OFFSET: ",".join(str(unit.number) for unit in light),
     }
-    dispatched = replace(plain, properties=said | lists)
-    return dispatched if least_tombstone(dispatched) <= missing.unit.size else plain
+    dispatched = replace(plain, properties={**plain.properties, **lists})
+    return dispatched if least_tombstone(dispatched) <= unit.size else plain

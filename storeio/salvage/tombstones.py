@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Final
 
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.salvage.evidence import Unit
 from storeio.salvage.fillers import Lost, least_tombstone
 from storeio.salvage.holes import Hole, Want
-from storeio.salvage.missing import Missing, light_units, stands_for
+from storeio.salvage.missing import NOWHERE, Missing, light_units, stands_for
 from storeio.salvage.room import Room
 from storeio.salvage.survey import Survey
 
@@ -43,6 +45,21 @@ class Tombstones:
         """Give all a hole, the most urgent ones first, and return those that find none."""
         return [each for each in sorted(missing, key=_urgency) if not self._place(each)]
 
+    def place_light(self) -> None:
+        """Give a hole to the lost messages of which only light queues have units: these tell where each lay.
+
+        Which queue's own they were nothing tells, so they are in one that nobody has. Their numbers there count up.
+        """
+        taken = {queue.queue_id for queue in self._survey.audit.queues if queue.topic == NOWHERE}
+        queue_id = next(number for number in count() if number not in taken)
+        number = 0
+        for unit in sorted(self._slots, key=lambda unit: unit.physical_offset):
+            if unit.topic.startswith(log.LMQ_PREFIX) and self._survey.lacks(unit):
+                place = unit.physical_offset
+                own = unit._replace(topic=NOWHERE, queue_id=queue_id, number=number)
+                missing = Missing(NOWHERE, queue_id, number, number + 1, place, place + 1, own)
+                number += self._put(missing, light_only=True)
+
     def wants(self, number: int) -> list[Want]:
         """Return the tombstones that the hole of a number was given."""
         return [want for want, _ in self._rows[number]]
@@ -57,18 +74,21 @@ class Tombstones:
 
         Only those behind the hole ``after`` are asked: its room was in pieces, and it has none left.
         """
+        return (missing.unit is None or missing.unit in self._slots) and self._put(missing, after=after)
+
+    def _put(self, missing: Missing, *, after: int = -1, light_only: bool = False) -> bool:
         unit = missing.unit
         low, high = max(missing.low, missing.behind), min(missing.high, missing.ahead)
         if unit is not None:
             low, high = unit.physical_offset, unit.physical_offset + 1
-            if unit not in self._slots:
-                return False
         light = self._light(unit)
         least = unit.size if unit is not None else least_tombstone(self._lost(missing, None, light))
         first = bisect_right(self._holes, low, key=lambda hole: hole.stop)
         i = self._room.following(max(first, after + 1), least)
         while i < len(self._holes) and self._holes[i].start < high:
             lost = self._lost(missing, self._holes[i], light)
+            if light_only and p.MULTI_DISPATCH not in lost.properties:
+                return False  # its lists have no room where it lay
             need = unit.size if unit is not None else least_tombstone(lost)
             if need <= self._room.free(i):
                 place, size = (unit.physical_offset, unit.size) if unit is not None else (-1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from storeio.salvage.missing import light_units
 from storeio.salvage.node import salvage
 
 STORES = ("rich-4.9.8", "rich-5.3.3", "rich-5.5.1")
+GONE = [*itertools.product(STORES, (2, 5, 9, 11, 12), ("topic_1", "topic_*"))]
 LOST = [*itertools.product(STORES, ("body", "head"), (0, 3, -1))]
 
 
@@ -69,6 +71,26 @@ def test_a_lost_message_leaves_no_gap_in_its_light_queues(name: str, how: str, w
         root, tmp_path / "plan.json", broker=broker, given=given(name), jobs=1, allow_log=True, goal="salvage"
     )
     assert plan.cures
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize(("name", "number", "gone"), sampled(GONE, GONE[::5]))
+def test_units_of_light_queues_alone_keep_their_numbers(name: str, number: int, gone: str, tmp_path: Path) -> None:
+    """A segment is lost, and queues of which its messages were."""
+    root = golden.copy_of(name, tmp_path / "store")
+    segment = sorted((root / "commitlog").iterdir())[number]
+    segment.write_bytes(bytes(segment.stat().st_size))
+    for path in (root / "consumequeue").glob(gone):
+        shutil.rmtree(path)
+    result = salvage(root, tmp_path / "new", given=given(name), jobs=1)
+    assert result.problems == []
+    places = {queue: [unit[:2] for unit in units] for queue, units in units_of(golden.store(name)).items()}
+    assert {queue: [unit[:2] for unit in units] for queue, units in units_of(tmp_path / "new").items()} == places
+    assert audit.check(tmp_path / "new", given=given(name), jobs=1).exit_code == 0
+    broker = name.rpartition("-")[2]
+    assert not simulate(tmp_path / "new", broker=broker, given=given(name)).harms
+    again = salvage(tmp_path / "new", tmp_path / "again", given=given(name), jobs=1)
+    assert (again.tombstones, again.lost, again.problems) == (0, [], [])
 
 
 def test_light_queues_stay_at_their_numbers_when_segments_are_deleted(tmp_path: Path) -> None:
