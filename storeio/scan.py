@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storeio.errors import NotAStoreError, UnreadableError, UsageError
-from storeio.paths import OF_A_STORE, StoreFile, end_in_dledger, has_usual_name
+from storeio.paths import COMMITLOG, INDEX, OF_A_STORE, StoreFile, end_in_dledger, has_usual_name
 from storeio.reading import holes, local_files, local_listing
 from storeio.remote import listing as remote_listing
 from storeio.remote import reading as remote
@@ -189,13 +189,19 @@ def require_listed(listing: Listing, names: Collection[str]) -> None:
     """Raise if a directory or file with one of these names at the top of a store, or below it, could not be looked at.
 
     What is not there is none: links to nothing, files that a running broker took away. Nor are names of objects in a
-    bucket that no file can have.
+    bucket that no file can have, nor what ``is_below_strays``.
 
     Raises:
         UnreadableError: It could not.
     """
     for path in not_listed(listing, names):
-        raise UnreadableError(f"{path}: {dict(listing.unreadable)[path]}")
+        if not is_below_strays(path):
+            raise UnreadableError(f"{path}: {dict(listing.unreadable)[path]}")
+
+
+def is_below_strays(path: str) -> bool:
+    """Tell whether a path lies in a directory among segments or index files, into which nobody looks."""
+    return path.split("/")[0] in (COMMITLOG, INDEX) and path.count("/") > 1
 
 
 def not_listed(listing: Listing, names: Collection[str] = ()) -> list[str]:

@@ -32,7 +32,7 @@ from storeio.predict.timer_files import switches_of
 from storeio.reading import many_files
 from storeio.reading.around import ReadAround
 from storeio.results import Tell
-from storeio.scan import Bytes, Listing, kept_open, list_store, not_listed, read_range, require_same
+from storeio.scan import Bytes, Listing, is_below_strays, kept_open, list_store, not_listed, read_range, require_same
 from storeio.settings import log_elsewhere, not_followed, not_read
 from storeio.simulate.broker import Broker, Setup
 from storeio.simulate.disk import Disk, Read
@@ -183,7 +183,8 @@ def _unlisted(listing: Listing) -> dict[str, str]:
         UnreadableError: Without it nothing can be said of a start.
     """
     reasons = dict(listing.unreadable)
-    found = {path: reasons[path] for path in not_listed(listing, LOOKED_AT) if reasons[path] != LOOPS}
+    names = (path for path in not_listed(listing, LOOKED_AT) if not is_below_strays(path))
+    found = {path: reasons[path] for path in names if reasons[path] != LOOPS}
     for path, why in found.items():
         if path == "." or (path != COMMITLOG and path.split("/")[0] in NEEDED):
             raise UnreadableError(f"{path}: {why}")

@@ -255,3 +255,14 @@ def test_a_segment_that_is_a_link_to_itself(version: str, tmp_path: Path) -> Non
     found = simulate(root, broker=version)
     assert (found.outcome.outcome, found.unread) == (REFUSES, ())
     assert found.outcome.reason.startswith(f"{path} is 0 bytes long")
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_nobody_looks_below_a_directory_among_segments(version: str, tmp_path: Path) -> None:
+    """Nor is what lies there known: this one leads to itself. The real brokers were seen to do so."""
+    root = golden_data.copy_of(f"base-{version}", tmp_path / "store")
+    (root / "commitlog/self").symlink_to(".")
+    found = simulate(root, broker=version, given=given_for(f"base-{version}"))
+    assert (found.outcome.outcome, found.unread) == (REFUSES if version == "4.9.8" else STARTS, ())
+    storeio.rebuild(root, tmp_path / "made", given=given_for(f"base-{version}"))
+    assert (tmp_path / "made/consumequeue").is_dir()
