@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from jobs import history, tables, verdicts
 from jobs.calls import StoreCall, tell_run
 from jobs.common import build_session, run_job
+from jobs.declared import RECORDS
 from jobs.page import write_page
 from jobs.stores import (
     add_schedule,
@@ -131,7 +132,7 @@ def run(call: Call, plans: Sequence[audit.AuditPlan], arguments: str) -> None:
             kept = pool.submit(verdicts.keep, spark, args.tables, pending)
             frames = table_frames(call.done, run_id, arguments, there)
             if args.records and (records := record_frame(spark, call, run_id)) is not None:
-                frames[tables.RECORDS] = records
+                frames[RECORDS] = records
             tables.write_run(spark, args.tables, run_id, frames, is_new=not args.run_id)
             kept.result()
         history.after_run(spark, args.tables, call.done, run_id)
@@ -251,7 +252,7 @@ def record_frame(spark: SparkSession, call: Call, run_id: str) -> DataFrame | No
             continue
         rows = read_records(spark, call.roots[one.store], **options)
         parts.append(rows.withColumns({"run_id": F.lit(run_id), "store": F.lit(one.store)}))
-    return tables.in_contract(functools.reduce(DataFrame.unionByName, parts), tables.RECORDS) if parts else None
+    return tables.in_contract(functools.reduce(DataFrame.unionByName, parts), RECORDS) if parts else None
 
 
 if __name__ == "__main__":

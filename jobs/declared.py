@@ -8,6 +8,7 @@ from storeio.replay import COLUMNS
 from storeio.report.rows import DOUBLE, INT, LONG, STRING, TABLES, Column, may, must
 
 RUNS: Final = "runs"
+RECORDS: Final = "records"
 PROFILE_RUNS: Final = "profile_runs"
 SIMULATIONS: Final = "simulations"
 ACTIONS: Final = "actions"
@@ -245,3 +246,11 @@ MORE_TABLES: Final[dict[str, tuple[Column, ...]]] = {
     ),
     SALVAGED_MESSAGES: _columns(*COLUMNS[1:]),
 }
+
+RUNS_OF: Final[dict[str, str]] = {
+    **{name: name for name in (SIMULATIONS, ACTIONS, *STANDING)},
+    **dict.fromkeys(PROFILE_TABLES, PROFILE_RUNS),
+    **dict.fromkeys((REBUILDS, REBUILT_QUEUES), REBUILDS),
+    **dict.fromkeys((SALVAGES, SALVAGE_LOST, SALVAGED_MESSAGES), SALVAGES),
+}
+"""By table of these, the one that lists its finished runs; itself where every row counts."""

@@ -14,11 +14,11 @@ from jobs import here, tables
 from jobs.commits import retried
 from jobs.declared import FINDING_HISTORY, RUNS
 from jobs.later import Spark, session_of
+from jobs.unusable import tables_told
 from storeio.findings import ERROR, INFO, WARNING
 from storeio.incremental.history import LENGTH, PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
 from storeio.results import Audit, Unfinished
-from udfs.checks import reason
 
 FINDINGS: Final = "findings"
 RUNS_BACK: Final = 10  # finished runs of a store that are looked at again, in case that one was killed
@@ -66,13 +66,11 @@ def update(spark: Spark, where: str, stores: Sequence[str], run_id: str | None =
         TablesError: It could not be; the next run does it.
     """
     names = [valid_text(store) for store in stores]
-    try:
+    with tables_told(tables.path_of(where, FINDING_HISTORY)):
         before = tables.rows_with(spark, where, FINDING_HISTORY, {"store": names})
         runs = _runs(spark, where, names, {} if run_id is None else {row["store"]: run_id for row in before})
         if before or any(run["findings"] for run in runs):
             _merge(spark, where, _changed(spark, where, names, before, runs))
-    except Exception as error:
-        raise tables.TablesError(f"{tables.path_of(where, FINDING_HISTORY)}: {reason(error)}") from error
 
 
 def _runs(spark: Spark, where: str, stores: Sequence[str], new: Mapping[str, str]) -> list[Row]:
@@ -82,8 +80,9 @@ def _runs(spark: Spark, where: str, stores: Sequence[str], new: Mapping[str, str
         row["findings"] = (row["errors"] or 0) + (row["warnings"] or 0)
     rows.sort(key=lambda row: (row["started_ms"], row["run_id"]))
     found: list[Row] = []
+    by_store = _by_store(rows)
     for store in stores:
-        mine = [row for row in rows if row["store"] == store]
+        mine = by_store.get(store, [])
         found += last_runs(mine, RUNS_BACK, new[store]) if store in new else mine
     return found
 
@@ -103,6 +102,13 @@ def _is_complete(run: Mapping[str, Any]) -> bool:
     return not run["left_parts"] and not run["failed"]  # what could not be read may hide what was seen before
 
 
+def _by_store(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["store"], []).append(row)
+    return found
+
+
 def _changed(spark: Spark, where: str, stores: Sequence[str], before: Sequence[Row], runs: Sequence[Row]) -> list[Row]:
     """Return the rows that the runs change or add."""
     ids = sorted({run["run_id"] for run in runs if run["findings"]})
@@ -112,9 +118,10 @@ def _changed(spark: Spark, where: str, stores: Sequence[str], before: Sequence[R
         for row in tables.rows_with(spark, where, FINDINGS, wanted):
             found.setdefault((row["run_id"], row["store"]), {})[finding_id(row)] = row
     changed: list[Row] = []
+    known, ran = _by_store(before), _by_store(runs)
     for store in stores:
-        old = {row["finding_id"]: _history(row) for row in before if row["store"] == store}
-        seen = [_seen(run, found.get((run["run_id"], store), {})) for run in runs if run["store"] == store]
+        old = {row["finding_id"]: _history(row) for row in known.get(store, ())}
+        seen = [_seen(run, found.get((run["run_id"], store), {})) for run in ran.get(store, ())]
         new = folded(old, seen)
         changed += [_row(name, row) for name, row in new.items() if old.get(name) != row]
     return changed

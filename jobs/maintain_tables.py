@@ -24,13 +24,13 @@ from pyspark.sql import functions as F
 from jobs import history, tables
 from jobs.commits import retried
 from jobs.common import JobParser, build_session, run_job
-from jobs.declared import AUDITED_PARTS, MORE_TABLES, RUNS
+from jobs.declared import AUDITED_PARTS, MORE_TABLES, RECORDS, RUNS
 from jobs.stores import positive, separate_errors
+from jobs.unusable import tables_told
 from storeio import __version__
 from storeio.commands.outputs import json_sink, say
 from storeio.output.targets import refuse_inside
 from storeio.report import TABLES, to_json
-from udfs.checks import reason
 
 DESCRIPTION: Final = "Delete old runs from the tables of audits, join small files, remove what nothing names."
 DAY_MS: Final = 86_400_000
@@ -85,10 +85,10 @@ def maintained(spark: SparkSession, where: str, before_ms: int) -> Counts:
     Raises:
         TablesError: There are no tables, or they could not be read or written. What is done is done.
     """
-    there = [name for name in (*TABLES, tables.RECORDS, *MORE_TABLES) if tables.exists(spark, where, name)]
+    there = [name for name in (*TABLES, RECORDS, *MORE_TABLES) if tables.exists(spark, where, name)]
     if not there:
         raise tables.TablesError(f"{where}: no tables there")
-    try:
+    with tables_told(where):
         deleted = dict.fromkeys(there, 0)
         if RUNS in there:
             # What old runs know of findings is kept before they go.
@@ -100,10 +100,6 @@ def maintained(spark: SparkSession, where: str, before_ms: int) -> Counts:
         with ThreadPoolExecutor(MOST_AT_A_TIME) as pool:
             joined = list(pool.map(lambda name: _joined(spark, where, name), there))
         return {name: {"deleted": deleted[name], "joined": count} for name, count in zip(there, joined, strict=True)}
-    except tables.TablesError:
-        raise
-    except Exception as error:
-        raise tables.TablesError(f"{where}: {reason(error)}") from error
 
 
 def _load(spark: SparkSession, where: str, name: str) -> DataFrame:
@@ -117,7 +113,7 @@ def _delete_runs(spark: SparkSession, where: str, there: Sequence[str], before_m
     young = {row["run_id"] for row in rows if row["started_ms"] >= before_ms} | set(newest.values())
     listed = {row["run_id"] for row in rows}
     deleted = {}
-    for name in [*(n for n in there if (n in TABLES or n == tables.RECORDS) and n != RUNS), RUNS]:
+    for name in [*(n for n in there if (n in TABLES or n == RECORDS) and n != RUNS), RUNS]:
         held = {row["run_id"] for row in _load(spark, where, name).select("run_id").distinct().collect()}
         left = {run_id for run_id in held - listed if _made_before(run_id, before_ms)}  # of runs that never ended
         old = sorted((held & listed - young) | left)

@@ -182,14 +182,15 @@ def run(call: Call, logs: Mapping[str, Log], *, arguments: str) -> None:
                 frames = profile(counts, args.bucket_seconds * 1000)
                 totals = totals_of(spark, counts, codes_of(call, logs))
                 found = {row["store"]: row for row in totals.collect()}
-                topics = frames["profile_topics"].orderBy("topic").collect()
+                topics: dict[str, list[Any]] = {}
+                for row in frames["profile_topics"].orderBy("topic").collect():
+                    topics.setdefault(row["store"], []).append(row)
         except WorkersError as error:
             for store in logs:
                 call.fail(store, error)
             return
         for store, log in logs.items():
-            mine = [row for row in topics if row["store"] == shown(store)]
-            call.report(Profile(found[shown(store)], mine, log.failed))
+            call.report(Profile(found[shown(store)], topics.get(shown(store), []), log.failed))
         facts = {"tool": "storeio", "version": __version__, "arguments": arguments, "started_ms": started_ms}
         facts["seconds"] = time.time_ns() // 1_000_000 / 1000 - started_ms / 1000
         frames[PROFILE_RUNS] = totals.withColumns({name: F.lit(value) for name, value in facts.items()})

@@ -19,19 +19,7 @@ from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, Str
 
 from jobs import here
 from jobs.commits import each_of, retried
-from jobs.declared import (
-    ACTIONS,
-    MORE_TABLES,
-    PROFILE_RUNS,
-    REBUILDS,
-    REBUILT_QUEUES,
-    RUNS,
-    SALVAGE_LOST,
-    SALVAGED_MESSAGES,
-    SALVAGES,
-    SIMULATIONS,
-    STANDING,
-)
+from jobs.declared import MORE_TABLES, RECORDS, RUNS, RUNS_OF
 from jobs.later import Spark, session_of
 from jobs.unusable import TablesError as TablesError
 from jobs.unusable import refuse_file, tables_told
@@ -42,7 +30,6 @@ from storeio.uris import is_remote, shown
 from udfs.checks import reason
 from udfs.schemas import RECORD_SCHEMA
 
-RECORDS: Final = "records"
 _SPARK: Final = {STRING: StringType(), INT: IntegerType(), LONG: LongType(), DOUBLE: DoubleType(), BINARY: BinaryType()}
 _ARROW: Final = {STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(), BINARY: pa.binary()}
 
@@ -207,13 +194,7 @@ def append(frame: DataFrame | pa.Table, path: str, spark: Spark) -> None:
 
 def runs_table(name: str) -> str:
     """Return the table that lists the finished runs of a table; itself where every row counts."""
-    if name in (SIMULATIONS, ACTIONS, *STANDING):
-        return name
-    if name in (REBUILDS, REBUILT_QUEUES):
-        return REBUILDS
-    if name in (SALVAGES, SALVAGE_LOST, SALVAGED_MESSAGES):
-        return SALVAGES
-    return PROFILE_RUNS if name in MORE_TABLES else RUNS
+    return RUNS_OF[name] if name in MORE_TABLES else RUNS
 
 
 def listed_in(runs: str) -> list[str]:

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from jobs import tables
 from jobs.declared import AUDITED_PARTS
+from jobs.unusable import tables_told
 from storeio.incremental.verdicts import PartKey, Verdict, latest, store_name
-from udfs.checks import reason
 
 
 def kept(spark: SparkSession, where: str, stores: Sequence[str]) -> dict[str, dict[PartKey, Verdict]]:
@@ -24,10 +24,8 @@ def kept(spark: SparkSession, where: str, stores: Sequence[str]) -> dict[str, di
         TablesError: The table could not be read.
     """
     names = [store_name(store) for store in stores]
-    try:
+    with tables_told(tables.path_of(where, AUDITED_PARTS)):
         return latest(tables.rows_with(spark, where, AUDITED_PARTS, {"store": names}))
-    except Exception as error:
-        raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error
 
 
 def keep(spark: SparkSession, where: str, verdicts: Sequence[Verdict]) -> None:
@@ -39,7 +37,5 @@ def keep(spark: SparkSession, where: str, verdicts: Sequence[Verdict]) -> None:
     if not verdicts:
         return
     rows = [dataclasses.asdict(verdict) for verdict in verdicts]
-    try:
+    with tables_told(tables.path_of(where, AUDITED_PARTS)):
         tables.append(tables.rows_of(AUDITED_PARTS, rows), tables.path_of(where, AUDITED_PARTS), spark)
-    except Exception as error:
-        raise tables.TablesError(f"{tables.path_of(where, AUDITED_PARTS)}: {reason(error)}") from error

@@ -100,7 +100,9 @@ def _do(
     for wave in _waves(rows, phase, wave_bytes):
         if runner.is_late():
             return
-        items: list[list[T]] = [[part for _, n, part in wave if n == number] for number in range(len(runs))]
+        items: list[list[T]] = [[] for _ in runs]
+        for _, number, part in wave:
+            items[number].append(part)
         found = _results(runner, runs, items, phase, done, total)
         verdicts = [
             take(run, part, look)

@@ -18,10 +18,9 @@ from storeio.audit.split import SplitReport, index_reader
 from storeio.audit.stitching import Again, stitch
 from storeio.audit.unread import (
     bad_blocks,
-    is_index_unread,
     rests_on,
-    unread_files,
     unread_log,
+    unread_of,
     unread_splits,
     unreadable,
     untold,
@@ -42,6 +41,7 @@ from storeio.checks.segments import LogView, Segment, view_log
 from storeio.checks.tail import lost_tail, maybe_missing
 from storeio.errors import UnreadableError
 from storeio.findings import Finding, condense, merge
+from storeio.format import checkpoint
 from storeio.paths import (
     BATCHQUEUE,
     CHECKPOINT,
@@ -139,8 +139,8 @@ def concluded(
     _checkpoint(plan, stitched, view, gathered)
     gathered.failed += (more := untold(plan, gathered.findings))
     gathered.findings += unreadable(more)
-    if files_unread := unread_files(plan):
-        gathered.findings = [found for found in gathered.findings if not rests_on(found, files_unread)]
+    if (unread_files := unread_of(plan)).paths:
+        gathered.findings = [found for found in gathered.findings if not rests_on(found, unread_files)]
     unknown = {*verdicts.failed, *(split.path for split in unread), *(found.path for found in blocks)}
     audit = _audit(plan, stitched, view, verdicts, gathered, unknown)
     doubts = merge(found for found in gathered.findings if found.code in plan.kept)
@@ -244,7 +244,7 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     facts = Facts(
         edges[-1].store_ms if edges else None,
         queued[-1][1] if queued else None,
-        None if is_index_unread(unread_files(plan)) else (plan.rolled_index_ms, plan.last_index_ms),
+        None if unread_of(plan).of_index else (plan.rolled_index_ms, plan.last_index_ms),
         view.end,
         view.min_physical_offset,
         queued[-1][0] if queued else None,
@@ -254,12 +254,12 @@ def _checkpoint(plan: AuditPlan, stitched: Sequence[SplitReport], view: LogView,
     data = None
     if entry is not None and not entry.is_dir:
         try:
-            data = plan.read(CHECKPOINT, 0, min(entry.size, 4096))
+            data = plan.read(CHECKPOINT, 0, min(entry.size, checkpoint.FILE_BYTES))
         except UnreadableError as error:
             gathered.failed.append(str(error))
             gathered.findings.append(Finding("UNREADABLE", CHECKPOINT, 0, entry.size, detail=str(error)))
             return
-    gathered.count("checkpoint_fields", 6 if data is not None else 0)
+    gathered.count("checkpoint_fields", len(checkpoint.CHECKPOINT.names or ()) if data is not None else 0)
     gathered.findings += check_checkpoint(data, entry.size if entry else 0, facts)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storeio.audit.plan import AuditPlan
 from storeio.errors import UnreadableError
 from storeio.format import commitlog as log
 from storeio.paths import StoreFile
+
+if TYPE_CHECKING:  # a plan asks for records itself
+    from storeio.audit.plan import AuditPlan
 
 Read = Callable[[str, int, int], npt.NDArray[np.uint8]]
 
@@ -29,8 +31,16 @@ def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.R
     number = _segment_at(plan, physical)
     if number < 0:
         return None
-    path, size = plan.segments[number].path, plan.segments[number].size
-    position = physical - (plan.segments[number].base_offset or 0)
+    segment = plan.segments[number]
+    record = record_in(read, segment.path, physical - (segment.base_offset or 0), segment.size)
+    return record if record is not None and record.physical_offset == physical else None
+
+
+def record_in(read: Read, path: str, position: int, size: int) -> log.Record | None:
+    """Return the record whose head stands at a position of a segment of this size, None where none does.
+
+    No more is read than a record may have, whatever its head claims; where it says that it lies, its caller looks at.
+    """
     if not 0 <= position <= size - log.MIN_RECORD_BYTES:
         return None
     try:
@@ -41,8 +51,7 @@ def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.R
         record = log.decode_record(read(path, position, position + length).tobytes())
     except (ValueError, UnreadableError):
         return None
-    magic = record.magic in (log.MAGIC_V1, log.MAGIC_V2)
-    return record if magic and record.physical_offset == physical else None
+    return record if record.magic in (log.MAGIC_V1, log.MAGIC_V2) else None
 
 
 def _segment_at(plan: AuditPlan, physical: int) -> int:

@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from storeio.audit.moment import IndexThen, walked_back
+from storeio.audit.peek import record_in
 from storeio.audit.store_now import StoreNow
 from storeio.checks.ranges import whole_units
 from storeio.errors import UnreadableError
 from storeio.format import batchqueue, consumequeue, queueext
-from storeio.format import commitlog as log
 from storeio.format import index as layout
 from storeio.paths import BATCHQUEUE, COMMITLOG, CONSUMEQUEUE, INDEX, QUEUE_EXT, StoreFile, file_name
 from storeio.scan import Listing, long_stretches
@@ -132,15 +132,11 @@ def _then(store: StoreNow, file: StoreFile, count: int) -> IndexThen:
 
 
 def _stored_ms(store: StoreNow, physical: int) -> int | None:
+    """Return when the record was stored that an index unit names; None where its head does not say that it is there."""
     size = store.config.commitlog_file_bytes
-    base = physical - physical % size
-    at = physical - base
-    try:
-        path = f"{COMMITLOG}/{file_name(base)}"
-        length = int.from_bytes(store.read(path, at, at + 4).tobytes(), "big")
-        return log.decode_record(store.read(path, at, min(at + length, size)).tobytes()).store_timestamp_ms
-    except (UnreadableError, ValueError):
-        return None
+    at = physical % size
+    record = record_in(store.read, f"{COMMITLOG}/{file_name(physical - at)}", at, size)
+    return record.store_timestamp_ms if record is not None and record.physical_offset == physical else None
 
 
 def _queue_of(file: StoreFile) -> tuple[str | None, int | None]:

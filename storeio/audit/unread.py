@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from storeio.audit.plan import AuditPlan
@@ -72,30 +73,49 @@ def bad_blocks(reports: Iterable[SplitReport]) -> list[Finding]:
     ]
 
 
-def unread_files(plan: AuditPlan) -> frozenset[str]:
-    """Return the files that were to be looked at whole and could not be, and directories that could not be listed."""
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Files that were to be looked at whole and could not be, and directories that could not be listed.
+
+    ``above`` are the directories that one of them lies in: of a disk that fails thousands of files are asked about.
+    """
+
+    paths: frozenset[str]
+    above: frozenset[str]
+
+    @property
+    def of_index(self) -> bool:
+        """Whether something of the index could not be read."""
+        return self.touches(INDEX)
+
+    def touches(self, path: str) -> bool:
+        """Tell whether a file or directory, one that it lies in, or something in it, could not be read."""
+        return path in self.above or not self.paths.isdisjoint((".", path, *_directories(path)))
+
+
+def unread_of(plan: AuditPlan) -> Unread:
+    """Return what of a store could not be read, once its files were looked at."""
     failed = (report.file.path for report in plan.file_reports if report.failed)
-    return frozenset((*failed, *not_listed(plan.listing)))
+    paths = frozenset((*failed, *not_listed(plan.listing)))
+    return Unread(paths, frozenset(above for path in paths for above in _directories(path)))
 
 
-def is_index_unread(unread: Iterable[str]) -> bool:
-    """Tell whether something of the index could not be read."""
-    return any(path == "." or path.split("/")[0] == INDEX for path in unread)
+def _directories(path: str) -> Iterator[str]:
+    """Yield the directories that a path lies in."""
+    at = path.find("/")
+    while at >= 0:
+        yield path[:at]
+        at = path.find("/", at + 1)
 
 
-def rests_on(finding: Finding, unread: frozenset[str]) -> bool:
+def rests_on(finding: Finding, unread: Unread) -> bool:
     """Tell whether a finding says that something is missing that may be in what could not be read."""
     if finding.code in ("INDEX_MISSING", "INDEX_UNIT_MISSING"):
-        return is_index_unread(unread)
+        return unread.of_index
     if finding.topic is None or finding.queue_id is None:
         return False
     if finding.code in OF_ADDRESSES:
-        return _touches(queue_directory(QUEUE_EXT, finding.topic, finding.queue_id), unread)
+        return unread.touches(queue_directory(QUEUE_EXT, finding.topic, finding.queue_id))
     if finding.code in OF_UNORDERED:
-        return _touches(queue_directory(BATCHQUEUE, finding.topic, finding.queue_id), unread)
-    return finding.code in OF_ABSENCE and _touches(finding.path, unread)
-
-
-def _touches(path: str, unread: Iterable[str]) -> bool:
-    """Tell whether a file or directory, one that it lies in, or something in it, could not be read."""
-    return any(one == "." or f"{path}/".startswith(f"{one}/") or one.startswith(f"{path}/") for one in unread)
+        return unread.touches(queue_directory(BATCHQUEUE, finding.topic, finding.queue_id))
+    return finding.code in OF_ABSENCE and unread.touches(finding.path)

@@ -74,8 +74,10 @@ def _copies_told(files: IndexFiles, findings: Sequence[Finding]) -> list[Finding
             twice[finding.path] = twice.get(finding.path, 0) + finding.count
     told = list(findings)
     for file in files:
+        if not 0 < file.entries <= twice.get(file.path, 0):
+            continue
         same = [one.path for one in files if one is not file and _hold_the_same(one, file) and one.path not in twice]
-        if not same or not 0 < file.entries <= twice.get(file.path, 0):
+        if not same:
             continue
         position, length = file.position_of(1), file.entries * index.UNIT_BYTES
         detail = f"all units of this file, which is a copy of {same[0]}: queries return their messages twice"

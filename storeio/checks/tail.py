@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from storeio.checks.queue_files import Queue
@@ -38,7 +39,7 @@ def lost_tail(
     while at < stop:
         base = at // segment_bytes * segment_bytes
         upto = min(stop, base + segment_bytes)
-        count = sum(1 for offset in starts if at <= offset < upto)
+        count = bisect_left(starts, upto) - bisect_left(starts, at)
         if count:
             path = f"{COMMITLOG}/{file_name(base)}"
             detail = f"{count} records that queues or indexes point at, up to physical offset {upto}"

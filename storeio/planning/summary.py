@@ -89,17 +89,14 @@ def summary_of(found: Audit, start: Prediction) -> dict[str, Any]:
 
 def left_of(found: Audit, start: Prediction, *, allow_log: bool) -> tuple[str, ...]:
     """Return sentences on what the plan does not cure."""
-    left = [
-        f"{f.code} {f.path} at {f.position}: {f.detail or 'no action cures it'}"
-        for f in found.findings
-        if f.severity in (ERROR, WARNING)
-    ]
+    serious = [f for f in found.findings if f.severity in (ERROR, WARNING)]
+    left = [f"{f.code} {f.path} at {f.position}: {f.detail or 'no action cures it'}" for f in serious]
     if start.unread:
         left.append(
             f"broker {start.outcome.broker}: what its start does is not known: some of the store cannot be read"
         )
     elif start.harms:
         left.append(f"broker {start.outcome.broker}: {start.outcome.reason or 'its start still does harm'}")
-    if left and not allow_log and any(text.startswith(("LOG_", "STRAY")) for text in left):
+    if not allow_log and any(f.code.startswith(("LOG_", "STRAY")) for f in serious):
         left.append("some of this may need --allow-log, or salvage")
     return tuple(left)

@@ -48,7 +48,7 @@ REFUSING: Final = (CONFIG_STAGE, WHEEL_STAGE, TIMER_STAGE, DELAY_STAGE)
 TIMER_LOG_BYTES: Final = 100 << 20  # the default of mappedFileSizeTimerLog
 WHEEL_BYTES: Final = 2 * 7 * 86400 * 32  # two spans of seven days, a slot of 32 bytes a second
 
-LOST: Final = "what clients miss of it; the broker begins with an empty table in its place"
+LOST: Final = "the broker cannot read it and begins with an empty table; what clients then miss is not followed"
 
 LOAD_ORDER: Final = (TOPICS, QUEUE_MAPPING, CONSUMER_OFFSETS, GROUPS, FILTERS, ORDER_INFO)
 LOAD_ORDER_4: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS, FILTERS)
@@ -149,7 +149,7 @@ def _load(disk: Disk, rules: Rules, path: str, stage: str) -> str:
     copy = _verdict(disk, rules, path, backup(path), stage)  # of a table that is empty or not there it is loaded, too
     if copy.verdict == READS:
         is_lost = said and table.verdict == REFUSES and not disk.size(backup(path))
-        return f"{path}: {LOST}, since it cannot be read: {table.why}" if is_lost else ""
+        return f"{path}: {LOST}: {table.why}" if is_lost else ""
     if copy.verdict == REFUSES and (table.verdict == REFUSES or not said):
         others = f" and {path}" if said else ""
         raise RefusesError(f"{backup(path)}{others} cannot be read: {copy.why}", path=path, stage=stage)

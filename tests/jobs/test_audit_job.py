@@ -20,6 +20,7 @@ from datasources import expected_rows, unreadable_store
 from py4j.protocol import Py4JError
 
 from jobs import audit_store, here, tables
+from jobs.declared import RECORDS
 from storeio import audit
 from storeio.errors import UnreadableError, UsageError
 from storeio.report import TABLES, audit_object, render, table_rows
@@ -132,14 +133,14 @@ def test_tables_hold_what_the_report_says(finished_run: Path, stores: list[Path]
 
 
 def test_records_table(finished_run: Path, stores: list[Path], spark: SparkSession) -> None:
-    found = [row.asDict() for row in tables.finished(spark, str(finished_run / "tables"), tables.RECORDS).collect()]
+    found = [row.asDict() for row in tables.finished(spark, str(finished_run / "tables"), RECORDS).collect()]
     expected = [{"run_id": "first", "store": str(store), **row} for store in stores for row in expected_rows(store)]
     place = itemgetter("store", "physical_offset")
     assert sorted(found, key=place) == sorted(expected, key=place)
 
 
 def test_every_column_has_its_comment(finished_run: Path, spark: SparkSession) -> None:
-    for name in (*TABLES, tables.RECORDS):
+    for name in (*TABLES, RECORDS):
         stored = spark.read.format("delta").load(tables.path_of(str(finished_run / "tables"), name)).schema
         assert [(f.name, f.dataType, f.metadata) for f in stored] == (
             [(f.name, f.dataType, f.metadata) for f in tables.schema_of(name)]
@@ -214,11 +215,11 @@ def test_tables_that_only_the_killed_run_wrote(
     monkeypatch.setattr(tables, "append", killed)
     with pytest.raises(KeyboardInterrupt):
         audit_store.main([*words, "--records"])
-    assert left_by("first", target, tables.RECORDS)
+    assert left_by("first", target, RECORDS)
     monkeypatch.setattr(tables, "append", append)
     assert audit_store.main(words) == 0
     assert len(rows_of(spark, tmp_path, "runs")) == 1
-    assert rows_of(spark, tmp_path, tables.RECORDS) == [] and not left_by("first", target, tables.RECORDS)
+    assert rows_of(spark, tmp_path, RECORDS) == [] and not left_by("first", target, RECORDS)
 
 
 def test_a_commit_whose_answer_is_lost_is_one(

@@ -405,6 +405,7 @@ def test_a_tombstone_that_fits_one_hole_alone_goes_before_those_that_fit_many(tm
     root = golden.damaged(name, edits, tmp_path / "store")
     result = salvage(root, tmp_path / "new", given={"mappedFileSizeCommitLog": str(size)}, jobs=1)
     assert result.problems == []
+    assert result.lost
     assert all(part.tombstone for part in result.lost)
     saved = salvages.records_of(tmp_path / "new", size)
     assert (saved[place].name, saved[place].numbers) == (("topic_2", 0), range(29, 30))
@@ -420,6 +421,7 @@ def test_tombstones_for_which_the_pieces_of_a_hole_are_too_small_go_on_to_the_ne
     root = golden.damaged(name, [*edits, ["rmtree", "consumequeue/topic_0/0"]], tmp_path / "store")
     result = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
     assert result.problems == []
+    assert result.lost
     assert all(part.tombstone for part in result.lost)
     assert audit.check(tmp_path / "new", given=given_for(name), jobs=1).exit_code == 0
 

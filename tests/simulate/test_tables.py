@@ -263,7 +263,7 @@ def test_a_table_that_is_passed_over_is_told_unless_a_copy_is_read(version: str,
     table.write_bytes(b'{"topicConfigTable":{"T')
     found = simulate(root, broker=version)
     assert (found.outcome.outcome, found.exit_code) == (STARTS, EXIT_FAILED)
-    assert any(text.startswith("config/topics.json: what clients miss of it") for text in found.not_simulated)
+    assert any(text.startswith("config/topics.json: the broker cannot read it") for text in found.not_simulated)
     table.with_name("topics.json.bak").write_bytes(b'{"topicConfigTable":{}}')
     assert simulate(root, broker=version).not_simulated == ()
     table.unlink()
