@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jobs import here, tables
+from jobs import local_delta, tables
 from jobs.calls import tell_run
 from jobs.common import JobParser, run_job
 from jobs.declared import ACTIONS
-from jobs.later import session_later
+from jobs.lazy_session import session_later
 from jobs.stores import new_run_id, separate_errors
 from storeio.apply import store_of
 from storeio.commands.apply import run_apply
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = session_later("storeio apply", master=args.master)
         # All of this before anything is written into the store, a start that fails included.
         tables.refuse_finished(spark, args.tables, run_id, ACTIONS)
-        if not here.takes(tables.rows_of(ACTIONS, []), tables.path_of(args.tables, ACTIONS)):
+        if not local_delta.takes(tables.rows_of(ACTIONS, []), tables.path_of(args.tables, ACTIONS)):
             spark()
 
         def keep(told: dict[str, Any]) -> int:

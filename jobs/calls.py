@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jobs import tables
-from jobs.later import Spark
+from jobs.lazy_session import Spark
 from storeio.commands.console import coloured, explain
 from storeio.commands.options import failure_of
 from storeio.commands.outputs import Sink, put, say

@@ -20,7 +20,7 @@ from jobs import history, tables
 from jobs.audit_store import table_frames
 from jobs.calls import tell_run
 from jobs.common import JobParser, run_job
-from jobs.later import session_later
+from jobs.lazy_session import session_later
 from jobs.stores import new_run_id, separate_errors
 from storeio.commands.console import complain, explain
 from storeio.commands.outputs import say

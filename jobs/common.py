@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from jobs.executors import ClusterError, wait_for_executors
 from jobs.gateway import launch
 from jobs.resolve_jars import delta_jars
-from jobs.unusable import tables_at
+from jobs.table_errors import tables_at
 from storeio.commands.console import complain, explain
 from storeio.errors import UsageError
 from storeio.process import end_undisturbed, hold_streams, stop_alike, stop_when_asked

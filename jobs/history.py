@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from delta.tables import DeltaTable
 
-from jobs import here, tables
+from jobs import local_delta, tables
 from jobs.commits import retried
 from jobs.declared import FINDING_HISTORY, RUNS
-from jobs.later import Spark, session_of
-from jobs.unusable import tables_told
+from jobs.lazy_session import Spark, session_of
+from jobs.table_errors import tables_told
 from storeio.findings import ERROR, INFO, WARNING
 from storeio.incremental.history import LENGTH, PLACE, History, Moment, Seen, finding_id, folded
 from storeio.report.rows import Row, valid_text
@@ -153,13 +153,13 @@ def _merge(spark: Spark, where: str, rows: Iterable[Row]) -> None:
     """Put rows into the table; of two runs at the same time the later one's sight counts, whoever commits first."""
     new = tables.rows_of(FINDING_HISTORY, rows)
     path = tables.path_of(where, FINDING_HISTORY)
-    if here.merged(new, path, SAME, UPDATES):
+    if local_delta.merged(new, path, SAME, UPDATES):
         return
     is_there = tables.exists(spark, where, FINDING_HISTORY)
     # An older version may have made it.
     if not is_there or LENGTH not in session_of(spark).read.format("delta").load(path).columns:
         tables.append(new.slice(0, 0), path, spark)
-        if here.merged(new, path, SAME, UPDATES):
+        if local_delta.merged(new, path, SAME, UPDATES):
             return
     session = session_of(spark)
     frame = tables.frame_of(session, FINDING_HISTORY, new).alias("s")

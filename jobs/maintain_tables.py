@@ -26,7 +26,7 @@ from jobs.commits import retried
 from jobs.common import JobParser, build_session, run_job
 from jobs.declared import AUDITED_PARTS, MORE_TABLES, RECORDS, RUNS
 from jobs.stores import positive, separate_errors
-from jobs.unusable import tables_told
+from jobs.table_errors import tables_told
 from storeio import __version__
 from storeio.commands.outputs import json_sink, say
 from storeio.output.targets import refuse_inside

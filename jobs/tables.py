@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from jobs import here
+from jobs import local_delta
 from jobs.commits import each_of, retried
 from jobs.declared import MORE_TABLES, RECORDS, RUNS, RUNS_OF
-from jobs.later import Spark, session_of
-from jobs.unusable import TablesError as TablesError
-from jobs.unusable import refuse_file, tables_told
+from jobs.lazy_session import Spark, session_of
+from jobs.table_errors import TablesError as TablesError
+from jobs.table_errors import refuse_file, tables_told
 from storeio.errors import UsageError
 from storeio.process import stop_still
 from storeio.report.rows import BINARY, DOUBLE, INT, LONG, STRING, TABLES, Column, Row
@@ -86,7 +86,7 @@ def exists(spark: Spark, tables: str, name: str) -> bool:
     """
     with tables_told(path_of(tables, name)):
         if not is_remote(tables):
-            return here.is_there(path_of(tables, name))
+            return local_delta.is_there(path_of(tables, name))
         return bool(DeltaTable.isDeltaTable(session_of(spark), path_of(tables, name)))
 
 
@@ -96,7 +96,7 @@ def is_finished(spark: Spark, tables: str, run_id: str, runs: str = RUNS) -> boo
 
 
 def _has_run(spark: Spark, tables: str, name: str, run_id: str) -> bool:
-    found = here.rows(path_of(tables, name), ["run_id"], {"run_id": [run_id]})
+    found = local_delta.rows(path_of(tables, name), ["run_id"], {"run_id": [run_id]})
     if found is not None:
         return len(found) > 0
     with tables_told(path_of(tables, name)):
@@ -173,7 +173,7 @@ def discard(spark: Spark, tables: str, run_id: str, names: Iterable[str]) -> Non
     def one(name: str) -> None:
         if not (exists(spark, tables, name) and _has_run(spark, tables, name, run_id)):
             return
-        if not here.deleted(path_of(tables, name), "run_id", [run_id]):
+        if not local_delta.deleted(path_of(tables, name), "run_id", [run_id]):
             path = path_of(tables, name)
             table = DeltaTable.forPath(session_of(spark), path)
             retried(lambda: table.delete(F.col("run_id") == run_id), path)
@@ -185,7 +185,7 @@ def discard(spark: Spark, tables: str, run_id: str, names: Iterable[str]) -> Non
 def append(frame: DataFrame | pa.Table, path: str, spark: Spark) -> None:
     """Append rows in one commit; makes the table, and adds columns that it lacks."""
     if isinstance(frame, pa.Table):
-        if here.appended(frame, path):
+        if local_delta.appended(frame, path):
             return
         frame = frame_of(session_of(spark), path.rpartition("/")[2], frame)
     rows = frame
@@ -225,7 +225,7 @@ def finished(spark: Spark, tables: str, name: str) -> DataFrame:
         return table.select(*(column.alias(f.name) for column, f in given))
 
 
-def rows_with(spark: Spark, tables: str, name: str, wanted: here.Wanted) -> list[Row]:
+def rows_with(spark: Spark, tables: str, name: str, wanted: local_delta.Wanted) -> list[Row]:
     """Return a table's rows of finished runs, those with the wanted texts; none of a table that is not there.
 
     Raises:
@@ -235,8 +235,8 @@ def rows_with(spark: Spark, tables: str, name: str, wanted: here.Wanted) -> list
     if not all(exists(spark, tables, needed) for needed in {runs, name}):
         return []
     # The list first: of a run that it names all rows are there.
-    ended = here.rows(path_of(tables, runs), ["run_id"], {}) if runs != name else None
-    found = here.rows(path_of(tables, name), names, wanted)
+    ended = local_delta.rows(path_of(tables, runs), ["run_id"], {}) if runs != name else None
+    found = local_delta.rows(path_of(tables, name), names, wanted)
     if found is None or (runs != name and ended is None):
         frame = finished(spark, tables, name)
         for column, texts in wanted.items():

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs import tables
 from jobs.declared import AUDITED_PARTS
-from jobs.unusable import tables_told
+from jobs.table_errors import tables_told
 from storeio.incremental.verdicts import PartKey, Verdict, latest, store_name
 
 

@@ -1,4 +1,9 @@
-"""Plans: findings turned into ordered actions, as data that a person reads and ``apply`` carries out."""
+"""Plans: findings turned into ordered actions, as data that a person reads and ``apply`` carries out.
+
+``model`` is a plan and its actions, with ``digest`` of what they replace; ``rules`` are what each must obey.
+``overlay`` and ``contents`` say what names and bytes there would be after some, ``results`` what planning came to,
+``outcome`` an apply.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from applies import Maker, small_store, tree_of
 
-from jobs import apply_repair, here, later, tables
+from jobs import apply_repair, lazy_session, local_delta, tables
 from jobs.declared import ACTIONS
 from storeio.errors import UsageError
 
@@ -16,7 +16,7 @@ from storeio.errors import UsageError
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no session: local tables do without."""
-    monkeypatch.setattr(later, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
+    monkeypatch.setattr(lazy_session, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
 
 
 def test_a_row_for_every_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,7 @@ def test_a_row_for_every_action(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert apply_repair.main(words) == 1
     told = json.loads(capsys.readouterr().out)
-    rows = tables.rows_with(later.session_later("none"), place, ACTIONS, {})
+    rows = tables.rows_with(lazy_session.session_later("none"), place, ACTIONS, {})
     rows.sort(key=lambda row: row["number"])
     assert [(row["kind"], row["path"], row["codes"], row["queue_id"], row["outcome"]) for row in rows] == [
         ("create", "made", "", None, "done"),
@@ -60,7 +60,7 @@ def test_where_spark_has_to_write_it_is_there_before_the_store_is_changed(tmp_pa
     """A table with other columns is none for what does without it."""
     root = small_store(tmp_path / "store")
     before, place = tree_of(root), str(tmp_path / "tables")
-    assert here.appended(tables.rows_of(ACTIONS, []).drop_columns(["outcome"]), tables.path_of(place, ACTIONS))
+    assert local_delta.appended(tables.rows_of(ACTIONS, []).drop_columns(["outcome"]), tables.path_of(place, ACTIONS))
     plan = str(Maker(root).create("made", 10).save(tmp_path / "plans"))
     with pytest.raises(pytest.fail.Exception, match="a session was asked for"):
         apply_repair.main([plan, "--tables", place, "--quiet"])

@@ -19,7 +19,7 @@ from applies import hold
 from datasources import expected_rows, unreadable_store
 from py4j.protocol import Py4JError
 
-from jobs import audit_store, here, tables
+from jobs import audit_store, local_delta, tables
 from jobs.declared import RECORDS
 from storeio import audit
 from storeio.errors import UnreadableError, UsageError
@@ -167,7 +167,7 @@ def counts(spark: SparkSession, target: str) -> dict[str, int]:
 
 def left_by(run_id: str, target: str, name: str) -> int:
     """Return how many rows of a run a table has, whether it is finished or not."""
-    found = here.rows(f"{target}/{name}", ["run_id"], {"run_id": [run_id]})
+    found = local_delta.rows(f"{target}/{name}", ["run_id"], {"run_id": [run_id]})
     assert found is not None
     return len(found)
 

@@ -12,7 +12,7 @@ import golden_data as golden
 import pytest
 from sampled import sampled
 
-from jobs import audit_store, collect_reports, here, history, later, tables
+from jobs import audit_store, collect_reports, history, lazy_session, local_delta, tables
 from jobs.declared import FINDING_HISTORY
 from storeio.cli import run
 from storeio.errors import UnreadableError, UsageError
@@ -72,7 +72,7 @@ def test_tables_are_those_of_an_audit_by_spark(
     audited = ["--store", *map(str, stores), "--tables", str(where), "--run-id", "spark", "--quiet"]
     with monkeypatch.context() as patch:
         if written == "by Spark":
-            patch.setattr(here, "is_remote", lambda _: True)
+            patch.setattr(local_delta, "is_remote", lambda _: True)
         assert audit_store.main(audited) == 4
     for name in TABLES:
         collected, by_spark = rows_of(spark, where, name, ["collected", "spark"])
@@ -107,7 +107,7 @@ def test_findings_of_reports_are_in_the_history(
 @pytest.fixture
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no session: local tables do without."""
-    monkeypatch.setattr(later, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
+    monkeypatch.setattr(lazy_session, "build_session", lambda *args, **named: pytest.fail("a session was asked for"))
 
 
 @pytest.mark.usefixtures("no_session")
@@ -120,7 +120,7 @@ def test_hosts_with_a_store_at_the_same_path(reports: list[Path], tmp_path: Path
         collect_reports.main(words)
     assert collect_reports.main([*words, "--name-by-file"]) == 0
     root = json.loads(reports[0].read_text())["store"]
-    found = tables.rows_with(later.session_later("none"), str(tmp_path / "tables"), "runs", {})
+    found = tables.rows_with(lazy_session.session_later("none"), str(tmp_path / "tables"), "runs", {})
     assert sorted(row["store"] for row in found) == [f"host-1:{root}", f"host-2:{root}"]
 
 
@@ -130,7 +130,7 @@ def test_the_history_goes_on_without_spark(reports: list[Path], tmp_path: Path) 
     for run_id in ("one", "two"):
         words = ["--report", str(reports[1]), "--tables", where, "--quiet", "--run-id", run_id]
         assert collect_reports.main(words) == 4 | 16
-    seen = tables.rows_with(later.session_later("none"), where, FINDING_HISTORY, {})
+    seen = tables.rows_with(lazy_session.session_later("none"), where, FINDING_HISTORY, {})
     assert {(row["first_run_id"], row["last_run_id"], row["cleared_ms"]) for row in seen} == {("one", "two", None)}
 
 

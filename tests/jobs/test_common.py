@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from jobs import common, here, maintain_tables, profile_store
+from jobs import common, local_delta, maintain_tables, profile_store
 from jobs.common import build_session, conf_text, job_parser, parse_conf, run_job
 from jobs.resolve_jars import MissingJarsError
 from storeio.entries import cache_directory
@@ -233,7 +233,7 @@ def run_small_job(command: list[str], folder: Path, end: str = "") -> subprocess
         [*command, str(job)], cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert not list(work.iterdir())
-    found = here.rows(str(folder / "table"), ["id"], {})
+    found = local_delta.rows(str(folder / "table"), ["id"], {})
     assert found is not None and sorted(found["id"].to_pylist()) == [*range(5)], done.stderr
     return done
 

@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from jobs import gateway
-from jobs.unusable import tables_told
+from jobs.table_errors import tables_told
 from udfs.checks import workers_named
 
 WORKER = [

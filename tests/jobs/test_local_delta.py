@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
-from jobs import commits, here, history, tables
+from jobs import commits, history, local_delta, tables
 from jobs.declared import FINDING_HISTORY
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def joined(old: Row, new: Row) -> Row:
 
 def all_rows(path: str) -> list[Row]:
     """Return the rows of a table in an order."""
-    found = here.rows(path, NAMES, {})
+    found = local_delta.rows(path, NAMES, {})
     assert found is not None
     return sorted(found.to_pylist(), key=lambda one: (one["queue_id"], one["store"]))
 
@@ -72,9 +72,9 @@ def test_moments_are_merged_as_spark_merges_them(tmp_path: Path, spark: SparkSes
     path = str(tmp_path / FINDING_HISTORY)
     sides = [[sights(number, side) for number in range(200)] for side in "ts"]
     olds, news = (tables.rows_of(FINDING_HISTORY, rows) for rows in sides)
-    assert not here.merged(olds, path, history.SAME, history.UPDATES)
-    assert here.appended(olds.slice(0, 150), path)
-    assert here.merged(news, path, history.SAME, history.UPDATES)
+    assert not local_delta.merged(olds, path, history.SAME, history.UPDATES)
+    assert local_delta.appended(olds.slice(0, 150), path)
+    assert local_delta.merged(news, path, history.SAME, history.UPDATES)
     expected = [joined(*both) for both in itertools.islice(zip(*sides, strict=True), 150)] + sides[1][150:]
     assert all_rows(path) == expected
     both = spark.createDataFrame(olds).alias("t").join(spark.createDataFrame(news).alias("s"), F.expr(history.SAME))
@@ -88,13 +88,13 @@ def test_rows_are_found_and_deleted_by_any_text(tmp_path: Path, spark: SparkSess
     """Also those of a table in which rows were merged, and Spark sees the same."""
     path = str(tmp_path / FINDING_HISTORY)
     new = tables.rows_of(FINDING_HISTORY, [row(n, store=text) for n, text in enumerate(ODD)])
-    assert here.appended(new, path) and here.merged(new, path, history.SAME, {"detail": "s.store"})
+    assert local_delta.appended(new, path) and local_delta.merged(new, path, history.SAME, {"detail": "s.store"})
     for text in ODD:
-        found = here.rows(path, ["detail"], {"store": [text]})
+        found = local_delta.rows(path, ["detail"], {"store": [text]})
         assert found is not None and found["detail"].to_pylist() == [text]
-    none = here.rows(path, NAMES, {"store": []})
+    none = local_delta.rows(path, NAMES, {"store": []})
     assert none is not None and not len(none)
-    assert here.deleted(path, "store", ODD[1:3])
+    assert local_delta.deleted(path, "store", ODD[1:3])
     left = spark.read.format("delta").load(path)
     assert sorted(one.store for one in left.collect()) == ["", "plain"]
     assert left.schema == tables.schema_of(FINDING_HISTORY)  # with what each column means
@@ -108,8 +108,8 @@ def test_no_row_comes_twice(tmp_path: Path) -> None:
         told = dict.fromkeys(("first_seen_ms", "last_seen_ms"), moment)
         new = tables.rows_of(FINDING_HISTORY, [row(n, **told, first_run_id="", last_run_id="") for n in range(3)])
         empty = new.slice(0, 0)
-        return any(here.appended(empty, path) for _ in range(9)) and any(
-            here.merged(new, path, history.SAME, history.UPDATES) for _ in range(9)
+        return any(local_delta.appended(empty, path) for _ in range(9)) and any(
+            local_delta.merged(new, path, history.SAME, history.UPDATES) for _ in range(9)
         )
 
     with ThreadPoolExecutor(4) as pool:
@@ -126,12 +126,12 @@ def test_what_cannot_be_done_is_left_to_spark(change: str, tmp_path: Path) -> No
         (tmp_path / FINDING_HISTORY / "_delta_log").mkdir(parents=True)
         (tmp_path / FINDING_HISTORY / "_delta_log" / f"{0:020d}.json").write_text("garbage\n")
     else:
-        assert here.appended(new.drop_columns(["length"]), path)
-        found = here.rows(path, ["length", "store"], {})
+        assert local_delta.appended(new.drop_columns(["length"]), path)
+        found = local_delta.rows(path, ["length", "store"], {})
         assert found is not None and found.column_names == ["store"]
-    assert not here.appended(new, path)
-    assert not here.merged(new, path, history.SAME, history.UPDATES)
-    assert change == "other columns" or here.rows(path, NAMES, {}) is None
+    assert not local_delta.appended(new, path)
+    assert not local_delta.merged(new, path, history.SAME, history.UPDATES)
+    assert change == "other columns" or local_delta.rows(path, NAMES, {}) is None
 
 
 @pytest.mark.parametrize("writer", ["library", "Spark"])
@@ -140,7 +140,7 @@ def test_nobody_else_commits_to_a_local_table_meanwhile(
 ) -> None:
     """Spark's writer replaces a commit that gets its name while it writes, and the rows of that are gone."""
     path = str(tmp_path / FINDING_HISTORY)
-    owner, name = (DataFrameWriter, "save") if writer == "Spark" else (here, "write_deltalake")
+    owner, name = (DataFrameWriter, "save") if writer == "Spark" else (local_delta, "write_deltalake")
     write, held = getattr(owner, name), []
 
     def watched(*args: Any, **rest: Any) -> None:
@@ -153,11 +153,11 @@ def test_nobody_else_commits_to_a_local_table_meanwhile(
 
     rows = tables.rows_of(FINDING_HISTORY, [row(1)])
     if writer == "Spark":  # to which a table of an older version is left
-        assert here.appended(rows.drop_columns(["length"]), path)
+        assert local_delta.appended(rows.drop_columns(["length"]), path)
     monkeypatch.setattr(owner, name, watched)
     tables.append(rows, path, spark)
     assert held == [writer]
-    assert here.deleted(path, "store", ["/s"])
+    assert local_delta.deleted(path, "store", ["/s"])
 
 
 def test_who_waits_for_another_run_says_so_and_can_be_stopped(
