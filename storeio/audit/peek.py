@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # a plan asks for records itself
     from storeio.audit.plan import AuditPlan
 
 Read = Callable[[str, int, int], npt.NDArray[np.uint8]]
-
-MOST_RECORD_BYTES: Final = 64 << 20  # what claims more is not looked up
 
 
 def record_at(plan: AuditPlan, physical: int, read: Read | None = None) -> log.Record | None:
@@ -46,7 +44,7 @@ def record_in(read: Read, path: str, position: int, size: int) -> log.Record | N
     try:
         head = read(path, position, position + log.BORN_HOST_AT).tobytes()
         length = int.from_bytes(head[:4], "big", signed=True)
-        if not log.MIN_RECORD_BYTES <= length <= min(MOST_RECORD_BYTES, size - position):
+        if not log.MIN_RECORD_BYTES <= length <= min(log.MOST_READ_BYTES, size - position):
             return None
         record = log.decode_record(read(path, position, position + length).tobytes())
     except (ValueError, UnreadableError):

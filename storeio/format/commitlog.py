@@ -35,6 +35,7 @@ MOST_LOG_BYTES: Final = 1 << 50  # farther no log reaches; what points there is 
 BLANK_HEAD_BYTES: Final = 8  # a record never touches the last 8 bytes of a segment
 MIN_RECORD_BYTES: Final = 91  # V1, IPv4 hosts, nothing in it, topic of length 0
 MOST_RECORD_BYTES: Final = (4 << 20) + (64 << 10)  # what brokers accept unless they are told otherwise
+MOST_READ_BYTES: Final = 64 << 20  # of one record whose size may be damaged: what claims more is not read
 LEAST_INNER_BYTES: Final = 22  # of a message in the body of an inner batch: five numbers, and a length of properties
 CRC_MASK: Final = 0x7FFFFFFF  # the broker keeps 31 bits
 

@@ -20,7 +20,7 @@ from storeio.plan.digest import FILE
 from storeio.plan.overlay import Folder
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
-from storeio.planning.misplaced import lacking, misplaced_in, record_at
+from storeio.planning.misplaced import intact_record_at, lacking, misplaced_in
 from storeio.results import Audit
 from storeio.scan import data_stretches
 
@@ -116,11 +116,11 @@ def _log_length(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int
 
 
 def _misnamed(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    first = record_at(draft, finding.path, 0)
+    first = intact_record_at(draft, finding.path, 0)
     if first is None or first.physical_offset < 0 or first.physical_offset % segment_bytes:
         return
     base, own = first.physical_offset, parse_number(finding.path.rpartition("/")[2])
-    second = record_at(draft, finding.path, first.size)
+    second = intact_record_at(draft, finding.path, first.size)
     is_alone = second is None or second.physical_offset != base + first.size
     if not may_belong(base, own, _bases(audit), segment_bytes, is_alone=is_alone):
         draft.left_out.add("its first record names a place at which the log has none", finding.path)

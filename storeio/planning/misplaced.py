@@ -22,7 +22,6 @@ from storeio.salvage.strays import Standing, intact_records, runs_of
 from storeio.window import Bytes
 
 AT_ONCE: Final = 16 << 20
-MOST_RECORD_BYTES: Final = 64 << 20  # of one that is read whole: its size may be damaged
 TELLS_OF_RECORDS: Final = ("LOG_SEGMENT_MISNAMED", "LOG_STALE", "MISALIGNED_NAME", "STRAY_FILE", "STRAY_DIRECTORY")
 UNITS: Final = ("CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN")  # that point at no record of the log
 KEYS: Final = ("INDEX_BEYOND_LOG", "INDEX_UNIT_ORPHAN")
@@ -82,7 +81,7 @@ def _stands(draft: Draft, path: str, run: Sequence[Standing], segment_bytes: int
     return True
 
 
-def record_at(draft: Draft, path: str, position: int) -> log.Record | None:
+def intact_record_at(draft: Draft, path: str, position: int) -> log.Record | None:
     """Return the intact record at a position of a segment, if there is one: bytes may be missing in front of it."""
     return whole_record(record_bytes(draft, path, position))
 
@@ -93,7 +92,7 @@ def record_bytes(draft: Draft, path: str, position: int) -> bytes:
     if length - position < log.MIN_RECORD_BYTES:
         return b""
     (size,) = struct.unpack(">i", b"".join(draft.store.pieces(path, position, position + 4)))
-    if not log.MIN_RECORD_BYTES <= size <= min(length - position, MOST_RECORD_BYTES):
+    if not log.MIN_RECORD_BYTES <= size <= min(length - position, log.MOST_READ_BYTES):
         return b""
     return b"".join(draft.store.pieces(path, position, position + size))
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from storeio.findings import Finding
 from storeio.paths import CONSUMEQUEUE
 from storeio.planning.draft import Draft
-from storeio.planning.misplaced import record_at
+from storeio.planning.misplaced import intact_record_at
 from storeio.planning.summary import Queue
 from storeio.salvage.evidence import has_fitting_level
 
@@ -38,7 +38,7 @@ def last_pointers(draft: Draft, findings: Iterable[Finding], built: Mapping[Queu
         f.physical_offset or 0
         for f in findings
         if f.code == "LOG_UNIT_DISAGREES" and f.physical_offset in missing & orphans
-        if not ((record := record_at(draft, f.path, f.position)) and has_fitting_level(record))
+        if not ((record := intact_record_at(draft, f.path, f.position)) and has_fitting_level(record))
     }
 
 

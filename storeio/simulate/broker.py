@@ -6,13 +6,12 @@ Source: ``DefaultMessageStore``, ``CommitLog``, ``ConsumeQueueStore``.
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from storeio.dispatch import is_dispatched
-from storeio.format import batchqueue
+from storeio.format import batchqueue, checkpoint
 from storeio.format import commitlog as log
 from storeio.format import properties as text
 from storeio.paths import ABORT, BATCHQUEUE, CHECKPOINT, COMMITLOG, CONSUMEQUEUE, DEVICE, INDEX, LOCK, PIPE, QUEUE_EXT
@@ -28,20 +27,17 @@ from storeio.simulate.queueext import QueueExt
 from storeio.simulate.rules import DEFAULT_HEAP_BYTES, Rules
 from storeio.simulate.topics import Topics
 
-CHECKPOINT_BYTES: Final = 4096
 CLOCK_SLACK_MS: Final = 3000  # StoreCheckpoint.getMinTimestamp
 QueueKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The six numbers of the checkpoint; zeros where it is missing."""
+    """What a start goes by of the checkpoint; zeros where it is missing."""
 
     physical_ms: int = 0
     logic_ms: int = 0
     index_ms: int = 0
-    master_offset: int = 0
-    confirm_offset: int = 0
     queued_offset: int = 0
 
     @property
@@ -143,9 +139,10 @@ class Broker:
     def _read_checkpoint(self) -> Checkpoint:
         if odd := self.disk.no_file(CHECKPOINT):
             raise RefusesError(f"{CHECKPOINT} is {odd}", "load exception", CHECKPOINT)
-        self.disk.create(CHECKPOINT, CHECKPOINT_BYTES)  # a shorter file is extended
-        data = self.disk.read(CHECKPOINT, 0, 48).tobytes()
-        return Checkpoint(*struct.unpack(">6q", data))
+        self.disk.create(CHECKPOINT, checkpoint.FILE_BYTES)  # a shorter file is extended
+        fields = checkpoint.decode(self.disk.read(CHECKPOINT, 0, checkpoint.CHECKPOINT_BYTES).data)
+        physical, logic, index = (int(fields[f"{name}_timestamp_ms"]) for name in ("physical", "logic", "index"))
+        return Checkpoint(physical, logic, index, int(fields["logic_physical_offset"]))
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return a queue, made if there is none."""

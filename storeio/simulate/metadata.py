@@ -69,7 +69,7 @@ class Switches:
 
 def load_order(rules: Rules) -> tuple[str, ...]:
     """Return the tables that a version loads before the store, in order."""
-    return LOAD_ORDER if rules.has_timers else LOAD_ORDER_4
+    return LOAD_ORDER if rules.loads_mappings else LOAD_ORDER_4
 
 
 def backup(path: str) -> str:

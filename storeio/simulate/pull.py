@@ -197,7 +197,7 @@ def _pull_units(broker: Broker, queue: ConsumeQueue, offset: int, known: Callabl
     if file is None or not 0 <= at < file.wrote:
         return Pulled(NOTHING_THERE, offset - remainder(offset, _units(queue)) + _units(queue))
     # 4.x counts on from what was asked; since 5.0 the file's name tells, which may lie.
-    start = file.base + at if broker.rules.checked_magic else position
+    start = file.base + at if broker.rules.iterates_units else position
     units = _units_from(queue, file, at, UNIT_FIELDS)
     rows = ((quotient(start + i * UNIT, UNIT), 1, *unit) for i, unit in enumerate(units))
     rest = (file.wrote - at) % UNIT
@@ -230,14 +230,14 @@ def _collected(
     next_file: int | None = None
     asked: tuple[int, int] | None = None  # the last message: in a gap that was filled thousands of units point at one
     there: memoryview | None = None
-    while not (rules.checked_magic and pulled.next_offset >= stop) and (row := next(rows, None)) is not None:
+    while not (rules.iterates_units and pulled.next_offset >= stop) and (row := next(rows, None)) is not None:
         number, count, physical, size, code = row
         behind = next_file is not None and physical < next_file
         looked = as_long((number - offset) * queue.unit_bytes)  # a far number comes out as a near one
-        if rules.checked_magic and queue.ext is not None:
+        if rules.iterates_units and queue.ext is not None:
             queue.ext.read(code)  # 5.x at every unit, before it looks whether the answer is full
         full = taken != 0 and messages != 0 and _full(rules, messages, count, as_int(taken + size))
-        if rules.checked_magic:
+        if rules.iterates_units:
             if looked > most or (looked == most and rules.filters_less) or full:
                 break
         elif looked >= most or (not behind and full):
@@ -248,7 +248,7 @@ def _collected(
             pulled.skipped += 1
             pulled.missed += is_there(broker, physical, size)
             continue
-        if not rules.checked_magic and queue.ext is not None:
+        if not rules.iterates_units and queue.ext is not None:
             queue.ext.read(code)
         is_known = known(number)
         if not is_known and (physical, size) != asked:
@@ -278,4 +278,4 @@ def _full(rules: Rules, messages: int, count: int, size: int) -> bool:
     """
     if size > TRANSFERRED_BYTES:
         return True
-    return messages + count > MOST_MESSAGES if rules.checked_magic else messages >= MOST_MESSAGES
+    return messages + count > MOST_MESSAGES if rules.iterates_units else messages >= MOST_MESSAGES

@@ -71,6 +71,7 @@ class Rules:
     tag_keys: bool  # IndexService.buildIndex: a key for the tags
     late_delays: bool  # DefaultMessageStore.load: delay levels are not known in recovery
     checked_magic: bool  # MessageDecoder.decode
+    iterates_units: bool  # DefaultMessageStore.getMessage: by an iterator up to the queue's end, whole batches as one
     batch_queues: bool
     filters_less: bool  # getMessage: an answer ends at 16,000 bytes of units, not behind them
     light_queues: bool  # CommitLogDispatcherBuildConsumeQueue, ConsumeQueue: messages list queues of their own
@@ -80,6 +81,7 @@ class Rules:
     deletion_set: bool  # MessageStoreConfig: files per run and the disk's two upper ratios are settings, these clamped
     refused_shutdown: str  # BrokerController.shutdown, DefaultMessageStore.shutdown
     has_timers: bool  # TimerMessageStore
+    loads_mappings: bool  # BrokerController.initialize: static topics, the order of messages; another order of tables
     parsers: tuple[str, ...]  # RemotingSerializable.fromJson; of 5.3.4 it is not known
     writes_abort: bool  # DefaultMessageStore.createTempFile: reads and writes it; before, it is only made
 
@@ -108,6 +110,7 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "tag_keys": (("4.9.0", False), ("5.4.0", True)),
     "late_delays": (("4.9.0", False), ("4.9.2", True), ("5.0.0", False)),
     "checked_magic": (("4.9.0", False), ("5.0.0", True)),
+    "iterates_units": (("4.9.0", False), ("5.0.0", True)),
     "batch_queues": (("4.9.0", False), ("5.0.0", True)),
     "filters_less": (("4.9.0", False), ("5.3.3", True)),
     "light_queues": (("4.9.0", False), ("4.9.3", True)),
@@ -117,6 +120,7 @@ RULES: Final[dict[str, Sequence[tuple[str, Any]]]] = {
     "deletion_set": (("4.9.0", False), ("5.0.0", True)),
     "refused_shutdown": (("4.9.0", TWO_TABLES), ("5.0.0", UNTIL_TIMERS), ("5.3.4", TO_THE_END)),
     "has_timers": (("4.9.0", False), ("5.0.0", True)),
+    "loads_mappings": (("4.9.0", False), ("5.0.0", True)),
     "parsers": (("4.9.0", (FASTJSON,)), ("5.3.4", (FASTJSON, FASTJSON2)), ("5.4.0", (FASTJSON2,))),
     "writes_abort": (("4.9.0", False), ("5.0.0", True)),
 }
