@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from storeio.checks.numbering import COPY
 from storeio.checks.places import is_segment, may_belong
 from storeio.checks.segments import PREALLOCATED
 from storeio.errors import UnreadableError
@@ -30,6 +31,7 @@ OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on
 STRAY_FILE: Final = "STRAY_FILE"
 STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
+COPIED: Final = "copies of other records, which consumers would get again: salvage takes them out"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 
 
@@ -212,6 +214,10 @@ def _holds_nothing(draft: Draft, path: str) -> bool:
 
 
 def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
+    queue, place = (finding.topic, finding.queue_id), finding.physical_offset or 0
+    copies = (f for f in audit.findings if f.code == "LOG_FIELD" and f.detail.startswith(COPY))
+    if any((f.topic, f.queue_id) == queue and (f.physical_offset or 0) <= place for f in copies):
+        raise RefusedError(COPIED)
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     at = finding.position - log.PHYSICAL_OFFSET_AT
     reason = "a record's physical offset is where it lies"

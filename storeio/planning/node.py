@@ -175,9 +175,12 @@ class _Starts:
         """Return the start by which a plan is judged."""
         return self._judged(planner.store.root) if planner.draft.actions else self.now
 
-    def log_end(self, planner: Planner) -> int:
-        """Return where the log ends for the start by which a plan is judged so far; 0 if it does not come so far."""
-        state = self.judged(planner).outcome.after_load
+    def log_end(self, planner: Planner | None = None) -> int:
+        """Return where the log ends for the start by which a plan is judged so far; 0 if it does not come so far.
+
+        Without one, for that on the store as it is.
+        """
+        state = (self.now if planner is None else self.judged(planner)).outcome.after_load
         return 0 if state is None else state.max_physical_offset
 
     def loses_keys(self, start: Prediction) -> bool:
@@ -187,7 +190,7 @@ class _Starts:
     def is_harmful(self, attempt: _Attempt, worse: Callable[[Prediction, Prediction], bool]) -> bool:
         """Tell whether the start on what a plan leaves is worse than that on the store as it is, once it starts."""
         one, other = attempt.start, self.now
-        if worse(one, other):
+        if worse(one, other) or attempt.planner.gives_up_units:
             return True
         changed = {part for part in OF_RECOVERY if attempt.planner.changes((part,))}
         changed |= {COMMITLOG} if attempt.planner.changes_log else set()
@@ -224,7 +227,7 @@ class _Attempts:
         """Return the plan without what is withheld; one that contradicts itself is made again."""
         planner = self.make(frozenset(withheld), former=former)
         planner.donors, planner.broker = self.donors, self.broker
-        planner.read_to = lambda: self.starts.log_end(planner)
+        planner.read_to, planner.read_so_far = lambda: self.starts.log_end(planner), self.starts.log_end()
         planner.keeps_keys = keeps_keys = keeps_keys or self.starts.loses_keys(self.starts.now)
         after = planner.run(self.before, self.select, allow_log=self.allow_log)
         if planner.rewritten:

@@ -73,6 +73,8 @@ class Planner:
         self.donors: Sequence[str | os.PathLike[str]] | None = None  # of a salvage
         self.broker: str | None = None  # whose index it is, where nothing else tells
         self.read_to: Callable[[], int] | None = None  # where brokers find the log's end, if they start
+        self.read_so_far = 0  # where they find it in the store as it is
+        self.gives_up_units = False  # whether they then cut units off that they keep now
         self.kept: list[Finding] = []  # of units and keys that brokers keep, although they point behind our end
         self.keeps_keys = False  # whether the next start would delete index files for what the checkpoint says of them
         self.in_place = InPlace()
@@ -141,6 +143,8 @@ class Planner:
         self.kept, end = [], found.log.max_physical_offset
         if self.read_to is not None and any(map(may_be_read, found.findings)) and (stop := self.read_to()) > end:
             self.kept = read_on(self.draft, found.findings, stop)
+        if self.in_place.lost < 0 and self.changes_log:  # the log that it leaves may end before the one that is there
+            self.gives_up_units |= bool(read_on(self.draft, found.findings, self.read_so_far)) and not self.kept
         kept = set(self.kept)
         return [f for f in found.findings if f.severity in (ERROR, WARNING) and select.takes(f) and f not in kept]
 

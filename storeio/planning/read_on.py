@@ -39,7 +39,7 @@ def read_on(draft: Draft, findings: Iterable[Finding], stop: int) -> list[Findin
 
 
 def _points_below(draft: Draft, finding: Finding, stop: int) -> bool:
-    """Tell whether a unit of a finding points at something that ends at a physical offset or in front of it."""
+    """Tell whether a unit of a finding points below a physical offset."""
     if finding.code.startswith("INDEX_") or not draft.store.exists(finding.path):
         return finding.physical_offset is not None and finding.physical_offset < stop
     end = min(finding.position + finding.length, draft.store.length(finding.path))
@@ -48,4 +48,4 @@ def _points_below(draft: Draft, finding: Finding, stop: int) -> bool:
     unit = batchqueue.UNIT_BYTES if is_batch else consumequeue.UNIT_BYTES
     units = (batchqueue if is_batch else consumequeue).decode(data[: len(data) // unit * unit])
     offset, size = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
-    return bool(((offset >= 0) & (size > 0) & (offset <= stop - size)).any())
+    return bool(((offset >= 0) & (size > 0) & (offset < stop)).any())  # brokers look at no more of it

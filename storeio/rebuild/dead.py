@@ -92,8 +92,9 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
     size = plan.config.batch_file_bytes if kind == BATCHQUEUE else plan.config.queue_file_bytes
     based = [(each.base_offset or 0, each) for each in files if (each.base_offset or 0) >= 0]
     based.sort(key=lambda row: (not row[0] % size, row[0]), reverse=True)
-    for base, file in based:
-        base -= base % size  # a wrong name counts where no other file has units
+    for named, file in based:
+        # A wrong name counts where no other file has units: then no number is below those that brokers take it for.
+        base = -(-(named - named % unit) // size) * size
         data = _content(plan, file, min(file.size, size) // unit * unit)
         units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
         if _may_live(units, view):
@@ -103,7 +104,9 @@ def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: Log
             stop = base // unit + len(made)
             built = QueueBuilt(*key, stop, stop, 0, kept=len(made) - filled, filled=filled)
             return LastFile(f"{queue_directory(*key)}/{file_name(base)}", size, made.tobytes(), built)
-    return _by_name(key, based[0][0], size, view) if based and kind == CONSUMEQUEUE else None
+        if kind == CONSUMEQUEUE and (last := _by_name(key, named, size, view)) is not None:
+            return last
+    return None
 
 
 def _by_name(key: QueueKey, base: int, size: int, view: LogView) -> LastFile | None:

@@ -46,7 +46,10 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
             yield from _whole(found, segment.file, taken)
             continue
         stops = segment.spans[1, np.isin(kinds, (w.RECORD, w.STALE))].tolist()
+        ends = set(segment.spans[1, kinds == w.RECORD].tolist())
         for low, high in spans:
+            if low in ends and _is_in_place(found, segment.file, low, high):
+                continue
             before = stops[bisect_right(stops, low) - 1] if stops and stops[0] <= low else -1
             start = _begin(found, segment.file, (before, low), takers)
             yield from _piece(found, segment.file, start, high, taken)
@@ -55,6 +58,15 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
     for file in nameless(found.plan):
         if _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
+
+
+def _is_in_place(found: Concluded, file: StoreFile, low: int, high: int) -> bool:
+    """Tell whether records that follow one in its place can lie nowhere else, whatever place they say.
+
+    They would overlap that one, or themselves and leave a gap in front into which no record fits.
+    """
+    _, physical = log.claim(found.plan.read(file.path, low, low + log.CLAIM_BYTES).tobytes())
+    return low - high < physical - (file.base_offset or 0) - low < log.MIN_RECORD_BYTES
 
 
 def _begin(found: Concluded, file: StoreFile, between: tuple[int, int], takers: Mapping[int, int]) -> int:

@@ -15,8 +15,10 @@ from golden_data import given_for
 from storeio.apply import apply_plan
 from storeio.plan.results import SALVAGE, Planned
 from storeio.planning import plan_store
+from storeio.planning.layout import COPIED
 from storeio.planning.read_on import READ_ON
 from storeio.predict.start import simulate
+from storeio.salvage.node import salvage
 
 SEGMENT = 32768
 STORES = ("base-4.9.8", "base-5.3.3", "base-5.5.1")
@@ -50,7 +52,31 @@ def begun(root: Path, name: str) -> None:
         file.write(data[: SEGMENT // 2])
 
 
+def shortened(root: Path, name: str) -> None:
+    """Copy a shorter record over the last one."""
+    last = golden.dump(name)[-1]
+    other = next(row for row in golden.dump(name) if int(row["size"]) < int(last["size"]) - 8)
+    copied(root, int(other["phy_offset"]), int(other["size"]), int(last["phy_offset"]))
+
+
+def copied(root: Path, at: int, count: int, to: int) -> None:
+    data = (root / golden.segment(at // SEGMENT)).read_bytes()[at % SEGMENT : at % SEGMENT + count]
+    with (root / golden.segment(to // SEGMENT)).open("r+b") as file:
+        file.seek(to % SEGMENT)
+        file.write(data)
+
+
+def moved(root: Path, name: str) -> None:
+    """Move the last segment but one over the last."""
+    del name
+    (root / golden.segment(8)).rename(root / golden.segment(9))
+
+
 DAMAGES = [
+    pytest.param(misplaced(20, 3), id="a little behind"),
+    pytest.param(misplaced(-1, 40), id="a little before"),
+    pytest.param(shortened, id="a shorter one over the last"),
+    pytest.param(moved, id="moved"),
     pytest.param(misplaced(-SEGMENT, 3), id="one segment before"),
     pytest.param(misplaced(SEGMENT, 1), id="one segment behind"),
     pytest.param(misplaced(2 * SEGMENT, 40), id="many, two behind"),
@@ -112,9 +138,44 @@ def test_it_says_what_it_leaves_and_why(name: str, tmp_path: Path) -> None:
     assert ends(root, name) == before
 
 
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize("by", [1, 20, -1, -SEGMENT])
+def test_records_that_follow_others_lie_where_they_do(by: int, count: int, name: str, tmp_path: Path) -> None:
+    """Whatever place they say, which no broker asks: they would overlap, or leave a gap that nothing fits into."""
+    root = golden.copy_of(name, tmp_path / "store")
+    misplaced(by, count)(root, name)
+    saved = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    assert (saved.lost, saved.problems) == ([], [])
+    for path in (root / "commitlog").iterdir():
+        assert (tmp_path / "new/commitlog" / path.name).read_bytes() == (
+            golden.store(name) / "commitlog" / path.name
+        ).read_bytes()
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("count", [1, 5])
+def test_copies_behind_the_log_become_no_messages(count: int, name: str, tmp_path: Path) -> None:
+    """Brokers read over them; with the place at which they lie, consumers would get them again."""
+    root = golden.copy_of(name, tmp_path / "store")
+    rows = golden.dump(name)
+    first, last = rows[100], rows[99 + count]
+    start, end = int(first["phy_offset"]), int(rows[-1]["phy_offset"]) + int(rows[-1]["size"])
+    length = int(last["phy_offset"]) + int(last["size"]) - start
+    assert start // SEGMENT == (start + length - 1) // SEGMENT
+    copied(root, start, length, end)
+    before = ends(root, name)
+    made = planned(root, name, tmp_path / "plan.json", allow_log=True)
+    assert COPIED in " ".join(made.plan.left)
+    assert ends(root, name) == before
+    saved = planned(root, name, tmp_path / "salvage.json", allow_log=True, goal=SALVAGE)
+    assert saved.cures
+    assert ends(root, name) == before
+
+
 @pytest.mark.broker
 @pytest.mark.parametrize("name", STORES)
-@pytest.mark.parametrize("damage", [DAMAGES[0], DAMAGES[3]])
+@pytest.mark.parametrize("damage", [DAMAGES[4], DAMAGES[7], DAMAGES[2]])
 def test_real_brokers_deliver_what_they_did(damage: Damage, name: str, tmp_path: Path) -> None:
     root = golden.copy_of(name, tmp_path / "store")
     damage(root, name)

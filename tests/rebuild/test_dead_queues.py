@@ -174,6 +174,30 @@ def test_a_file_without_a_unit_tells_by_its_name_how_far_the_numbers_are(
     assert plan_store(root, broker=version_of(name), given=given_for(name), jobs=1).plan.actions == ()
 
 
+@pytest.mark.parametrize("what", ["zeros", "its only unit", "a name too low"])
+def test_no_number_is_below_those_that_a_broker_takes_the_last_file_for(what: str, tmp_path: Path) -> None:
+    """With an earlier file that is whole, or a name in front of its place."""
+    name = "base-5.5.1"
+    root = expired(name, 8, tmp_path / "store")
+    queue = root / "consumequeue/gone/0"
+    queue.mkdir(parents=True)
+    whole = (root / f"consumequeue/topic_0/0/{1000:020d}").read_bytes()
+    last = queue / f"{2000:020d}"
+    last.write_bytes(whole[:60].ljust(1000, b"\0"))
+    sound = ends(root, name)["gone", 0]
+    assert sound == 103
+    if what == "a name too low":
+        last.rename(queue / f"{1990:020d}")
+    else:
+        (queue / f"{1000:020d}").write_bytes(whole)
+        last.write_bytes((whole[:8] + b"\1" + whole[9:20] if what == "its only unit" else b"").ljust(1000, b"\0"))
+    before = ends(root, name)["gone", 0]
+    planned = plan_store(root, tmp_path / "plan.json", broker="5.5.1", given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert before <= ends(root, name)["gone", 0] <= sound
+
+
 def test_units_of_which_most_are_damaged_are_not_believed(tmp_path: Path) -> None:
     name = "rich-5.5.1"
     root = expired(name, 13, tmp_path / "store")
