@@ -53,11 +53,14 @@ def finish_content(files: IndexFiles, read_units: ReadUnits, contents: Sequence[
     findings += [finding for content in contents for finding in content.findings]
     whole = bool(contents) and contents[0].covered[0] == 0
     before: int | None = None
+    incomplete = {finding.path for finding in findings if finding.code == "INDEX_UNIT_MISSING"}
     for file_no in files.log_order:
         known = times.get(file_no, _Times())
         findings += _times_of(files[file_no], known)
         if known.first:
-            inherited = _inherited(files, times, before, whole=whole)
+            beside = {files[number].path for number in (file_no, before) if number is not None}
+            # Where keys are missing between two files, the one from which the seconds count may be gone.
+            inherited = () if beside & incomplete else _inherited(files, times, before, whole=whole)
             content, first = known.first
             fits = any(first.seconds == kernel.seconds_since(first.store_ms, each) for each in inherited)
             if first.seconds < 0 or (inherited and not fits):

@@ -21,8 +21,9 @@ from storeio.plan.digest import FILE
 from storeio.plan.overlay import Folder
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
-from storeio.planning.misplaced import intact_record_at, lacking, misplaced_in
+from storeio.planning.misplaced import intact_record_at, lacking, misplaced_in, record_bytes
 from storeio.results import Audit
+from storeio.salvage.evidence import property_crc_agrees
 from storeio.scan import data_stretches
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
@@ -31,6 +32,7 @@ OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on
 STRAY_FILE: Final = "STRAY_FILE"
 STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
+PROVEN: Final = "records of other places, as their checksums prove: salvage puts them there, or takes them out"
 COPIED: Final = "copies of other records, which consumers would get again: salvage takes them out"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 
@@ -220,6 +222,8 @@ def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes
         raise RefusedError(COPIED)
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     at = finding.position - log.PHYSICAL_OFFSET_AT
+    if property_crc_agrees(record_bytes(draft, finding.path, at)):
+        raise RefusedError(PROVEN)
     reason = "a record's physical offset is where it lies"
     draft.write(finding.path, finding.position, struct.pack(">q", base + at), Why(model.LOG, reason, (finding.code,)))
 

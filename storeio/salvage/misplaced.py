@@ -17,7 +17,7 @@ from storeio.kernels import tables as w
 from storeio.paths import StoreFile
 from storeio.salvage.doubts import Doubts
 from storeio.salvage.pieces import Piece, records_of
-from storeio.salvage.strays import intact_records, nameless, pushed_out, records_between
+from storeio.salvage.strays import intact_records, nameless, pushed_out, records_between, runs_of
 from storeio.salvage.survey import survey
 from storeio.splits import Split
 from storeio.walk import walk_split
@@ -47,7 +47,7 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
             continue
         stops = segment.spans[1, np.isin(kinds, (w.RECORD, w.STALE))].tolist()
         ends = set(segment.spans[1, kinds == w.RECORD].tolist())
-        for low, high in spans:
+        for low, high in [run for span in spans for run in _runs(found, segment.file, *span)]:
             if low in ends and _is_in_place(found, segment.file, low, high):
                 continue
             before = stops[bisect_right(stops, low) - 1] if stops and stops[0] <= low else -1
@@ -58,6 +58,13 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
     for file in nameless(found.plan):
         if _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
+
+
+def _runs(found: Concluded, file: StoreFile, low: int, high: int) -> list[tuple[int, int]]:
+    """Return where the runs of records in a stretch lie that moved together: one may have come in, and moved others."""
+    runs = list(runs_of(records_between(partial(found.plan.read, file.path), low, high)))
+    starts = [low, *(run[0].position for run in runs[1:])]
+    return list(zip(starts, [*starts[1:], high], strict=True))
 
 
 def _is_in_place(found: Concluded, file: StoreFile, low: int, high: int) -> bool:

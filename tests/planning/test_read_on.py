@@ -15,7 +15,7 @@ from golden_data import given_for
 from storeio.apply import apply_plan
 from storeio.plan.results import SALVAGE, Planned
 from storeio.planning import plan_store
-from storeio.planning.layout import COPIED
+from storeio.planning.layout import COPIED, PROVEN
 from storeio.planning.read_on import READ_ON
 from storeio.predict.start import simulate
 from storeio.salvage.node import salvage
@@ -171,6 +171,29 @@ def test_copies_behind_the_log_become_no_messages(count: int, name: str, tmp_pat
     saved = planned(root, name, tmp_path / "salvage.json", allow_log=True, goal=SALVAGE)
     assert saved.cures
     assert ends(root, name) == before
+
+
+def test_a_record_whose_checksum_proves_its_place_gets_no_other(tmp_path: Path) -> None:
+    """One was written over another of the same length: with another place in it, its property CRC fits no more."""
+    name, size = "rich-5.5.1", 65536
+    root = golden.copy_of(name, tmp_path / "store")
+    path = sorted((root / "commitlog").iterdir())[-2]
+    base = int(path.name)
+    rows = [row for row in golden.dump(name) if base <= int(row["phy_offset"]) < base + size]
+    pairs = (
+        (a, b)
+        for a in rows
+        for b in rows
+        if a["size"] == b["size"] and int(a["phy_offset"]) + 2000 < int(b["phy_offset"])
+    )
+    at, other = (int(row["phy_offset"]) - base for row in next(pairs))
+    length = int.from_bytes(path.read_bytes()[at : at + 4], "big")
+    data = bytearray(path.read_bytes())
+    data[at : at + length] = data[other : other + length]
+    path.write_bytes(data)
+    made = planned(root, name, tmp_path / "plan.json", allow_log=True)
+    assert path.read_bytes() == data
+    assert any(PROVEN in line or COPIED in line for line in made.plan.left)
 
 
 @pytest.mark.broker

@@ -260,3 +260,17 @@ def test_a_lost_record_that_lay_over_the_copy_of_another_one(tmp_path: Path) -> 
     assert [(row.physical_offset - 5 * size, row.reason) for row in found.dropped] == [(8192, ELSEWHERE)]
     assert salvages.compared(damage, tmp_path / "new", found).right
     assert damage.originals[5 * size + 4663].raw == salvages.records_of(tmp_path / "new", size)[5 * size + 4663].raw
+
+
+@pytest.mark.parametrize("count", [None, 8, 64])
+def test_what_bytes_moved_goes_back_a_record_among_them_or_not(count: int | None, tmp_path: Path) -> None:
+    """A record was written twice, and moved those behind it: it says another place than they, and they all the same."""
+    root = golden.copy_of("base-5.5.1", tmp_path / "store")
+    path = root / golden.segment(8)
+    data = path.read_bytes()
+    came = data[5307 : 5307 + int.from_bytes(data[5307:5311], "big")] if count is None else bytes(count)
+    assert len(came) == (count or 233)
+    path.write_bytes((data[:24129] + came + data[24129:])[:SIZE])
+    result = salvage(root, tmp_path / "new", given=given_for("base-5.5.1"), jobs=1)
+    assert (result.lost, result.problems) == ([], [])
+    assert (tmp_path / "new" / golden.segment(8)).read_bytes() == data
