@@ -155,7 +155,7 @@ LAYERS: Final = {
     "cli": {"crc", "results", "safe"} | COMMAND | {"commands.examples"},  # verbs are imported by name
     "conf": set[str](),
 }
-# Packages of many modules, whose docstring says what is where and which is called when.
+# Modules of ``storeio/commands`` that are a verb each, and need no word of explanation.
 VERBS: Final = {"check", "apply", "rebuild", "diff", "salvage", "simulate", "inspect", "plan"}
 NO_FILES: Final = FORMAT | {
     "kernels",

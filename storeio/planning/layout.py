@@ -22,6 +22,7 @@ from storeio.plan.overlay import Folder
 from storeio.planning.draft import Draft, Why
 from storeio.planning.limits import RefusedError
 from storeio.planning.misplaced import intact_record_at, lacking, misplaced_in, record_bytes
+from storeio.planning.target import NOWHERE
 from storeio.results import Audit
 from storeio.salvage.evidence import property_crc_agrees
 from storeio.scan import data_stretches
@@ -29,6 +30,7 @@ from storeio.scan import data_stretches
 Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
 OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on a file comes before what changes it
+PLACE: Final = "LOG_PHYSICAL_OFFSET"
 STRAY_FILE: Final = "STRAY_FILE"
 STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
@@ -49,7 +51,11 @@ def plan_layout(
         segment_bytes: Length of a segment.
         salvaged: The log has got from strays all that it has room for.
     """
+    copies = _copies(audit)
     for finding in sorted(findings, key=lambda finding: finding.code not in OF_NAMES):
+        if finding.code == PLACE and _place_of(finding) >= copies.get((finding.topic, finding.queue_id), NOWHERE):
+            draft.left_out.add(COPIED, finding.path)
+            continue
         planner = (OF_STRAYS if _is_stray(finding.path, segment_bytes) else PLANNERS).get(finding.code)
         if planner is not None and (draft.store.exists(finding.path) or finding.code in OF_MISSING_FILES):
             try:
@@ -60,6 +66,20 @@ def plan_layout(
                     draft.left_out.forget(finding.path)  # what one finding did not tell, another one may
             except (RefusedError, UnreadableError) as error:
                 draft.left_out.add(str(error), finding.path)
+
+
+def _copies(audit: Audit) -> dict[tuple[str | None, int | None], int]:
+    """Return where the first of the records of each queue lies that are copies of others of it."""
+    found: dict[tuple[str | None, int | None], int] = {}
+    for f in audit.findings:
+        if f.code == "LOG_FIELD" and f.detail.startswith(COPY):
+            queue = f.topic, f.queue_id
+            found[queue] = min(found.get(queue, NOWHERE), _place_of(f))
+    return found
+
+
+def _place_of(finding: Finding) -> int:
+    return finding.physical_offset or 0
 
 
 def is_of_log(finding: Finding, segment_bytes: int) -> bool:
@@ -216,10 +236,6 @@ def _holds_nothing(draft: Draft, path: str) -> bool:
 
 
 def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
-    queue, place = (finding.topic, finding.queue_id), finding.physical_offset or 0
-    copies = (f for f in audit.findings if f.code == "LOG_FIELD" and f.detail.startswith(COPY))
-    if any((f.topic, f.queue_id) == queue and (f.physical_offset or 0) <= place for f in copies):
-        raise RefusedError(COPIED)
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     at = finding.position - log.PHYSICAL_OFFSET_AT
     if property_crc_agrees(record_bytes(draft, finding.path, at)):
@@ -241,7 +257,7 @@ PLANNERS: Final[dict[str, Planner]] = {
     "LOG_TORN_RECORD": _dirty_tail,
     "LOG_GARBAGE": _dirty_tail,
     "LOG_BLANK_SIZE": _blank_size,
-    "LOG_PHYSICAL_OFFSET": _physical_offset,
+    PLACE: _physical_offset,
 }
 # Nothing else is done to what is no segment by its name: what it holds may be all that is left of a record.
 OF_STRAYS: Final[dict[str, Planner]] = {
