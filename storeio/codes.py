@@ -193,6 +193,6 @@ _TABLE: Final = (
 CODES: Final[dict[str, Code]] = {code.name: code for code in _TABLE}
 DOUBT_CODES: Final = frozenset((
     "LOG_PHYSICAL_OFFSET", "LOG_FIELD", "LOG_PROPERTY_CRC", "LOG_UNIT_DISAGREES", "LOG_TOPIC", "LOG_PROPERTIES",
-    "LOG_TIME",
+    "LOG_TIME", "LOG_INDEX_DISAGREES",
 ))  # fmt: skip
 """Findings at records that a broker accepts, and of which some say that the record is not as it was."""

@@ -122,7 +122,8 @@ def with_true_heads(root: Path, scratch: Path, look: Callable[[Path], Concluded]
     found = survey(look(root))
     answers = list(Doubts(found).answers())
     records = [answer.fixed for _, answer in answers if answer.fixed is not None]
-    untold = [place for place, answer in answers if answer.fixed is None]
+    told = {place for place, answer in answers if answer.fixed is not None}
+    untold = sorted({*found.without_keys, *(place for place, _ in answers)} - told)
     if not records:
         return root, untold
     store = LinkedStore(list_store(root), scratch)

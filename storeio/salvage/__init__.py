@@ -4,10 +4,11 @@
 
 * ``readable`` links or copies what can be read of a store; ``unread`` tells the rest.
 * ``arrange`` puts intact ``pieces`` into their places: ``strays`` beside the segments, what ``false_ends``
-  hide, ``misplaced`` records, and what ``donors`` hold, ``differing`` records included.
+  hide, ``misplaced`` and ``exchanged`` records, and what ``donors`` hold, ``differing`` records included.
 * ``survey`` gathers what the audit and the queues tell of damage: the ``units`` that survived, of which those of
   misnamed files stand ``shifted`` and some point ``behind`` the log's end, and ``suspects`` among records:
-  ``strangers``, ``copies``, ``bare`` ones, those ``in_a_row`` and ``at_the_end`` of queues whose numbers do not fit.
+  ``strangers``, ``copies``, ``bare`` ones, those ``in_a_row`` and ``at_the_end`` of queues whose numbers do not fit,
+  and those that lack a key which a unit ``chained`` in the index names.
 * ``decide`` joins what follows. ``stretches`` tells where the log is damaged, ``regions`` what each of them still
   holds, in the queue that lacks it (``other_queue``), and whether what is ``going_on`` behind it was no record,
   ``doubts`` weighs records that brokers accept, with the ``support`` of their neighbours, inner ``batches`` by what

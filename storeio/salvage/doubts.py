@@ -62,7 +62,7 @@ class Doubts:
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
-        self._key_words = KeyWords(survey, survey.damaged_properties or ())
+        self._key_words = KeyWords(survey, (*(survey.damaged_properties or ()), *survey.without_keys))
         self._times = Times(survey)
         self.support = Support(survey)
         self._batches = Batches(survey, self.support)

@@ -16,6 +16,7 @@ from storeio.format import commitlog as log
 from storeio.kernels import tables as w
 from storeio.paths import StoreFile
 from storeio.salvage.doubts import Doubts
+from storeio.salvage.exchanged import exchanged
 from storeio.salvage.pieces import Piece, records_of
 from storeio.salvage.strays import intact_records, nameless, pushed_out, records_between, runs_of
 from storeio.salvage.survey import survey
@@ -28,8 +29,12 @@ LOOKED_AT: Final = 8 << 20  # bytes of a file without a number in which a record
 def misplaced(found: Concluded) -> Iterator[Piece]:
     """Yield stretches of intact records whose place in the log is free, and the ones they name.
 
-    A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it.
+    A place whose record is accepted but not as it was, and cannot be restored, is free for a whole copy of it. Records
+    that stand in one another's places come first; what else lies wrong is seen in the next round.
     """
+    if others := exchanged(found):
+        yield from others
+        return
     taken = merged(records_of(found))
     takers: dict[int, int] = {}  # where damaged records begin, by where they say that they end
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)

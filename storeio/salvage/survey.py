@@ -25,6 +25,7 @@ from storeio.reading.nearby import Nearby
 from storeio.recent import Recent
 from storeio.results import Audit, LostRange
 from storeio.salvage.behind import disbelieved
+from storeio.salvage.chained import lacking_keys
 from storeio.salvage.evidence import Unit, is_host
 from storeio.salvage.holes import BEHIND_ALL
 from storeio.salvage.nearest import Nearest
@@ -38,6 +39,7 @@ AT_ONCE: Final = 16 << 20
 KEPT_UNITS: Final = 1 << 24  # of queues without order in memory; one that has more is alone there
 LEAP: Final = "LOG_TIME"
 ODD_PROPERTIES: Final = "LOG_PROPERTIES"
+OF_KEYS: Final = "LOG_INDEX_DISAGREES"  # a doubt of those whose index units prove themselves, only
 HABIT: Final = 16  # records with odd properties: more of them are no damage, but what somebody writes
 
 
@@ -85,6 +87,11 @@ class Survey:
     def damaged_properties(self) -> list[int] | None:
         """Physical offsets of records with properties that no client writes, ascending; None where it is a habit."""
         return self._odd if len(self._odd) <= HABIT else None
+
+    @property
+    def without_keys(self) -> list[int]:
+        """Physical offsets of records one of whose keys was damaged, as the index proves, ascending."""
+        return sorted(at for at, rows in self.doubts.items() if any(row.code == OF_KEYS for row in rows))
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Forget units that tell nothing."""
@@ -225,14 +232,20 @@ def survey(concluded: Concluded) -> Survey:
     named = (unit for unit in telling if unit.topic != NOBODY.topic)
     units = sorted(named, key=lambda unit: (unit.physical_offset, unit))
     doubts: dict[int, list[Finding]] = {}
+    of_keys: dict[int, Finding] = {}
     for finding in concluded.doubts:
         if finding.code in DOUBT_CODES and finding.physical_offset is not None:
             for at in _places(plan, finding):
-                doubts.setdefault(at, []).append(finding)
+                if finding.code == OF_KEYS:
+                    of_keys[at] = finding
+                else:
+                    doubts.setdefault(at, []).append(finding)
     found = Survey(plan, audit, concluded, shifted, units, [*audit.lost, *audit.misplaced], doubts, nobodys)
     found.leave_out(disbelieved(found))
     for at, finding in suspects(found):
         doubts.setdefault(at, []).append(finding)
+    for at in lacking_keys(found, of_keys):
+        doubts.setdefault(at, []).append(of_keys[at])
     return found
 
 

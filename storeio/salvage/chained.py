@@ -1,0 +1,82 @@
+"""Records that lack a key which a unit of the index names from amid the hash chain of that key.
+
+Where a unit and its record contradict each other either may be damaged. But slot and neighbours lead to a unit by its
+hash: one whose hash was damaged stands in the chain of another. Then it is the record's key that was.
+
+Source: ``IndexFile.putKey``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+import numpy as np
+
+from storeio.audit import AuditPlan
+from storeio.audit.split import index_reader
+from storeio.checks.index_stretch import CHUNK_UNITS, ReadUnits, pieces_of
+from storeio.checks.index_structure import IndexStructure
+from storeio.format import commitlog as log
+from storeio.format import index
+from storeio.format import properties as p
+from storeio.salvage.fillers import may_be_new
+
+MOST: Final = 64  # records that are looked at, for each of which a file may be read to its end; of more it is the index
+
+
+class Surveyed(Protocol):
+    """What a survey knows, as far as it is asked here; see ``storeio.salvage.survey``."""
+
+    @property
+    def plan(self) -> AuditPlan:
+        """Of the audit."""
+
+    def record(self, physical_offset: int) -> log.Record | None:
+        """Return the record whose head stands at a place."""
+
+
+def lacking_keys(found: Surveyed, places: Iterable[int]) -> Iterator[int]:
+    """Yield those of some records that lack a key which such a unit names; none of too many, nor what a salvage wrote.
+
+    Args:
+        found: What is known of the store.
+        places: Physical offsets of records that units of the index contradict.
+    """
+    doubtful = sorted(set(places))
+    files, read_units = found.plan.index, index_reader(found.plan)
+    for place in doubtful if len(doubtful) <= MOST else ():
+        record = found.record(place)
+        if record is None or may_be_new(record.body, record.properties):
+            continue
+        said = set().union(*p.index_hashes(p.java_decode(record.topic), p.parse(record.properties)))
+        for piece in pieces_of(files, read_units, place, place + 1):
+            at = np.flatnonzero(piece.units["physical_offset"] == place).tolist()
+            others = [piece.number(i) for i in at if int(piece.units["key_hash"][i]) not in said]
+            if any(_is_chained(found.plan, piece.file_no, number, read_units) for number in others):
+                yield place
+                break
+
+
+def _is_chained(plan: AuditPlan, file_no: int, number: int, read_units: ReadUnits) -> bool:
+    """Tell whether the next unit of its slot, or the slot, leads to a unit, and this one to another of its slot."""
+    file = plan.index[file_no]
+    unit = read_units(file_no, number, number + 1)[0]
+    key_hash, previous = int(unit["key_hash"]), int(unit["previous"])
+    slot = key_hash % file.slots
+    if key_hash < 0 or not 0 <= previous < number:
+        return False
+    if previous and int(read_units(file_no, previous, previous + 1)["key_hash"][0]) % file.slots != slot:
+        return False
+    for first in range(number + 1, file.entries + 1, CHUNK_UNITS):
+        units = read_units(file_no, first, min(first + CHUNK_UNITS, file.entries + 1))
+        same = np.flatnonzero(units["key_hash"] % file.slots == slot)
+        if len(same):
+            return int(units["previous"][same[0]]) == number
+    return _head(plan, file, slot) == number
+
+
+def _head(plan: AuditPlan, file: IndexStructure, slot: int) -> int:
+    """Return the unit that a slot names as its newest."""
+    start = index.HEADER_BYTES + slot * index.SLOT_BYTES
+    return int.from_bytes(plan.read(file.path, start, start + index.SLOT_BYTES).tobytes(), "big")
