@@ -123,15 +123,17 @@ def check_content(
 def covered(walked: Walked) -> tuple[int, int]:
     """Return the physical range of a split whose index units it can judge.
 
-    What lies behind its last record may be the end of the log, which only all splits together know. One without a
-    record judges nothing: it may be of a file that has no business there.
+    What lies behind its last record may be the end of the log, which only all splits together know; a blank record that
+    closes its segment belongs to it, one behind older bytes does not. One without a record judges nothing: it may be of
+    a file that has no business there.
     """
     base, begin = walked.split.base_offset, walked.begin
     start = walked.split.start if begin.mode == w.CHAIN else max(begin.position, walked.split.start)
     if not walked.count:
         return base + start, base + start
     kinds = walked.spans[w.SPAN_CLASS]
-    last = np.flatnonzero((kinds == w.RECORD) | (kinds == w.BLANK))[-1]
+    last = np.flatnonzero(kinds == w.RECORD)[-1]
+    last += last + 1 < len(kinds) and kinds[last + 1] == w.BLANK
     stop = walked.split.stop if last == len(kinds) - 1 else int(walked.spans[w.SPAN_STOP, last])
     return base + start, base + max(min(stop, walked.split.stop), start)
 

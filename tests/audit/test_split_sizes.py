@@ -71,6 +71,19 @@ def test_the_same_is_said_of_many_damages(seed: int, tmp_path: Path) -> None:
         assert facts(root, split_bytes=size) == whole, size
 
 
+@pytest.mark.share(2)
+@pytest.mark.parametrize("begin", [603, 1146, 13382, 25771])
+def test_the_same_is_said_of_older_bytes_behind_the_last_record(begin: int, tmp_path: Path) -> None:
+    """They end in a blank record, which closes nothing: what lies in front of it is behind the log's end all the same."""
+    root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
+    older, last = ((root / golden_data.segment(number)).read_bytes() for number in (6, 9))
+    (root / golden_data.segment(9)).write_bytes(last[:begin] + older[begin:])
+    whole = facts(root)
+    assert "INDEX_BEYOND_LOG" in {finding["code"] for finding in whole["findings"]}
+    for size in (600, *SIZES):
+        assert facts(root, split_bytes=size) == whole, size
+
+
 def test_a_unit_that_is_cut_is_missing(place: Path, tmp_path: Path) -> None:
     root = shutil.copytree(store("tinymix-5.1.4", place), tmp_path / "store")
     golden_data.apply_edits(root, DAMAGES["batch queue file cut in a unit"][1])
