@@ -74,7 +74,7 @@ def test_the_same_is_said_of_many_damages(seed: int, tmp_path: Path) -> None:
 @pytest.mark.share(2)
 @pytest.mark.parametrize("begin", [603, 1146, 13382, 25771])
 def test_the_same_is_said_of_older_bytes_behind_the_last_record(begin: int, tmp_path: Path) -> None:
-    """They end in a blank record, which closes nothing: what lies in front of it is behind the log's end all the same."""
+    """They end in a blank record, which closes nothing: what lies in front of it is behind the log's end, too."""
     root = golden_data.copy_of("base-5.5.1", tmp_path / "store")
     older, last = ((root / golden_data.segment(number)).read_bytes() for number in (6, 9))
     (root / golden_data.segment(9)).write_bytes(last[:begin] + older[begin:])
