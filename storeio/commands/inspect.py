@@ -161,12 +161,12 @@ def _show_records(reader: Reader, asked: Asked, output: Output) -> None:
         limit=asked.limit,
     )
     lines = ((_record_json(reader, view, asked), _record_lines(reader, view, asked)) for view in found)
-    _show_all(lines, output, "no such record")
+    _show_all(lines, output, "no such record", asked.limit)
 
 
-def _show_all(found: Iterable[tuple[Line, Iterable[str]]], output: Output, none: str) -> None:
-    """Write things in both forms, or say that there are none."""
-    any_shown = False
+def _show_all(found: Iterable[tuple[Line, Iterable[str]]], output: Output, none: str, limit: int | None) -> None:
+    """Write things in both forms, or say that there are none; nothing where none were to be shown."""
+    any_shown = limit == 0
     for line, lines in found:
         any_shown = True
         output.show(line, lines)
@@ -215,7 +215,7 @@ def _show_units(reader: Reader, asked: Asked, output: Output) -> None:
     found = api.units(
         reader, topic=asked.topic, queue_id=asked.queue, queue_offset=asked.queue_offset, limit=asked.limit
     )
-    _show_all(((view.as_json(), [text.unit_line(view)]) for view in found), output, "no such unit")
+    _show_all(((view.as_json(), [text.unit_line(view)]) for view in found), output, "no such unit", asked.limit)
 
 
 def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
@@ -225,7 +225,7 @@ def _show_index(reader: Reader, asked: Asked, output: Output) -> None:
         reader, key=asked.key, unique_key=asked.unique_key, tag=asked.tag, topic=asked.topic, at=asked.at,
         limit=asked.limit,
     )  # fmt: skip
-    _show_all(((view.as_json(), [text.entry_line(view)]) for view in found), output, "no such index entry")
+    _show_all(((view.as_json(), [text.entry_line(view)]) for view in found), output, "no such index entry", asked.limit)
 
 
 def _show_hex(reader: Reader, asked: Asked, output: Output) -> None:

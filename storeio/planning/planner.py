@@ -44,6 +44,8 @@ from storeio.scan import list_store, naming_store
 
 EVERYTHING: Final = "everything"
 ROUNDS: Final = 3  # an action may bring to light what another finding hid
+LOOKS: Final = 8  # at the log in each: of records that name other places one hides those in front of it
+AGAIN: Final = "there may be more: apply this plan, and make another"
 
 
 def _is_damaged(findings: Sequence[Finding], part: str) -> bool:
@@ -112,21 +114,24 @@ class Planner:
     def run(self, found: Audit, select: Selection, *, allow_log: bool) -> Audit:
         """Plan until nothing is left that an action could cure; return the audit of what comes out."""
         self.draft.allow_log, self.draft.may_move = allow_log, select.takes_risk(model.METADATA)
-        for number in range(ROUNDS if EVERYTHING not in self.withheld else 0):
+        if EVERYTHING not in self.withheld:
+            found = self._rounds(found, select)
+        look_at_lock(self.draft)
+        return found
+
+    def _rounds(self, found: Audit, select: Selection) -> Audit:
+        for number in range(ROUNDS):
             count = self.draft.steps
             wanted = self._wanted(found, select)
             if self.donors is not None and not number:
                 named = [finding for finding in wanted if finding.code in OF_NAMES]
-                self._layout(found, named, select, allow_log=allow_log)
+                self._layout(found, named, select)
                 self._salvage(self.donors)
                 found = self.audited()
                 wanted = self._wanted(found, select)
             if any(f.code == "LOG_MISSING" for f in found.findings):
                 break  # nothing follows from a log that is not there, and what starts without it deletes all queues
-            self._layout(found, wanted, select, allow_log=allow_log)
-            if self.draft.steps > count:
-                found = self.audited()
-                wanted = self._wanted(found, select)
+            found, wanted = self._log(found, wanted, select)
             middle = self.draft.steps
             self._derived(found, wanted, select)
             if self.rewritten:
@@ -135,8 +140,21 @@ class Planner:
                 found = self.audited()
             if self.draft.steps == count:
                 break
-        look_at_lock(self.draft)
+        else:
+            if any(finding.severity in (ERROR, WARNING) for finding in found.findings):
+                self.draft.left_out.add(AGAIN, "what these actions bring to light")
         return found
+
+    def _log(self, found: Audit, wanted: list[Finding], select: Selection) -> tuple[Audit, list[Finding]]:
+        """Plan the layout until nothing more of it comes to light; return the audit then, and what is wanted of it."""
+        for _ in range(LOOKS):
+            count = self.draft.steps
+            self._layout(found, wanted, select)
+            if self.draft.steps == count:
+                break
+            found = self.audited()
+            wanted = self._wanted(found, select)
+        return found, wanted
 
     def _wanted(self, found: Audit, select: Selection) -> list[Finding]:
         """Return the findings that are to be cured, without those of units that brokers keep: remember these."""
@@ -160,8 +178,8 @@ class Planner:
     def _look(self, root: str | os.PathLike[str]) -> audit.Concluded:
         return audit.look_at_store(root, given=self.settings, jobs=self.jobs, kept=DOUBT_CODES)
 
-    def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection, *, allow_log: bool) -> None:
-        risky = allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld
+    def _layout(self, found: Audit, wanted: Iterable[Finding], select: Selection) -> None:
+        risky = self.draft.allow_log and select.takes_risk(model.LOG) and COMMITLOG not in self.withheld
         tame, size = select.takes_risk(model.METADATA), self.config.commitlog_file_bytes
         chosen = [f for f in wanted if (risky if is_of_log(f, size) else tame)]
         for finding in [f for f in chosen if self.kept and f.code in TAILS]:

@@ -42,6 +42,11 @@ def assert_harmless(text: str) -> None:
     assert all(c.isprintable() or c == "\n" for c in text)
 
 
+@pytest.mark.parametrize("what", ["--records", "--units", "--index"])
+def test_none_asked_for_is_not_none_there(call: Any, what: str) -> None:
+    assert call(what, golden.store(ROOT), "--limit", 0) == (0, "", "")
+
+
 def test_files(call: Any) -> None:
     code, out, err = call(golden.store(ROOT))
     assert (code, err) == (0, "")

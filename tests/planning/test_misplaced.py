@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from storeio.apply import apply_plan
 from storeio.paths import file_name
 from storeio.plan.results import SALVAGE
 from storeio.planning import plan_store
+from storeio.planning.planner import AGAIN
 from storeio.planning.reasons import MISPLACED
 
 pytestmark = pytest.mark.share(2)
@@ -44,6 +46,28 @@ MISPLACED_BY: Final = {
     "no number": lambda root: (root / segment(LAST)).rename(root / "commitlog/last"),
     "bytes that came in": shifted,
 }
+
+
+@pytest.mark.parametrize("count", [5, 12, 30])
+def test_records_in_a_row_whose_places_are_wrong_are_mended_at_once_or_more_is_said_to_come(
+    count: int, tmp_path: Path
+) -> None:
+    root = golden_data.copy_of(NAME, tmp_path / "store")
+    whole = tree(root)
+    places = [int(row["phy_offset"]) for row in golden_data.dump(NAME) if int(row["phy_offset"]) >= 5 * SIZE]
+    with (root / segment(5)).open("r+b") as file:
+        for place in places[10 : 10 + count]:
+            file.seek(place % SIZE + 28)
+            file.write(struct.pack(">q", place + 8))
+    plans = []
+    while not plans or plans[-1].plan.actions:
+        plans.append(plan_store(root, tmp_path / f"{len(plans)}", given=given_for(NAME), jobs=1, allow_log=True))
+        apply_plan(tmp_path / f"{len(plans) - 1}", root, allow_log=True)
+    assert tree(root) == whole
+    assert {action.path for plan in plans for action in plan.plan.actions} == {segment(5)}
+    for plan in plans:
+        assert plan.cures is not any(text.startswith(AGAIN) for text in plan.plan.left)
+    assert len(plans) == (2 if count < 24 else 3)
 
 
 @pytest.mark.parametrize("how", MISPLACED_BY)
