@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from storeio.audit import AuditPlan
 from storeio.audit.missing import MOST_UNIT_BYTES
+from storeio.audit.peek import record_at
 from storeio.checks.batch_numbers import fitting
 from storeio.checks.leftover import are_deleted
 from storeio.checks.queue_files import UNIT_BYTES
@@ -23,6 +24,7 @@ from storeio.checks.segments import LogView
 from storeio.errors import UnreadableError
 from storeio.format import batchqueue, consumequeue
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.format.batchqueue import MOST_MESSAGES
 from storeio.paths import BATCHQUEUE, CONSUMEQUEUE, StoreFile, file_name, queue_directory
 from storeio.rebuild.derive import Wanted, is_name
@@ -37,6 +39,7 @@ Mask = npt.NDArray[np.bool_]
 
 FEW: Final = 2  # units that may be damaged where half as many others are sound
 FEWER: Final = 16  # of more of them each needs so many others
+LOOKED_AT: Final = 8  # messages of a file, about
 LEAST_SOUND: Final = 4  # of a file's units one in so many; one with fewer is not believed
 
 
@@ -86,21 +89,30 @@ def dead_queues(plan: AuditPlan, built: Container[QueueKey], wanted: Wanted, vie
 
 
 def _last_file(plan: AuditPlan, key: QueueKey, files: list[StoreFile], view: LogView) -> LastFile | None:
-    """Return the last of a queue's files that has units, None where it tells of no dead queue."""
+    """Return the last of a queue's files that has units, None where it tells of no dead queue.
+
+    One that is the copy of a file of another queue has none: behind a full one its name tells of one unit at least.
+    """
     kind = key[0]
     unit = UNIT_BYTES[kind]
     size = plan.config.batch_file_bytes if kind == BATCHQUEUE else plan.config.queue_file_bytes
     based = [(each.base_offset or 0, each) for each in files if (each.base_offset or 0) >= 0]
     based.sort(key=lambda row: (not row[0] % size, row[0]), reverse=True)
+    copied: LastFile | None = None
     for named, file in based:
         # A wrong name counts where no other file has units: then no number is below those that brokers take it for.
         base = -(-(named - named % unit) // size) * size
         data = _content(plan, file, min(file.size, size) // unit * unit)
         units = batchqueue.decode(data) if kind == BATCHQUEUE else consumequeue.decode(data)
         if _may_live(units, view):
-            return None
+            if kind == BATCHQUEUE or not _are_of_others(plan, key, base, units, view):
+                return None
+            copied = copied or _by_name(key, named, size, view)
+            continue
         if (whole := _whole(units, view, kind)) is not None:
             made, filled = whole
+            if copied is not None and len(made) * unit == size:
+                return copied
             stop = base // unit + len(made)
             built = QueueBuilt(*key, stop, stop, 0, kept=len(made) - filled, filled=filled)
             return LastFile(f"{queue_directory(*key)}/{file_name(base)}", size, made.tobytes(), built)
@@ -133,6 +145,22 @@ def _may_live(units: Units, view: LogView) -> bool:
     if len(alive) * (FEWER if len(alive) > FEW else 2) > int(dead.sum()):
         return True
     return any(view.is_damaged(at, at + length) for at, length in np.stack((offset, size))[:, alive].T.tolist())
+
+
+def _are_of_others(plan: AuditPlan, key: QueueKey, base: int, units: Units, view: LogView) -> bool:
+    """Tell whether the messages that units point at say that they are another queue's, and have other numbers there.
+
+    With the same ones, all of the queue may be the copy of one that lives.
+    """
+    places = units["physical_offset"].astype(np.int64)
+    alive = np.flatnonzero((places >= view.min_physical_offset) & (places < view.max_physical_offset))
+    for number in alive[:: max(len(alive) // LOOKED_AT, 1)].tolist():
+        record = record_at(plan, int(places[number]))
+        if record is None or (p.java_decode(record.topic), record.queue_id) == key[1:]:
+            return False
+        if record.queue_offset == base // UNIT_BYTES[CONSUMEQUEUE] + number:
+            return False
+    return True
 
 
 def _content(plan: AuditPlan, file: StoreFile, length: int) -> bytes:

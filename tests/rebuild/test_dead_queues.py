@@ -92,6 +92,22 @@ def test_a_rebuild_and_a_salvage_keep_them(name: str, segments: int, tmp_path: P
     assert f"{queues[0][0]}/{queues[0][1]}" in " ".join(render_rebuilt(built).partition("NOTES")[2].split())
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_a_copy_of_another_queues_file_takes_no_number(over: bool, tmp_path: Path) -> None:
+    """Behind the last file, or over it: then the name tells that the one in front of it was full."""
+    name = "rich-5.5.1"
+    root = expired(name, 13, tmp_path / "store")
+    file_bytes = int(given_for(name)["mappedFileSizeConsumeQueue"])
+    queue = max(dead(root, name), key=lambda one: len(list(last_file(root, one).parent.iterdir())))
+    living = max((q for q in audit.check(root, jobs=1).queues if q.in_log), key=lambda q: q.units)
+    path, before = last_file(root, queue), ends(root, name)[queue]
+    at = int(path.name) if over else int(path.name) + file_bytes
+    shutil.copyfile(last_file(root, (living.topic, living.queue_id)), path.with_name(f"{at:020d}"))
+    built = rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
+    after = {(q.topic, q.queue_id): q.stop for q in built.queues}
+    assert after[queue] == (at // UNIT + 1 if over else before)
+
+
 @pytest.mark.parametrize(("name", "segments"), [store for store in STORES if store[0] != "ext-5.5.1"])
 @pytest.mark.parametrize("damage", ["zeros", "far", "alive", "last"])
 def test_a_plan_takes_no_number_from_them(name: str, segments: int, damage: str, tmp_path: Path) -> None:
