@@ -98,14 +98,24 @@ def test_a_copy_of_another_queues_file_takes_no_number(over: bool, tmp_path: Pat
     name = "rich-5.5.1"
     root = expired(name, 13, tmp_path / "store")
     file_bytes = int(given_for(name)["mappedFileSizeConsumeQueue"])
-    queue = max(dead(root, name), key=lambda one: len(list(last_file(root, one).parent.iterdir())))
-    living = max((q for q in audit.check(root, jobs=1).queues if q.in_log), key=lambda q: q.units)
-    path, before = last_file(root, queue), ends(root, name)[queue]
-    at = int(path.name) if over else int(path.name) + file_bytes
+    queue = dead(root, name)[0]
+    path, known = last_file(root, queue), ends(root, name)
+    shutil.copyfile(path, path.with_name(f"{file_bytes:020d}"))
+    full = np.repeat(consumequeue.decode(path.read_bytes())[:1], file_bytes // UNIT)
+    full["physical_offset"] = np.arange(len(full)) * 64
+    path.write_bytes(full.tobytes())
+    living = max(
+        (q for q in audit.check(root, jobs=1).queues if q.in_log and q.topic != queue[0]), key=lambda q: q.units
+    )
+    at = file_bytes if over else 2 * file_bytes
     shutil.copyfile(last_file(root, (living.topic, living.queue_id)), path.with_name(f"{at:020d}"))
+    expected = len(full) + (1 if over else known[queue])
     built = rebuild(root, tmp_path / "built", given=given_for(name), jobs=1)
-    after = {(q.topic, q.queue_id): q.stop for q in built.queues}
-    assert after[queue] == (at // UNIT + 1 if over else before)
+    assert {(q.topic, q.queue_id): q.stop for q in built.queues}[queue] == expected
+    planned = plan_store(root, tmp_path / "plan.json", broker="5.5.1", given=given_for(name), jobs=1)
+    assert planned.cures
+    apply_plan(tmp_path / "plan.json", root)
+    assert ends(root, name) == {**known, queue: expected}
 
 
 @pytest.mark.parametrize(("name", "segments"), [store for store in STORES if store[0] != "ext-5.5.1"])
