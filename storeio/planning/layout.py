@@ -36,6 +36,7 @@ STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
 PROVEN: Final = "records of other places, as their checksums prove: salvage puts them there, or takes them out"
 COPIED: Final = "copies of other records, which consumers would get again: salvage takes them out"
+EXCHANGED: Final = "records at the places that these name say other places, too: salvage puts each where it belongs"
 MOST_ZEROED: Final = 64 << 20  # bytes of a dirty tail that one action clears
 
 
@@ -238,10 +239,25 @@ def _holds_nothing(draft: Draft, path: str) -> bool:
 def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes: int) -> None:
     base = parse_number(finding.path.rpartition("/")[2]) or 0
     at = finding.position - log.PHYSICAL_OFFSET_AT
-    if property_crc_agrees(record_bytes(draft, finding.path, at)):
+    raw = record_bytes(draft, finding.path, at)
+    if property_crc_agrees(raw):
         raise RefusedError(PROVEN)
+    if _names_one_astray(draft, raw, segment_bytes):
+        raise RefusedError(EXCHANGED)
     reason = "a record's physical offset is where it lies"
     draft.write(finding.path, finding.position, struct.pack(">q", base + at), Why(model.LOG, reason, (finding.code,)))
+
+
+def _names_one_astray(draft: Draft, raw: bytes, segment_bytes: int) -> bool:
+    """Tell whether a record at the place that a record names says that it lies elsewhere, too."""
+    if not raw:
+        return False
+    _, said = log.claim(raw)
+    path = f"{COMMITLOG}/{file_name(max(said - said % segment_bytes, 0))}"
+    if said < 0 or not draft.store.exists(path):
+        return False
+    other = intact_record_at(draft, path, said % segment_bytes)
+    return other is not None and other.physical_offset != said
 
 
 PLANNERS: Final[dict[str, Planner]] = {

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from storeio.findings import Finding
+from storeio.format import batchqueue, consumequeue
 from storeio.format import commitlog as log
-from storeio.format import consumequeue
 from storeio.paths import COMMITLOG, describe, file_name
 from storeio.plan.digest import FILE
 from storeio.planning.draft import Draft
@@ -23,7 +23,9 @@ from storeio.window import Bytes
 
 AT_ONCE: Final = 16 << 20
 TELLS_OF_RECORDS: Final = ("LOG_SEGMENT_MISNAMED", "LOG_STALE", "MISALIGNED_NAME", "STRAY_FILE", "STRAY_DIRECTORY")
-UNITS: Final = ("CQ_BEYOND_LOG", "CQ_UNIT_ORPHAN")  # that point at no record of the log
+UNITS: Final = {  # that point at no record of the log
+    "CQ_BEYOND_LOG": consumequeue.decode, "CQ_UNIT_ORPHAN": consumequeue.decode, "BCQ_UNIT_ORPHAN": batchqueue.decode,
+}  # fmt: skip
 KEYS: Final = ("INDEX_BEYOND_LOG", "INDEX_UNIT_ORPHAN")
 
 Queue = tuple[str, int]
@@ -107,7 +109,8 @@ def queues_pointing_at(draft: Draft, findings: Iterable[Finding], records: dict[
         stop = finding.position + finding.length
         stop = min(stop, draft.store.length(finding.path))
         data = b"".join(draft.store.pieces(finding.path, finding.position, stop))
-        units = consumequeue.decode(data[: len(data) - len(data) % consumequeue.UNIT_BYTES])
+        decode = UNITS[finding.code]
+        units = decode(data[: len(data) - len(data) % decode(b"").dtype.itemsize])
         pairs = zip(units["physical_offset"].tolist(), units["size"].tolist(), strict=True)
         if any(records.get(physical) == size for physical, size in pairs):
             found.add((queue[0], queue[1]))

@@ -8,6 +8,7 @@ Source: ``IndexFile.putKey``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
@@ -20,20 +21,22 @@ from storeio.checks.index_structure import IndexStructure
 from storeio.format import commitlog as log
 from storeio.format import index
 from storeio.format import properties as p
+from storeio.results import Audit
 from storeio.salvage.fillers import may_be_new
 
 MOST: Final = 64  # records that are looked at, for each of which a file may be read to its end; of more it is the index
+OF_UNITS: Final = ("INDEX_UNIT_WRONG", "INDEX_UNIT_ORPHAN", "INDEX_DUPLICATE")  # more in a file: it is another log's
 
 
 class Surveyed(Protocol):
     """What a survey knows, as far as it is asked here; see ``storeio.salvage.survey``."""
 
     @property
-    def plan(self) -> AuditPlan:
-        """Of the audit."""
+    def plan(self) -> AuditPlan: ...
+    @property
+    def audit(self) -> Audit: ...
 
-    def record(self, physical_offset: int) -> log.Record | None:
-        """Return the record whose head stands at a place."""
+    def record(self, physical_offset: int) -> log.Record | None: ...
 
 
 def lacking_keys(found: Surveyed, places: Iterable[int]) -> Iterator[int]:
@@ -43,14 +46,22 @@ def lacking_keys(found: Surveyed, places: Iterable[int]) -> Iterator[int]:
         found: What is known of the store.
         places: Physical offsets of records that units of the index contradict.
     """
-    doubtful = sorted(set(places))
+    doubtful, wrong = sorted(set(places)), Counter[str]()
+    for finding in found.audit.findings if doubtful else ():
+        if finding.code in OF_UNITS:
+            wrong[finding.path] += finding.count
     files, read_units = found.plan.index, index_reader(found.plan)
     for place in doubtful if len(doubtful) <= MOST else ():
         record = found.record(place)
         if record is None or may_be_new(record.body, record.properties):
             continue
         said = set().union(*p.index_hashes(p.java_decode(record.topic), p.parse(record.properties)))
-        for piece in pieces_of(files, read_units, place, place + 1):
+        told = (
+            piece
+            for piece in pieces_of(files, read_units, place, place + 1)
+            if wrong[files[piece.file_no].path] <= MOST
+        )
+        for piece in told:
             at = np.flatnonzero(piece.units["physical_offset"] == place).tolist()
             others = [piece.number(i) for i in at if int(piece.units["key_hash"][i]) not in said]
             if any(_is_chained(found.plan, piece.file_no, number, read_units) for number in others):

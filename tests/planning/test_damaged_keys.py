@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import golden_data as golden
@@ -110,6 +111,15 @@ def test_a_unit_that_is_damaged_is_mended(bit: int, number: int, tmp_path: Path)
     apply_plan(tmp_path / "plan.json", root)
     assert content(root) == sound
     assert audit.check(root, given=given_for(NAME), jobs=1).exit_code == 0
+
+
+@pytest.mark.parametrize(("name", "other"), [("base-5.5.1", "base-long-5.5.1"), ("ext-5.3.3", "ext-4.9.8")])
+def test_the_index_of_another_store_speaks_against_no_record(name: str, other: str, tmp_path: Path) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    shutil.rmtree(root / "index")
+    shutil.copytree(golden.store(other) / "index", root / "index")
+    made = plan_store(root, tmp_path / "plan.json", given=given_for(name), jobs=1)
+    assert DAMAGED not in " ".join(made.plan.left)
 
 
 @pytest.mark.broker

@@ -70,6 +70,27 @@ def test_records_in_a_row_whose_places_are_wrong_are_mended_at_once_or_more_is_s
     assert len(plans) == (2 if count < 24 else 3)
 
 
+@pytest.mark.parametrize("allow_log", [False, True])
+@pytest.mark.parametrize("how", ["a byte went away", "another name"])
+def test_so_are_batch_queues(how: str, allow_log: bool, tmp_path: Path) -> None:
+    name = "rich-5.3.3"
+    root = golden_data.copy_of(name, tmp_path / "store")
+    last = max((root / "commitlog").iterdir())
+    data = last.read_bytes()
+    if how == "another name":
+        last.rename(root / "commitlog/x.bak")
+    else:
+        last.write_bytes(data[:7735] + data[7736:] + b"\0")
+    batches = {path: path.read_bytes() for path in (root / "batchconsumequeue").rglob("*") if path.is_file()}
+    made = plan_store(root, tmp_path / "plan", given=given_for(name), jobs=1, broker="5.3.3", allow_log=allow_log)
+    assert MISPLACED in " ".join(made.plan.left)
+    apply_plan(tmp_path / "plan", root, allow_log=allow_log)
+    assert {path: path.read_bytes() for path in batches} == batches
+    plan_store(root, tmp_path / "log", given=given_for(name), jobs=1, broker="5.3.3", allow_log=True, goal=SALVAGE)
+    apply_plan(tmp_path / "log", root, allow_log=True)
+    assert {path: path.read_bytes() for path in batches} == batches
+
+
 @pytest.mark.parametrize("how", MISPLACED_BY)
 def test_queues_that_know_of_misplaced_records_are_left(how: str, tmp_path: Path) -> None:
     root = golden_data.copy_of(NAME, tmp_path / "store")

@@ -16,6 +16,7 @@ from salvages import bytes_of, changed_in
 from storeio.apply import apply_plan
 from storeio.plan.results import SALVAGE
 from storeio.planning import plan_store
+from storeio.planning.layout import EXCHANGED, PROVEN
 from storeio.salvage.node import salvage
 
 STORES = ("base-4.9.8", "rich-5.3.3", "ext-5.5.1")
@@ -102,6 +103,22 @@ def test_of_a_copy_and_the_record_that_it_covers_nothing_is_exchanged(tmp_path: 
     assert made.lost_count == 1
     assert changed_in(tmp_path / "new", sound, segment_bytes(name)) == [other]
     assert size == len(sound[other])
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("name", STORES)
+def test_a_repair_leaves_them_to_a_salvage(name: str, count: int, tmp_path: Path) -> None:
+    root = golden.copy_of(name, tmp_path / "store")
+    sound = bytes_of(golden.store(name), segment_bytes(name))
+    rotated(root, name, alike(name, count, 7))
+    repair = plan_store(root, tmp_path / "repair", given=given_for(name), allow_log=True, jobs=1)
+    assert any(line.startswith((EXCHANGED, PROVEN)) for line in repair.plan.left)
+    assert not any(action.path.startswith("commitlog") for action in repair.plan.actions)
+    apply_plan(tmp_path / "repair", root, allow_log=True)
+    saved = plan_store(root, tmp_path / "plan", given=given_for(name), allow_log=True, goal=SALVAGE, jobs=1)
+    apply_plan(tmp_path / "plan", root, allow_log=True)
+    assert (saved.cures, saved.lost) == (True, 0)
+    assert changed_in(root, sound, segment_bytes(name)) == []
 
 
 @pytest.mark.broker
