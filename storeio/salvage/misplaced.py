@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,13 +13,14 @@ from storeio.audit import AuditPlan, Concluded
 from storeio.checks.places import may_belong
 from storeio.checks.ranges import Ranges, add, meeting, merged, subtract
 from storeio.format import commitlog as log
+from storeio.format import properties as p
 from storeio.kernels import tables as w
 from storeio.paths import StoreFile
-from storeio.salvage.doubts import Doubts
-from storeio.salvage.exchanged import exchanged
+from storeio.salvage.doubts import Answer, Doubts
+from storeio.salvage.exchanged import PLACE, exchanged
 from storeio.salvage.pieces import Piece, records_of
 from storeio.salvage.strays import intact_records, nameless, pushed_out, records_between, runs_of
-from storeio.salvage.survey import survey
+from storeio.salvage.survey import Survey, survey
 from storeio.splits import Split
 from storeio.walk import walk_split
 
@@ -38,11 +39,13 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
     taken = merged(records_of(found))
     takers: dict[int, int] = {}  # where damaged records begin, by where they say that they end
     stale = any((segment.spans[w.SPAN_CLASS] == w.STALE).any() for segment in found.view.segments)
-    if stale:
-        wrong = Doubts(survey(found)).answers()
+    if stale or any(finding.code == PLACE for finding in found.doubts):
+        known = survey(found)
+        wrong = list(Doubts(known).answers())
         gone = merged((at, at + answer.record.size) for at, answer in wrong if answer.fixed is None)
         taken = [part for row in taken for part in subtract(row, gone)]
         takers = {stop: start for start, stop in gone}
+        yield from _told_by_units(known, wrong, taken)
     for segment in found.view.segments:
         kinds = segment.spans[w.SPAN_CLASS]
         alone = not (kinds == w.RECORD).any()
@@ -63,6 +66,22 @@ def misplaced(found: Concluded) -> Iterator[Piece]:
     for file in nameless(found.plan):
         if _holds_a_record(found.plan, file):
             yield from _whole(found, file, taken)
+
+
+def _told_by_units(known: Survey, wrong: Iterable[tuple[int, Answer]], taken: Ranges) -> Iterator[Piece]:
+    """Yield the records that brokers accept in a wrong place, if the one that they name is free and their unit says it.
+
+    ``taken``, merged ranges, grows by theirs.
+    """
+    for at, answer in wrong:
+        record, base = answer.record, at - at % known.segment_bytes
+        place, stop = record.physical_offset, record.physical_offset + record.size
+        if answer.fixed is not None or place == at or place < 0 or subtract((place, stop), taken) != [(place, stop)]:
+            continue
+        unit = known.unit_of(p.java_decode(record.topic), record.queue_id, record.queue_offset)
+        if unit is not None and (unit.physical_offset, unit.size) == (place, record.size) and base in known.files:
+            yield Piece(known.plan, known.files[base].path, at - base, record.size, place)
+            add(taken, (place, stop))
 
 
 def _runs(found: Concluded, file: StoreFile, low: int, high: int) -> list[tuple[int, int]]:

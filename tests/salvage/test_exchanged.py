@@ -11,7 +11,7 @@ import golden_data as golden
 import pytest
 from broker.brokers import run
 from golden_data import given_for
-from salvages import bytes_of, changed_in
+from salvages import bytes_of, changed_in, records_of
 
 from storeio.apply import apply_plan
 from storeio.plan.results import SALVAGE
@@ -90,6 +90,26 @@ def test_all_go_back(chosen: Chosen, count: int, name: str, seed: int, tmp_path:
     assert (plan.cures, plan.lost) == (True, 0)
     apply_plan(tmp_path / "plan", root, allow_log=True)
     assert changed_in(root, sound, segment_bytes(name)) == []
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", STORES)
+def test_those_that_are_intact_go_back_where_another_is_damaged(
+    name: str, seed: int, count: int, tmp_path: Path
+) -> None:
+    root, size = golden.copy_of(name, tmp_path / "store"), segment_bytes(name)
+    sound = bytes_of(golden.store(name), size)
+    blocks = alike(name, count, seed)
+    rotated(root, name, blocks)
+    at, length = min(blocks)
+    with (root / f"commitlog/{at // size * size:020d}").open("r+b") as file:
+        file.seek(at % size + 8)
+        file.write(random.Random(seed).randbytes(length - 8))
+    made = salvage(root, tmp_path / "new", given=given_for(name), jobs=1)
+    damaged = max(blocks)[0]
+    assert made.lost_count == len(records_of(golden.store(name), size)[damaged].numbers)
+    assert changed_in(tmp_path / "new", sound, size) == [damaged]
 
 
 def test_of_a_copy_and_the_record_that_it_covers_nothing_is_exchanged(tmp_path: Path) -> None:
