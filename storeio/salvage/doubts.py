@@ -118,7 +118,7 @@ class Doubts:
         has_own = vouched and not self._is_said(place, GOES_ON)
         if good and not units and (has_own or self.support.is_inner(record, place)):
             return None  # before its neighbours are looked for, which takes longer than all of this
-        known = self._known(place, record, units, numbers, stored if leaps else None)
+        known = replace(self._known(place, record, units, numbers, stored if leaps else None), is_vouched=vouched)
         if (good or is_mended) and agrees(raw, known) is not None:
             return None
         harmless = plain and not sure and not units and not is_no_text(topic)

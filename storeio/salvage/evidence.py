@@ -97,7 +97,7 @@ class Known:
     that records here have one, ``before_ms`` is the store time of the record in front, ``near_ms`` of what follows.
     ``stored`` bounds a store time that leaps out of those around it. ``store_host`` is the one that the records before
     and behind it name, as stored. ``is_stranger`` says that its queue goes on as if it were not there, ``topics`` what
-    one that is no text may be."""
+    one that is no text may be. ``is_vouched`` says that the unit of its own number points at it: it is no copy."""
 
     physical_offset: int
     ends: Sequence[tuple[int, str]]
@@ -110,6 +110,7 @@ class Known:
     store_host: bytes | None = None
     is_stranger: bool = False
     topics: Sequence[str] = ()
+    is_vouched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,22 @@ def test_a_head_with_one_answer_is_restored(field: str, at: int, data: bytes, wh
     assert plan.cures
 
 
+@pytest.mark.parametrize("at", [log.PHYSICAL_OFFSET_AT + 5, log.SYS_FLAG_AT + 1, log.BORN_TIMESTAMP_AT + 2])
+@pytest.mark.parametrize("which", [40, 200, -1])
+def test_so_is_one_besides_its_place_where_its_unit_vouches_for_it(which: int, at: int, tmp_path: Path) -> None:
+    originals = salvages.originals_of(NAME)
+    place = sorted(originals)[which]
+    raw = originals[place].raw
+    edits = [
+        in_record(place, where, bytes((raw[where] ^ bits,)))
+        for where, bits in ((log.PHYSICAL_OFFSET_AT + 7, 0x11), (at, 0x24))
+    ]
+    root = golden.damaged(NAME, edits, tmp_path / "store")
+    result = salvage(root, tmp_path / "new", given=GIVEN, jobs=1)
+    assert (result.exit_code, result.lost, result.problems) == (0, [], [])
+    assert salvages.records_of(tmp_path / "new", SIZE)[place].raw == raw
+
+
 @pytest.mark.parametrize(("field", "data"), [
     ("born", b"\x01\xff\x12\x34"), ("born", b"\xff\xff\xff\xff"), ("times", b"\xff\xff\xff\xff"),
 ])  # fmt: skip
