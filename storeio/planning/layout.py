@@ -25,12 +25,12 @@ from storeio.planning.misplaced import intact_record_at, lacking, misplaced_in, 
 from storeio.planning.target import NOWHERE
 from storeio.results import Audit
 from storeio.salvage.evidence import property_crc_agrees
+from storeio.salvage.exchanged import PLACE
 from storeio.scan import data_stretches
 
 Planner = Callable[[Draft, Finding, Audit, int], None]
 OF_MISSING_FILES: Final = frozenset(("LOG_GAP",))
 OF_NAMES: Final = ("LOG_SEGMENT_MISNAMED", "MISALIGNED_NAME")  # what decides on a file comes before what changes it
-PLACE: Final = "LOG_PHYSICAL_OFFSET"
 STRAY_FILE: Final = "STRAY_FILE"
 STRAYS: Final = (STRAY_FILE, "STRAY_DIRECTORY", "QUEUE_ELSEWHERE", "QUEUE_TYPE")
 LACKING: Final = "holds intact records that the log lacks: salvage them"
@@ -250,13 +250,11 @@ def _physical_offset(draft: Draft, finding: Finding, audit: Audit, segment_bytes
 
 def _names_one_astray(draft: Draft, raw: bytes, segment_bytes: int) -> bool:
     """Tell whether a record at the place that a record names says that it lies elsewhere, too."""
-    if not raw:
+    _, said = log.claim(raw) if raw else (0, -1)
+    if said < 0:
         return False
-    _, said = log.claim(raw)
-    path = f"{COMMITLOG}/{file_name(max(said - said % segment_bytes, 0))}"
-    if said < 0 or not draft.store.exists(path):
-        return False
-    other = intact_record_at(draft, path, said % segment_bytes)
+    path = f"{COMMITLOG}/{file_name(said - said % segment_bytes)}"
+    other = intact_record_at(draft, path, said % segment_bytes) if draft.store.exists(path) else None
     return other is not None and other.physical_offset != said
 
 

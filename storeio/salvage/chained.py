@@ -46,27 +46,33 @@ def lacking_keys(found: Surveyed, places: Iterable[int]) -> Iterator[int]:
         found: What is known of the store.
         places: Physical offsets of records that units of the index contradict.
     """
-    doubtful, wrong = sorted(set(places)), Counter[str]()
-    for finding in found.audit.findings if doubtful else ():
-        if finding.code in OF_UNITS:
-            wrong[finding.path] += finding.count
-    files, read_units = found.plan.index, index_reader(found.plan)
-    for place in doubtful if len(doubtful) <= MOST else ():
+    doubtful = sorted(set(places))
+    if not 0 < len(doubtful) <= MOST:
+        return
+    wrong, read_units = _wrong_units(found.audit), index_reader(found.plan)
+    for place in doubtful:
         record = found.record(place)
         if record is None or may_be_new(record.body, record.properties):
             continue
         said = set().union(*p.index_hashes(p.java_decode(record.topic), p.parse(record.properties)))
-        told = (
-            piece
-            for piece in pieces_of(files, read_units, place, place + 1)
-            if wrong[files[piece.file_no].path] <= MOST
-        )
-        for piece in told:
-            at = np.flatnonzero(piece.units["physical_offset"] == place).tolist()
-            others = [piece.number(i) for i in at if int(piece.units["key_hash"][i]) not in said]
-            if any(_is_chained(found.plan, piece.file_no, number, read_units) for number in others):
-                yield place
-                break
+        units = [
+            (piece.file_no, piece.number(i))
+            for piece in pieces_of(found.plan.index, read_units, place, place + 1)
+            if wrong[found.plan.index[piece.file_no].path] <= MOST
+            for i in np.flatnonzero(piece.units["physical_offset"] == place).tolist()
+            if int(piece.units["key_hash"][i]) not in said
+        ]
+        if any(_is_chained(found.plan, file_no, number, read_units) for file_no, number in units):
+            yield place
+
+
+def _wrong_units(audit: Audit) -> Counter[str]:
+    """Return by path of an index file how many of its units are no records' of this log."""
+    wrong = Counter[str]()
+    for finding in audit.findings:
+        if finding.code in OF_UNITS:
+            wrong[finding.path] += finding.count
+    return wrong
 
 
 def _is_chained(plan: AuditPlan, file_no: int, number: int, read_units: ReadUnits) -> bool:

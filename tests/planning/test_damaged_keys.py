@@ -60,9 +60,10 @@ def damaged(tmp_path: Path, place: int, *bits: int) -> Path:
     return root
 
 
-@pytest.mark.parametrize("place", keyed())
+@pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("bit", [0, 4])
-def test_the_index_knows_better_than_a_record_whose_key_is_damaged(bit: int, place: int, tmp_path: Path) -> None:
+def test_the_index_knows_better_than_a_record_whose_key_is_damaged(bit: int, which: int, tmp_path: Path) -> None:
+    place = keyed()[which]
     root = damaged(tmp_path, place, bit)
     before = content(root)
     made = plan_store(root, tmp_path / "plan.json", given=given_for(NAME), jobs=1)
